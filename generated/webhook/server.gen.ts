@@ -5,14 +5,14 @@ import type * as T from "./types/types.gen.ts";
 
 /** What each operation is asked and may answer. */
 export interface Operations {
-  /** Is the receiver up */
+  /** Check that the receiver is alive */
   getHealth: {
     request: {};
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.GetHealthResponses[200] }
       | { readonly status: 405; readonly headers?: { readonly "x-request-id"?: string; readonly allow?: string }; readonly body: T.GetHealthErrors[405] }
   };
-  /** Take an event */
+  /** Receive an event */
   receiveWebhook: {
     request: { readonly path: NonNullable<T.ReceiveWebhookData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.ReceiveWebhookData["headers"]>>; readonly rawBody: Uint8Array };
     response:

@@ -3,11 +3,11 @@ import type { Breakage } from "./breakage.ts";
 export const cronBreakages: readonly Breakage[] = [
   {
     name: "cron-instant-once",
-    guarantee: "An instant of a schedule that is on record does not run again",
+    guarantee: "A scheduled instant with an occurrence does not run again",
     file: "cron/tick/claim.ts",
-    from: `  return taken === undefined;
+    from: `  return existing === undefined;
 }`,
-    to: `  return taken !== null;
+    to: `  return existing !== null;
 }`,
     tests: ["unit/cron/claim.test.ts"],
   },
@@ -25,7 +25,7 @@ export const cronBreakages: readonly Breakage[] = [
     file: "cron/tick/reclaim.ts",
     from: "return { id, lease_owner, lease_until, run_id: null, ended_at: null };",
     to: "return { id };",
-    tests: ["unit/cron/take-over.test.ts"],
+    tests: ["unit/cron/reclaim.test.ts"],
   },
   {
     name: "cron-reclaim-from-the-dead-only",
@@ -33,7 +33,7 @@ export const cronBreakages: readonly Breakage[] = [
     file: "cron/tick/reclaim.ts",
     from: "const isDead = row.lease_owner === null || store.ownerIsDead(row.lease_owner);",
     to: "const isDead = true;",
-    tests: ["unit/cron/take-over.test.ts"],
+    tests: ["unit/cron/reclaim.test.ts"],
   },
   {
     name: "cron-misfire",
@@ -70,10 +70,10 @@ export const cronBreakages: readonly Breakage[] = [
   },
   {
     name: "cron-failure-notice",
-    guarantee: "Why a job failed is not told in a chat that anybody may read",
+    guarantee: "A chat that anyone may read does not get the reason of a failure",
     file: "cron/run/message.ts",
-    from: "if (hidesReason && !isSaid)",
-    to: "if (hidesReason && isSaid)",
+    from: "if (hidesReason && !isFromAgent)",
+    to: "if (hidesReason && isFromAgent)",
     tests: ["unit/cron/message.test.ts"],
   },
   {

@@ -1,7 +1,7 @@
 /** The targets of a service, built from the configuration. */
 import type { Clock } from "../base/clock.ts";
 import { cronOutputFolder } from "./wire-cron.ts";
-import { createOutputTarget } from "../cron/output/target.ts";
+import { createOutputTarget } from "../cron/output/outputs.ts";
 import { createPlatformTargets } from "../deliver/platform/platforms.ts";
 import { createTargets, type Targets } from "../deliver/target.ts";
 import { createAllTarget } from "../deliver/all-targets.ts";

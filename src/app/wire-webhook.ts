@@ -15,14 +15,18 @@ import type { Paths } from "./settings.ts";
 import { Coalescer } from "../webhook/receive/coalesce.ts";
 import { Deliveries } from "../webhook/deliveries/deliveries.ts";
 import type { EvaluationPorts } from "../webhook/receive/evaluate.ts";
-import { knownDelivery } from "../webhook/receive/dedupe.ts";
-import { listFilePath, readListFile } from "../webhook/routes/list-file.ts";
+import { findDuplicate } from "../webhook/receive/dedupe.ts";
+import {
+  listFilePath,
+  readListFile,
+  fileState,
+  readSubscriptionsText,
+  subscriptionsPath,
+} from "../webhook/routes/files.ts";
 import type { WebhookDeps } from "../webhook/deps.ts";
 import { WebhookRoutes } from "../webhook/routes/routes.ts";
-import { createRunScript } from "../webhook/receive/script.ts";
-import { createLoadSkill } from "../webhook/receive/skill.ts";
-import { requireUsableRoutes, routeDefaults } from "../webhook/routes/static-routes.ts";
-import { fileState, readSubscriptionsText, subscriptionsPath } from "../webhook/routes/subscriptions.ts";
+import { createRunScript, createLoadSkill } from "../webhook/receive/script.ts";
+import { requireUsableRoutes, routeDefaults } from "../webhook/routes/route.ts";
 import { webhookSettings, type WebhookSettings } from "../webhook/settings.ts";
 
 export interface WiredWebhook {
@@ -76,7 +80,7 @@ export function wireWebhook(
     deliveries: new Deliveries(store, log),
     coalescer: new Coalescer({ store, turns: agent.turns, clock, log }),
     ports: {
-      knownAs: (name) => knownDelivery(store, { ...name, nowMs: clock.now() }),
+      findDuplicate: (name) => findDuplicate(store, { ...name, nowMs: clock.now() }),
       ...createEvaluationPorts({ config, env, paths }, { skills, log }),
     },
     homes,
@@ -104,7 +108,7 @@ async function findProblems(
 export function createEvaluationPorts(
   { config, env, paths }: { readonly config: Config; readonly env: Environment; readonly paths: Paths },
   { skills, log }: { readonly skills: Pick<Skills, "find">; readonly log: Log },
-): Omit<EvaluationPorts, "knownAs"> {
+): Omit<EvaluationPorts, "findDuplicate"> {
   const { scriptTimeoutMs } = webhookSettings(config);
   return {
     valuesIn: (path) =>

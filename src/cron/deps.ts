@@ -5,37 +5,43 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { Homes } from "../deliver/address.ts";
 import type { Store } from "../store/store.ts";
-import type { CronMetrics } from "./metrics.ts";
-import type { RunEnds } from "./run/run-ends.ts";
+import type { RunEnds } from "./run/trigger.ts";
 import type { CronSettings } from "./settings.ts";
 
-/** What the scheduler is built from. */
+/** Dependencies of the scheduler. */
 export interface CronDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Log;
   readonly turns: Pick<Turns, "submit" | "draining">;
   readonly models: AgentDeps["models"];
-  /** Names of models that take over while the chosen one cannot be reached. */
+  /** Names of the models that replace one that cannot be reached. */
   readonly fallbacks?: readonly string[];
   readonly skills: Pick<Skills, "find">;
   readonly settings: CronSettings;
   /** Home channels of the platforms. */
   readonly homes: Homes;
-  /** Names of the sets of tools that there are, those of servers and embedders included. */
+  /** Returns the names of all toolsets, including those of MCP servers and embedders. */
   readonly toolsets: () => readonly string[];
-  /** Where jobs work that have no folder of their own. */
+  /** Working directory of jobs that name none. */
   readonly workspace: string;
   /** `<home>/scripts`, absolute. */
   readonly scriptsFolder: string;
   /** `<home>/cron/output`, absolute. */
   readonly outputFolder: string;
-  /** Names of variables that scripts get besides the usual. */
+  /** Names of extra environment variables that scripts get. */
   readonly envPassthrough: readonly string[];
-  /** Tells of the ends of occurrences whose runs end in this process. */
   readonly ends: RunEnds;
-  /** Absent: metrics are off. */
+  /** Absent when metrics are off. */
   readonly metrics?: CronMetrics;
-  /** Whose sessions the runs are in. */
+  /** Owner of the sessions of the runs. */
   readonly owner: string;
+}
+
+/** Counters of the scheduler. */
+export interface CronMetrics {
+  /** A run started in this process `seconds` after it was due. */
+  began(seconds: number): void;
+  /** An occurrence that started in this process ended. */
+  ended(status: string): void;
 }

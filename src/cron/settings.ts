@@ -1,10 +1,10 @@
 import type { Config } from "../../generated/config/types.gen.ts";
 import { machineZone } from "../base/zone.ts";
 
-/** The configuration in the terms of this room. */
+/** The configuration of cron, with the names and units of this module. */
 export interface CronSettings {
   readonly isEnabled: boolean;
-  /** IANA zone of jobs that name none. */
+  /** IANA time zone of jobs that name none. */
   readonly zone: string;
   readonly maxParallelJobs: number;
   readonly maxJobs: number;
@@ -12,9 +12,9 @@ export interface CronSettings {
   readonly wrapResponse: boolean;
   readonly silentMatch: "contains" | "line";
   readonly allowAgentScheduling: boolean;
-  /** Undefined: those of the agent. */
+  /** Undefined: the toolsets of the agent. */
   readonly toolsets: readonly string[] | undefined;
-  /** 0: never. */
+  /** 0 turns the limit off. */
   readonly inactivityMs: number;
   readonly scriptTimeoutMs: number;
   readonly runTokenBudget: number | undefined;

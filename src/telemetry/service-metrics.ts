@@ -1,14 +1,14 @@
 import type { Log } from "../base/observe/log.ts";
 import { Metrics } from "../base/observe/metrics.ts";
 import { currentRuntime, residentBytes, watchEventLoop } from "../base/system/runtime.ts";
-import type { CronMetrics } from "../cron/metrics.ts";
+import type { CronMetrics } from "../cron/deps.ts";
 import { readCronStatus } from "../cron/tick/status.ts";
 import type { DeliveryMetrics } from "../deliver/outbox/metrics.ts";
 import { readOutboxStats, type OutboxCounts } from "../deliver/outbox/stats.ts";
 import type { HttpMetrics } from "../http/meta/metrics.ts";
 import { readStats } from "../store/stats.ts";
 import type { Store } from "../store/store.ts";
-import type { WebhookMetrics } from "../webhook/metrics.ts";
+import type { WebhookMetrics } from "../webhook/deps.ts";
 
 export interface ServiceMetricsOptions {
   readonly store: Store;

@@ -9,10 +9,9 @@ import type { OutboxRow } from "../store/schema/tables.ts";
 import type { Coalescer } from "./receive/coalesce.ts";
 import type { Deliveries } from "./deliveries/deliveries.ts";
 import type { EvaluationPorts } from "./receive/evaluate.ts";
-import type { WebhookMetrics } from "./metrics.ts";
 import type { WebhookRoutes } from "./routes/routes.ts";
 
-/** What the receiver is built from. */
+/** Dependencies of the receiver. */
 export interface WebhookDeps {
   readonly store: Store;
   readonly turns: Pick<Turns, "submit" | "draining">;
@@ -25,16 +24,25 @@ export interface WebhookDeps {
   readonly ports: EvaluationPorts;
   /** Home channels of the platforms. */
   readonly homes: Homes;
-  /** Makes one attempt at a message whose lease is held here. Never rejects. */
+  /** Makes one attempt at a message that this process leases. Never rejects. */
   readonly send: (row: OutboxRow, timeoutMs: number) => Promise<AttemptEnd>;
-  /** Writes how that went, inside a transaction: what stays owed is the outbox's from then on. */
+  /** Records the result of an attempt inside `tx`; the outbox sends whatever is still pending. */
   readonly record: (tx: Tx, row: OutboxRow, end: AttemptEnd) => Promise<unknown>;
-  /** Names of those that the configuration offers, and of those that servers and embedders brought. */
+  /** Returns the names of all toolsets, including those of MCP servers and embedders. */
   readonly toolsets: () => readonly string[];
-  /** Whose sessions the runs are in. */
+  /** Owner of the sessions of the runs. */
   readonly owner: string;
   readonly maxBodyBytes: number;
   readonly bodyTimeoutMs: number;
-  /** Absent: metrics are off. */
+  /** Absent when metrics are off. */
   readonly metrics?: WebhookMetrics;
+}
+
+/** Counters of the receiver. */
+export interface WebhookMetrics {
+  /**
+   * The receiver answered a request to a route after `seconds`. `outcome` is the status of a success or the code of a
+   * refusal. Route names are not part of it: a client that guesses names must not create new series.
+   */
+  answered(outcome: string, seconds: number): void;
 }

@@ -6,9 +6,9 @@ export interface WebhookSettings {
   readonly host: string;
   readonly port: number;
   readonly isLoopback: boolean;
-  /** As they are written. */
+  /** As configured: references are not resolved. */
   readonly secrets: readonly string[];
-  /** Requests a minute for each route. */
+  /** Requests per minute and route. */
   readonly rateLimit: number;
   readonly maxBodyBytes: number;
   readonly scriptTimeoutMs: number;
@@ -17,7 +17,7 @@ export interface WebhookSettings {
 
 const LOOPBACK = new Set(["127.0.0.1", "localhost", "::1", "[::1]", "ip6-localhost", "ip6-loopback"]);
 
-/** What stands in `extra` goes before what stands beside it. */
+/** Returns the settings of `platforms.webhook`. Keys under `extra` override the keys beside it. */
 export function webhookSettings({ platforms }: Pick<Config, "platforms">): WebhookSettings {
   const { enabled, extra, ...beside } = platforms.webhook;
   const all: WebhookReceiverConfig = { ...beside, ...extra };

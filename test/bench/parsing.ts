@@ -3,9 +3,8 @@ import { parseCommand } from "../../src/agent/commands/command.ts";
 import { readPage } from "../../src/agent/tools/web/page-reader.ts";
 import { plainText } from "../../src/agent/tools/web/plain-text.ts";
 import { parseExactJson } from "../../src/base/json/exact-json.ts";
-import { jsonExcerpt } from "../../src/webhook/receive/json-excerpt.ts";
-import { patternOf } from "../../src/webhook/routes/pattern.ts";
-import { renderTemplate } from "../../src/webhook/receive/template.ts";
+import { jsonExcerpt, renderTemplate } from "../../src/webhook/receive/template.ts";
+import { patternOf } from "../../src/webhook/receive/filter.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 
 const ROUNDS = 5;

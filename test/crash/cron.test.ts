@@ -83,7 +83,7 @@ test("a job whose process is killed in its agent run becomes unknown, is reporte
   assert.equal(runs.filter((run) => run === begun.run_id).length, 1);
 });
 
-test("SIGKILL between the end of the run and its output: kept and told once by the next process", async () => {
+test("after SIGKILL between a run's end and its output, the next process writes and delivers it once", async () => {
   await using cron = await place();
   const first = await cron.start({ stopAt: "ended" });
   const { id } = await cron.create({ name: "tea", schedule: soon(cron), prompt: "says=brewed" });

@@ -16,7 +16,7 @@ const ended = (rows: readonly DeliveryRow[], count: number): boolean =>
 const accepted: Heard = { status: 202, says: "accepted" };
 const duplicate: Heard = { status: 200, says: "duplicate" };
 
-test("SIGKILL while the body comes: nothing is recorded, and the sender's retry is accepted", async () => {
+test("after SIGKILL while the body arrives, nothing is recorded and the sender's retry is accepted", async () => {
   await using place = await createCrashPlace();
   const first = await place.start();
   const { hostname, port } = new URL(first.url);
@@ -34,7 +34,7 @@ test("SIGKILL while the body comes: nothing is recorded, and the sender's retry 
   await second.kill("SIGTERM");
 });
 
-test("SIGKILL in the script: nothing is recorded, and the sender's retry is accepted", async () => {
+test("after SIGKILL in the script, nothing is recorded and the sender's retry is accepted", async () => {
   const script = 'cat > /dev/null; if [ -e seen ]; then echo "[again]"; else touch seen; sleep 20; fi';
   await using place = await createCrashPlace({
     route: { script: "slow.sh" },
@@ -55,7 +55,7 @@ test("SIGKILL in the script: nothing is recorded, and the sender's retry is acce
   await second.kill("SIGTERM");
 });
 
-test("SIGKILL as soon as the record is there: whether it was answered or not, one run and one end", async () => {
+test("after SIGKILL just after the record is written, the delivery has one run and one end", async () => {
   await using place = await createCrashPlace();
   const first = await place.start();
   const answer = first.post("hook", "case-record");
@@ -213,7 +213,7 @@ test("runs that wait for capacity when the process is killed run one at a time a
   await second.kill("SIGTERM");
 });
 
-test("SIGKILL while the answer is on its way to the target: it is sent again under its id, the agent does not run again", async () => {
+test("after SIGKILL while the answer is being sent, it is sent again under its id without another agent run", async () => {
   const held: ServerResponse[] = [];
   await using place = await createCrashPlace({
     answer: (response, _request, count) => {
@@ -234,7 +234,7 @@ test("SIGKILL while the answer is on its way to the target: it is sent again und
   await second.kill("SIGTERM");
 });
 
-test("SIGKILL in a direct delivery: the outbox sends it later under the same id, and the sender's retry is a duplicate", async () => {
+test("after SIGKILL in a direct delivery, the outbox sends it under the same id and the sender's retry is a duplicate", async () => {
   const held: ServerResponse[] = [];
   await using place = await createCrashPlace({
     answer: (response, _request, count) => {
@@ -256,7 +256,7 @@ test("SIGKILL in a direct delivery: the outbox sends it later under the same id,
   assert.equal(place.asked.size, 0);
 });
 
-test("SIGKILL while events wait to be taken together: the newest is handled after the restart, the others are known", async () => {
+test("after SIGKILL while events are coalesced, the newest is handled after the restart and the others are recorded", async () => {
   const coalesce = { key: "{topic}", window_seconds: 2 };
   await using place = await createCrashPlace({ route: { coalesce } });
   const first = await place.start();

@@ -25,7 +25,7 @@ export type WebhookAccepted = {
 /**
  * WebhookCoalesced
  *
- * The newest of several events in a short time will be handled; this one, unless a newer one comes.
+ * Of several events in a short time only the newest is handled. This one is, unless a newer one comes.
  */
 export type WebhookCoalesced = {
     status: 'coalesced';
@@ -46,13 +46,13 @@ export type WebhookTaken = ({
 /**
  * WebhookDelivered
  *
- * The target has the message; of several, one has it, and the others will.
+ * The target has the message. With several targets at least one has it, and the others get it later.
  */
 export type WebhookDelivered = {
     status: 'delivered';
     route: string;
     /**
-     * Its address; of several all, with commas between them.
+     * The address of the target; several are separated by commas.
      */
     target: string;
     delivery_id: string;
@@ -61,7 +61,7 @@ export type WebhookDelivered = {
 /**
  * WebhookIgnored
  *
- * Not for this route; `event` when the kind of event is not taken, else `reason` and `route`.
+ * The route does not handle this event. Has `event` when the type is not accepted, otherwise `reason` and `route`.
  */
 export type WebhookIgnored = {
     status: 'ignored';
@@ -116,7 +116,7 @@ export type GetHealthData = {
 
 export type GetHealthErrors = {
     /**
-     * Not this method. `Allow` says which.
+     * The method is not allowed. `Allow` lists the allowed methods.
      */
     405: WebhookRefusal;
 };
@@ -125,7 +125,7 @@ export type GetHealthError = GetHealthErrors[keyof GetHealthErrors];
 
 export type GetHealthResponses = {
     /**
-     * It is.
+     * The receiver is alive.
      */
     200: ReceiverHealth;
 };
@@ -144,25 +144,25 @@ export type ReceiveWebhookData = {
          */
         'X-Webhook-Signature-V2'?: string;
         /**
-         * Unix seconds of X-Webhook-Signature-V2.
+         * The Unix time in seconds that X-Webhook-Signature-V2 signs.
          */
         'X-Webhook-Timestamp'?: string;
         /**
-         * Hex HMAC-SHA256 of the body; may be repeated by whoever saw it.
+         * Hex HMAC-SHA256 of the body. Anyone who sees the request can replay it.
          *
          * @deprecated
          */
         'X-Webhook-Signature'?: string;
         /**
-         * Of Standard Webhooks, with `webhook-timestamp` and `webhook-signature`.
+         * Id of a Standard Webhooks message, with `webhook-timestamp` and `webhook-signature`.
          */
         'webhook-id'?: string;
         /**
-         * Names the delivery where the service has no header of its own for it.
+         * Identifies the delivery when the service has no delivery header of its own.
          */
         'X-Request-ID'?: string;
         /**
-         * The delivery of the record (`dlv_...`) that this one repeats; the record says so.
+         * The recorded delivery (`dlv_...`) that this request replays. It is recorded with the new delivery.
          */
         'X-Agentd-Replay-Of'?: string;
     };
@@ -175,51 +175,51 @@ export type ReceiveWebhookData = {
 
 export type ReceiveWebhookErrors = {
     /**
-     * Refused.
+     * The request is refused.
      */
     400: WebhookRefusal;
     /**
-     * Refused.
+     * The request is refused.
      */
     401: WebhookRefusal;
     /**
-     * Refused.
+     * The request is refused.
      */
     403: WebhookRefusal;
     /**
-     * Refused.
+     * The request is refused.
      */
     404: WebhookRefusal;
     /**
-     * Not this method. `Allow` says which.
+     * The method is not allowed. `Allow` lists the allowed methods.
      */
     405: WebhookRefusal;
     /**
-     * Refused.
+     * The request is refused.
      */
     408: WebhookRefusal;
     /**
-     * Refused.
+     * The request is refused.
      */
     413: WebhookRefusal;
     /**
-     * Refused.
+     * The request is refused.
      */
     415: WebhookRefusal;
     /**
-     * Not now. `Retry-After` says when.
+     * The request cannot be handled now. `Retry-After` says when to send it again.
      */
     429: WebhookRefusal;
     /**
-     * Refused.
+     * The request is refused.
      */
     500: WebhookRefusal;
     /**
-     * No target took the message. Send it again; the delivery id is free.
+     * No target accepted the message. Send the request again; its delivery id is released.
      */
     502: WebhookRefusal;
     /**
-     * Not now. `Retry-After` says when.
+     * The request cannot be handled now. `Retry-After` says when to send it again.
      */
     503: WebhookRefusal;
 };
@@ -228,11 +228,11 @@ export type ReceiveWebhookError = ReceiveWebhookErrors[keyof ReceiveWebhookError
 
 export type ReceiveWebhookResponses = {
     /**
-     * Delivered, ignored, or known already.
+     * Delivered, ignored, or a duplicate.
      */
     200: WebhookOutcome;
     /**
-     * The agent will run, at once or when there is room, or, `coalesced`, when no newer event of its kind has come for a while. It is recorded; a restart does not lose it. Of a direct delivery: it was sent, and no answer told whether the target has it.
+     * Accepted and recorded: a restart does not lose it. The run starts at once, or when a concurrency limit permits. `coalesced`: it starts when no newer event with the same key has come for a while. For a direct delivery: the message was sent, and no target confirmed it.
      */
     202: WebhookTaken;
 };

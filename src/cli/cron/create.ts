@@ -1,7 +1,8 @@
 /** `agentd cron create`: makes a job, in a home that need not have been started. */
+import type { JobInput } from "../../cron/job/fields.ts";
 import { defineCommand } from "citty";
-import { defineJob, type JobInput } from "../../cron/job/input.ts";
-import { jobEntry } from "../../cron/job/entry.ts";
+import { defineJob } from "../../cron/job/input.ts";
+import { jobEntry } from "../../cron/job/format.ts";
 import { platformsOf } from "../../deliver/address.ts";
 import { platformProblems } from "../../deliver/platform/platforms.ts";
 import { positionalsOf, UsageError } from "../kit/arguments.ts";

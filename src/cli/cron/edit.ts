@@ -1,7 +1,8 @@
 /** `agentd cron edit`: changes a job; what is not said stays. */
+import type { JobChange } from "../../cron/job/fields.ts";
 import { defineCommand } from "citty";
-import { changeJob, type JobChange } from "../../cron/job/input.ts";
-import { jobEntry } from "../../cron/job/entry.ts";
+import { changeJob } from "../../cron/job/input.ts";
+import { jobEntry } from "../../cron/job/format.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { warnOfTargets } from "./create.ts";
 import { definitionArgs, eitherSwitch, hasSwitch, listOption, optionOf } from "./options.ts";

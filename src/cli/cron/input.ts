@@ -1,8 +1,8 @@
 /** From the words of `agentd cron create` and `edit` to what is asked of a job, and what it is judged by. */
 import { ServiceError } from "../../base/errors.ts";
 import { createJobContext } from "../../cron/job/context.ts";
-import type { JobContext, JobChange } from "../../cron/job/input.ts";
-import type { JobModels } from "../../cron/job/fields.ts";
+import type { JobContext } from "../../cron/job/input.ts";
+import type { JobModels, JobChange } from "../../cron/job/fields.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { eitherSwitch, hasSwitch, listOption, numberOption, optionOf } from "./options.ts";
 import type { CronHome, CronContext } from "./home.ts";

@@ -1,6 +1,6 @@
 /** `agentd cron list` and `show`: nothing changes. */
 import { defineCommand } from "citty";
-import { jobEntry } from "../../cron/job/entry.ts";
+import { jobEntry } from "../../cron/job/format.ts";
 import { isOver } from "../../cron/job/job.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { lookAtJob, lookAtJobs } from "./home.ts";

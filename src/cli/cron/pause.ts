@@ -1,7 +1,7 @@
 /** `agentd cron pause` and `resume`. */
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { jobEntry } from "../../cron/job/entry.ts";
+import { jobEntry } from "../../cron/job/format.ts";
 import { parseSchedule } from "../../cron/schedule/text.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { changeKnownJob, type CronContext } from "./home.ts";

@@ -6,7 +6,7 @@ import { defineCommand } from "citty";
 import { systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Job } from "../../cron/job/job.ts";
-import { jobEntry, occurrenceEntry } from "../../cron/job/entry.ts";
+import { jobEntry, occurrenceEntry } from "../../cron/job/format.ts";
 import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
 import { isTicking } from "../../cron/tick/status.ts";
 import { changeKnownJob, type CronContext } from "./home.ts";

@@ -1,7 +1,7 @@
 /** `agentd cron runs`: what ran, what did not, and what came of it. Nothing changes. */
 import { join } from "node:path";
 import { defineCommand } from "citty";
-import { occurrenceEntry } from "../../cron/job/entry.ts";
+import { occurrenceEntry } from "../../cron/job/format.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { lookAtJobs } from "./home.ts";
 import { runsTable } from "./runs-text.ts";

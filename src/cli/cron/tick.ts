@@ -4,7 +4,7 @@ import process from "node:process";
 import { defineCommand } from "citty";
 import { systemClock } from "../../base/clock.ts";
 import { createLog } from "../../base/observe/log.ts";
-import { occurrenceEntry } from "../../cron/job/entry.ts";
+import { occurrenceEntry } from "../../cron/job/format.ts";
 import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
 import type { TickService } from "../../app/service.ts";
 import type { Store } from "../../store/store.ts";

@@ -2,11 +2,10 @@
 import { stat } from "node:fs/promises";
 import type { Config } from "../../../generated/config/types.gen.ts";
 import type { Environment } from "../../config/home.ts";
-import type { WebhookRoute } from "../../webhook/routes/route.ts";
+import { type WebhookRoute, checkStaticRoutes, routeDefaults } from "../../webhook/routes/route.ts";
 import { webhookSettings, type WebhookSettings } from "../../webhook/settings.ts";
-import { checkStaticRoutes, routeDefaults } from "../../webhook/routes/static-routes.ts";
 import { parseSubscriptions } from "../../webhook/routes/subscription.ts";
-import { readSubscriptionsText, subscriptionsPath } from "../../webhook/routes/subscriptions.ts";
+import { readSubscriptionsText, subscriptionsPath } from "../../webhook/routes/files.ts";
 import type { Verdict } from "./finding.ts";
 import { occupantOf } from "./ports.ts";
 import { checkEntry } from "../webhook/home.ts";

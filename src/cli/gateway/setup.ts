@@ -6,7 +6,7 @@ import { loadConfig, readConfig, type LoadedConfig } from "../../config/config.t
 import { setConfigValue } from "../../config/file/edit.ts";
 import { setEnvVariable } from "../../config/file/env-file.ts";
 import { configPath, envPath, prepareHome, readPrivateFile, type Environment } from "../../config/home.ts";
-import { NO_PROOF } from "../../webhook/routes/route.ts";
+import { NO_AUTH } from "../../webhook/routes/route.ts";
 import { webhookSettings } from "../../webhook/settings.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
@@ -157,12 +157,12 @@ function portOf(text: string): number {
 
 /** What would keep the gateway from starting is not written. */
 function checkSecret({ config }: LoadedConfig, { secret }: GatewayAnswers): void {
-  if (secret === NO_PROOF && !webhookSettings(config).isLoopback) {
+  if (secret === NO_AUTH && !webhookSettings(config).isLoopback) {
     throw new UsageError(
-      `${NO_PROOF} is for loopback addresses only: set platforms.webhook.extra.host to 127.0.0.1 first.`,
+      `${NO_AUTH} is for loopback addresses only: set platforms.webhook.extra.host to 127.0.0.1 first.`,
     );
   }
-  if (secret !== undefined && secret !== NO_PROOF && secret.length < GOOD_SECRET_CHARACTERS) {
+  if (secret !== undefined && secret !== NO_AUTH && secret.length < GOOD_SECRET_CHARACTERS) {
     warn(`The secret is short: ${GOOD_SECRET_CHARACTERS} characters or more are hard to guess.`);
   }
 }

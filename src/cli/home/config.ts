@@ -16,7 +16,7 @@ import { resolveProviders } from "../../config/providers.ts";
 import { schemaAt } from "../../config/schema-path.ts";
 import { maskSecrets } from "../../config/secrets/values.ts";
 import { createKeyRing } from "../../config/secrets/secrets.ts";
-import { requireUsableRoutes } from "../../webhook/routes/static-routes.ts";
+import { requireUsableRoutes } from "../../webhook/routes/route.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";

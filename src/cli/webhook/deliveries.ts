@@ -13,7 +13,7 @@ import {
   type DeliveryStatus,
 } from "../../webhook/deliveries/deliveries.ts";
 import { replayHeaders, requestOf } from "../../webhook/deliveries/replay.ts";
-import { STAGES, type StageName } from "../../webhook/receive/stage.ts";
+import { STAGES, type StageName } from "../../webhook/receive/evaluate.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
@@ -89,7 +89,7 @@ const list = defineCommand({
 const show = defineCommand({
   meta: {
     name: "show",
-    description: "Print a delivery: the verdict of each stage, what was told, the run, what was sent",
+    description: "Print a delivery: the result of each stage, the prompt, the run and the messages",
   },
   args: { delivery, json },
   async run({ args }) {

@@ -4,15 +4,21 @@ import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/nearest.ts";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { configPath, type Environment } from "../../config/home.ts";
-import { checkRoute, type RouteDefaults, type WebhookRoute } from "../../webhook/routes/route.ts";
+import {
+  checkRoute,
+  type RouteDefaults,
+  type WebhookRoute,
+  checkStaticRoutes,
+  routeDefaults,
+  type StaticRoutes,
+} from "../../webhook/routes/route.ts";
 import { webhookSettings, type WebhookSettings } from "../../webhook/settings.ts";
-import { checkStaticRoutes, routeDefaults, type StaticRoutes } from "../../webhook/routes/static-routes.ts";
 import {
   checkSubscription,
   type Subscription,
   type Subscriptions,
 } from "../../webhook/routes/subscription.ts";
-import { loadSubscriptions, subscriptionsPath } from "../../webhook/routes/subscriptions.ts";
+import { loadSubscriptions, subscriptionsPath } from "../../webhook/routes/files.ts";
 import { currentContext } from "../kit/context.ts";
 import { UsageError } from "../kit/arguments.ts";
 

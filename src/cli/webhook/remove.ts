@@ -3,7 +3,7 @@ import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/nearest.ts";
 import { subscriptionName, type Subscriptions } from "../../webhook/routes/subscription.ts";
-import { changeSubscriptions } from "../../webhook/routes/subscriptions.ts";
+import { changeSubscriptions } from "../../webhook/routes/files.ts";
 import { print, printJson } from "../kit/output.ts";
 import { openWebhookHome, type WebhookHome } from "./home.ts";
 

@@ -12,7 +12,7 @@ import {
   type SubscribeInput,
   type Subscription,
 } from "../../webhook/routes/subscription.ts";
-import { changeSubscriptions } from "../../webhook/routes/subscriptions.ts";
+import { changeSubscriptions } from "../../webhook/routes/files.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";

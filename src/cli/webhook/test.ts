@@ -5,7 +5,7 @@ import { buffer } from "node:stream/consumers";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
-import { WEBHOOK_SOURCES } from "../../webhook/receive/source.ts";
+import { WEBHOOK_SOURCES } from "../../webhook/receive/event.ts";
 import type { WebhookRoute } from "../../webhook/routes/route.ts";
 import { subscriptionName } from "../../webhook/routes/subscription.ts";
 import { UsageError } from "../kit/arguments.ts";

@@ -1,8 +1,7 @@
-/** Answers, verdicts and deliveries as people and programs read them. Pure. */
+/** Answers, stage results and deliveries as people and programs read them. Pure. */
 import { redact } from "../../base/observe/redact.ts";
 import type { Delivery, DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
-import type { Evaluated } from "../../webhook/receive/evaluate.ts";
-import type { StageResult } from "../../webhook/receive/stage.ts";
+import type { Evaluated, StageResult } from "../../webhook/receive/evaluate.ts";
 import { oneLine } from "../sessions/text.ts";
 import type { Posted } from "./post.ts";
 
@@ -128,8 +127,8 @@ function messageLine({ id, target, status, attempts, error, due_at: dueAt }: Pen
   return oneLine(`${id} to ${redact(target)}: ${status}, ${attemptLog}${due}${why}`);
 }
 
-function stageLine({ stage, verdict, detail }: StageResult): string {
-  return `${stage.padEnd(9)} ${verdict}${detail === undefined ? "" : `  ${oneLine(detail)}`}`;
+function stageLine({ stage, result, detail }: StageResult): string {
+  return `${stage.padEnd(9)} ${result}${detail === undefined ? "" : `  ${oneLine(detail)}`}`;
 }
 
 function section(title: string, text: string): readonly string[] {

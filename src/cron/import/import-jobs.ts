@@ -1,53 +1,53 @@
-/** Takes jobs over from the file of another service. */
+/** Imports jobs from the file of another service. */
 import { sha256 } from "../../base/digest.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { readJobFile, type FileJob, type JobFile } from "./job-file.ts";
 import { defineJob, type JobContext } from "../job/input.ts";
-import type { JobPast } from "../job/start.ts";
+import type { JobPast } from "../job/moves.ts";
 import type { JobDefinition } from "../job/job.ts";
 import type { Jobs } from "../job/jobs.ts";
 
-/** What became of a job of the file, or would become of it. */
+/** The result for one job of the file. */
 export interface ImportedJob {
   readonly id: string;
   readonly name: string;
-  /** exists: a job with its id is here already, and stays as it is. over: it will not run again. */
+  /** exists: a job with its id exists, and stays unchanged. over: it will not run again. */
   readonly outcome: "imported" | "exists" | "over" | "refused";
-  /** Why, for what was not imported. */
+  /** Why it was not imported. */
   readonly reason?: string;
 }
 
-/** What a file came to. */
+/** The result of an import. */
 export interface JobImport {
   readonly jobs: readonly ImportedJob[];
-  /** Of records that are no jobs, or were mended, a sentence each. */
+  /** Records that are not jobs, or were repaired, a sentence each. */
   readonly problems: readonly string[];
 }
 
-export interface ImportPlace {
-  /** Absent: there is no database yet, and so no job. */
+export interface ImportOptions {
+  /** Absent: the database does not exist yet. */
   readonly jobs?: Jobs | undefined;
   readonly jobContext: JobContext;
-  /** True: nothing is made. */
+  /** True: nothing is created. */
   readonly isDryRun?: boolean;
 }
 
 const MINUTE_MS = 60_000;
 
 /**
- * Makes a job of each record of the file that can be one, under its id, so that importing again makes nothing twice. Paused
- * jobs stay paused, and intervals keep their beat. ServiceError `invalid_request` for what is no such file.
+ * Creates a job from each usable record of the file, under its id, so that a second import creates nothing twice. Paused jobs
+ * stay paused, and intervals keep their phase. ServiceError `invalid_request` when the file is not a file of jobs.
  */
-export async function importJobs(text: string, place: ImportPlace): Promise<JobImport> {
+export async function importJobs(text: string, options: ImportOptions): Promise<JobImport> {
   const { jobs, problems } = read(text);
   const identified = withIds(jobs);
   const ids = new Set(identified.map(({ id }) => id));
-  const { jobContext } = place;
+  const { jobContext } = options;
   const findJob: JobContext["findJob"] = async (ref) =>
     ids.has(ref) ? { id: ref } : jobContext.findJob(ref);
   const all: ImportedJob[] = [];
   for (const each of identified)
-    all.push(await importOne(each, { ...place, jobContext: { ...jobContext, findJob } }));
+    all.push(await importOne(each, { ...options, jobContext: { ...jobContext, findJob } }));
   return { jobs: all, problems };
 }
 
@@ -66,7 +66,7 @@ interface Identified {
   readonly job: FileJob;
 }
 
-/** One without an id gets the same one each time, so that it is known again. */
+/** A record without an id gets the same id each time, so that a second import recognizes it. */
 function withIds(jobs: readonly FileJob[]): readonly Identified[] {
   const taken = new Set(jobs.flatMap(({ past }) => past.id ?? []));
   return jobs.map((job) => {
@@ -81,29 +81,29 @@ function withIds(jobs: readonly FileJob[]): readonly Identified[] {
 
 async function importOne(
   { id, job }: Identified,
-  { jobs, jobContext, isDryRun }: ImportPlace,
+  { jobs, jobContext, isDryRun }: ImportOptions,
 ): Promise<ImportedJob> {
   const { input, isPaused, pausedReason, isOver, past } = job;
-  const told = { id, name: input.name ?? input.prompt?.slice(0, 100) ?? id };
+  const named = { id, name: input.name ?? input.prompt?.slice(0, 100) ?? id };
   if (await jobs?.has(id))
-    return { ...told, outcome: "exists", reason: `a job with the id ${id} is there already` };
-  const over = { ...told, outcome: "over", reason: "it will not run again" } as const;
+    return { ...named, outcome: "exists", reason: `a job with the id ${id} exists already` };
+  const over = { ...named, outcome: "over", reason: "it will not run again" } as const;
   if (isOver) return over;
   try {
     const definition = await defineJob(input, jobContext);
     const { name, repeat } = definition;
     if (repeat !== null && (past.repeatDone ?? 0) >= repeat) return { ...over, name };
-    const kept = { ...past, id, nextRunAtMs: nextBeatMs(definition, past, jobContext) };
+    const kept = { ...past, id, nextRunAtMs: nextInPhaseMs(definition, past, jobContext) };
     if (!isDryRun) await jobs?.create(definition, { isPaused, pausedReason, past: kept });
-    return { ...told, name, outcome: "imported" };
+    return { ...named, name, outcome: "imported" };
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== "invalid_request") throw error;
-    return { ...told, outcome: "refused", reason: error.message };
+    return { ...named, outcome: "refused", reason: error.message };
   }
 }
 
-/** What lies behind is not made up for. All schedules but intervals say their next time themselves. */
-function nextBeatMs(
+/** Returns the next instant of an interval; past instants are not caught up. Other schedules compute their own. */
+function nextInPhaseMs(
   { schedule }: JobDefinition,
   { nextRunAtMs }: JobPast,
   { nowMs }: Pick<JobContext, "nowMs">,

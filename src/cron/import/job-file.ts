@@ -1,38 +1,37 @@
-/** The file in which another service of this kind keeps its jobs, `jobs.json`. Pure. */
+/** Reads the file in which another service keeps its jobs, `jobs.json`. Pure. */
 import { isRecord } from "../../base/json/schema.ts";
-import type { JobPast } from "../job/start.ts";
-import type { JobInput } from "../job/options.ts";
+import type { JobPast } from "../job/moves.ts";
+import type { JobInput } from "../job/fields.ts";
 import type { LastStatus } from "../job/job.ts";
-import { fileSchedule, timeOf } from "./job-file-schedule.ts";
 
-/** A job as the file has it. */
+/** A job of the file. */
 export interface FileJob {
-  /** For `defineJob`, which judges it. */
+  /** For `defineJob`, which validates it. */
   readonly input: JobInput;
   readonly isPaused: boolean;
   readonly pausedReason?: string | undefined;
-  /** It will not run again; it is told of, and not taken over. */
+  /** It will not run again: it is reported, and not imported. */
   readonly isOver: boolean;
   readonly past: JobPast;
 }
 
 export interface JobFile {
   readonly jobs: readonly FileJob[];
-  /** What could not be used or was mended, a sentence each. */
+  /** What could not be used or was repaired, a sentence each. */
   readonly problems: readonly string[];
 }
 
 type Record = Readonly<{ [name: string]: unknown }>;
 
 const JOB_ID = /^[0-9a-f]{12}$/;
-/** More than any service of this kind has. */
+/** More than any service has. */
 const MAX_RECORDS = 100_000;
 const MAX_PROBLEMS = 1_000;
 const MAX_COUNT = 1_000_000_000;
 
 /**
- * The jobs of the file: one object with a list `jobs`, a bare list, or an object with a job under each id. What is wrong
- * with one job is told, and does not stop the others. RangeError for what is no such file.
+ * Returns the jobs of a file: an object with a list `jobs`, a list, or an object with a job under each id. A problem of one
+ * job is reported and does not stop the others. RangeError when it is not a file of jobs.
  */
 export function readJobFile(text: string): JobFile {
   const problems: string[] = [];
@@ -40,19 +39,19 @@ export function readJobFile(text: string): JobFile {
   const ids = new Set<string>();
   for (const { key, value } of recordsOf(parse(text))) {
     const name = nameOf(value, key);
-    const tell = (problem: string) =>
+    const report = (problem: string) =>
       void (problems.length < MAX_PROBLEMS && problems.push(`${name}: ${problem}`));
-    const job = isRecord(value) ? readRecord(value, key, tell) : undefined;
+    const job = isRecord(value) ? readRecord(value, key, report) : undefined;
     if (!job) {
-      if (!isRecord(value)) tell("it is no object, and is left out.");
+      if (!isRecord(value)) report("it is not an object, and is left out.");
       continue;
     }
     const { id } = job.past;
     if (id !== undefined && ids.has(id))
-      tell(`the id ${id} is another job's in the file, so it gets a new one.`);
-    const isDouble = id !== undefined && ids.has(id);
+      report(`another job in the file has the id ${id}, so it gets a new one.`);
+    const isDuplicate = id !== undefined && ids.has(id);
     if (id !== undefined) ids.add(id);
-    jobs.push(isDouble ? { ...job, past: { ...job.past, id: undefined } } : job);
+    jobs.push(isDuplicate ? { ...job, past: { ...job.past, id: undefined } } : job);
   }
   return { jobs, problems };
 }
@@ -62,18 +61,18 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(clean);
   } catch {
-    // Writers of old left control characters in texts as they were.
+    // Old versions did not escape control characters in texts.
   }
   try {
-    return JSON.parse(mendTexts(clean));
+    return JSON.parse(escapeControls(clean));
   } catch (error) {
-    throw new RangeError(`It is no JSON: ${error instanceof Error ? error.message : String(error)}.`);
+    throw new RangeError(`It is not JSON: ${error instanceof Error ? error.message : String(error)}.`);
   }
 }
 
-/** Inside texts they are escaped, elsewhere they are taken for spaces. */
-function mendTexts(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- They are what is mended.
+/** Escapes control characters inside texts, and replaces them by spaces elsewhere. */
+function escapeControls(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- The function repairs them.
   return text.replace(/"[^"\\]*(?:\\[^][^"\\]*)*"|[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, (part) =>
     part.startsWith('"')
       ? // oxlint-disable-next-line no-control-regex -- As above.
@@ -92,36 +91,36 @@ function recordsOf(value: unknown): readonly Entry[] {
   if (Array.isArray(list)) return bounded(list.map((each: unknown) => ({ key: undefined, value: each })));
   const isKeyed = isRecord(list) && Object.values(list).every(isRecord);
   if (isKeyed) return bounded(Object.entries(list).map(([key, each]) => ({ key, value: each })));
-  throw new RangeError('It is no file of jobs: it holds neither a list nor { "jobs": [...] }.');
+  throw new RangeError('It is not a file of jobs: it contains neither a list nor { "jobs": [...] }.');
 }
 
 function bounded(entries: readonly Entry[]): readonly Entry[] {
   if (entries.length <= MAX_RECORDS) return entries;
-  throw new RangeError(`It holds ${entries.length} jobs; at most ${MAX_RECORDS} are read.`);
+  throw new RangeError(`It contains ${entries.length} jobs; the limit is ${MAX_RECORDS}.`);
 }
 
 function nameOf(value: unknown, key: string | undefined): string {
   const { name, id, job_id: jobId } = isRecord(value) ? value : {};
-  const said = [name, id, jobId, key].find((each) => typeof each === "string" && each.trim() !== "");
-  return said === undefined
+  const found = [name, id, jobId, key].find((each) => typeof each === "string" && each.trim() !== "");
+  return found === undefined
     ? "A job without a name"
-    : JSON.stringify(String(said).slice(0, 100).toWellFormed());
+    : JSON.stringify(String(found).slice(0, 100).toWellFormed());
 }
 
 function readRecord(
   record: Record,
   key: string | undefined,
-  tell: (problem: string) => void,
+  report: (problem: string) => void,
 ): FileJob | undefined {
   const schedule = fileSchedule(record["schedule"]);
   if (typeof schedule === "object") {
-    tell(`${schedule.problem}, so it is left out.`);
+    report(`${schedule.problem}, so it is left out.`);
     return undefined;
   }
   const id = [record["id"], record["job_id"], key].find(
     (each) => typeof each === "string" && JOB_ID.test(each),
   );
-  if (id === undefined) tell("it has no id of 12 hex digits, so it gets a new one.");
+  if (id === undefined) report("it has no id of 12 hex digits, so it gets a new one.");
   const { state, enabled } = record;
   const isOver = state === "completed" || state === "missed";
   return {
@@ -179,7 +178,7 @@ function pastOf(record: Record): JobPast {
 
 const LAST_STATUSES: readonly LastStatus[] = ["ok", "error", "delivery_failed", "blocked_config"];
 
-/** A provider of its own stands in front of the model. */
+/** Joins a provider and a model. */
 function modelOf(record: Record): string | undefined {
   const model = text(record["model"]);
   const provider = text(record["provider"]);
@@ -214,7 +213,7 @@ function flag(value: unknown): boolean | undefined {
   return typeof value === "boolean" ? value : undefined;
 }
 
-/** It is counted on from here. */
+/** Limits a count, which goes on from this number. */
 function countOf(value: unknown): number | undefined {
   const count = whole(value);
   return count === undefined ? undefined : Math.min(count, MAX_COUNT);
@@ -222,4 +221,45 @@ function countOf(value: unknown): number | undefined {
 
 function whole(value: unknown): number | undefined {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
+}
+
+/** Returns a schedule as text for `parseSchedule`, or why it is invalid, a clause. */
+export function fileSchedule(value: unknown): string | { readonly problem: string } {
+  if (typeof value === "string" && value.trim() !== "") return value;
+  if (!isRecord(value)) return { problem: "its schedule is not an object" };
+  const { kind, minutes, expr, expression, run_at: runAt, display } = value;
+  if (kind === "interval" && typeof minutes === "number") return `every ${minutes}m`;
+  if (kind === "cron" && typeof (expr ?? expression) === "string") return String(expr ?? expression);
+  if (kind === "once") {
+    const atMs = timeOf(runAt);
+    return atMs === undefined ? { problem: "its time is invalid" } : isoOf(runAt, atMs);
+  }
+  if (kind === undefined && typeof display === "string" && display.trim() !== "") return display;
+  return { problem: "its schedule has an unknown kind" };
+}
+
+/** A time without an offset is local time of the job's zone, and stays as written. */
+function isoOf(value: unknown, atMs: number): string {
+  const isLocal = typeof value === "string" && !/(?:[Zz]|[+-]\d{2}:?\d{2})$/.test(value.trim());
+  return isLocal ? value.trim() : new Date(atMs).toISOString();
+}
+
+const MAX_MS = Date.UTC(10_000, 0, 1);
+
+/** Returns the milliseconds of ISO 8601 text or of a number of seconds; undefined for anything else. */
+export function timeOf(value: unknown): number | undefined {
+  const ms = typeof value === "number" ? Math.round(value * 1000) : parseTime(value);
+  return ms !== undefined && ms > 0 && ms < MAX_MS ? ms : undefined;
+}
+
+/** Not every engine parses more than three digits of a second. */
+function parseTime(value: unknown): number | undefined {
+  if (typeof value !== "string" || !/^\d{4}-\d{2}-\d{2}/.test(value.trim())) return undefined;
+  const ms = Date.parse(
+    value
+      .trim()
+      .replace(" ", "T")
+      .replace(/(\.\d{3})\d+/, "$1"),
+  );
+  return Number.isNaN(ms) ? undefined : ms;
 }

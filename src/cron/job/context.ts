@@ -1,4 +1,4 @@
-/** What a job's definition is judged by, on this machine. Touches the machine. */
+/** The scripts and folders of this machine, for checking a job's definition. Touches the machine. */
 import { open, stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { findScriptFile } from "../../exec/script-file.ts";
@@ -6,7 +6,7 @@ import type { JobContext } from "./input.ts";
 
 const MAX_SCRIPT_BYTES = 262_144;
 
-/** For `defineJob` and `changeJob`. `scriptsFolder` is absolute. */
+/** Returns the context for `defineJob` and `changeJob`. `scriptsFolder` is absolute. */
 export function createJobContext({
   scriptsFolder,
   ...rest

@@ -1,14 +1,50 @@
-/** The fields of a job, each as it was said, was before, or is when nobody says it. Pure. */
+/** The fields of a job: from the input, from the job before the change, or their defaults. Pure. */
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel, type ModelCatalog } from "../../agent/model.ts";
 import { SKILL_NAME } from "../../agent/skills/skill-file.ts";
 import { suggest } from "../../base/nearest.ts";
 import { findAddressProblems, platformsOf } from "../../deliver/address.ts";
-import type { JobDefinition } from "./job.ts";
-import { invisibleIn, withoutInvisible } from "./invisible.ts";
-import { refusal } from "./refusal.ts";
-import type { JobChange } from "./options.ts";
+import { type JobDefinition, refusal } from "./job.ts";
+import { invisibleIn, withoutInvisible } from "./scan.ts";
 import type { Schedule } from "../schedule/schedule.ts";
+
+/** Input from a command line, a tool or a file. Undefined: not given. */
+export interface JobInput {
+  /** For `parseSchedule` of src/cron/schedule/text.ts. */
+  readonly schedule?: string | undefined;
+  readonly prompt?: string | undefined;
+  readonly name?: string | undefined;
+  readonly deliver?: string | readonly string[] | undefined;
+  /** How often the job runs: a number, or `once`, `forever`, `infinite` or `none`. */
+  readonly repeat?: number | string | undefined;
+  readonly skills?: readonly string[] | undefined;
+  readonly script?: string | undefined;
+  readonly isScriptOnly?: boolean | undefined;
+  /** Ids or names of jobs. */
+  readonly contextFrom?: readonly string[] | undefined;
+  readonly failureDeliver?: string | readonly string[] | undefined;
+  /** Address of the chat in which the job is created. */
+  readonly origin?: string | undefined;
+  readonly workdir?: string | undefined;
+  readonly model?: string | undefined;
+  readonly reasoningEffort?: string | undefined;
+  readonly toolsets?: readonly string[] | undefined;
+  readonly tokenBudget?: number | undefined;
+  /** 0: no limit. */
+  readonly inactivitySeconds?: number | undefined;
+  readonly zone?: string | undefined;
+  readonly catchUp?: boolean | undefined;
+  readonly misfireGraceSeconds?: number | undefined;
+  readonly overlap?: string | undefined;
+  readonly jitterSeconds?: number | undefined;
+}
+
+/** Undefined leaves a field unchanged; null, or an empty text, resets it to its default. */
+export type JobChange = { readonly [Field in keyof JobInput]?: JobInput[Field] | null } & {
+  readonly addSkills?: readonly string[] | undefined;
+  readonly removeSkills?: readonly string[] | undefined;
+  readonly clearSkills?: boolean | undefined;
+};
 
 export type JobModels = Pick<ModelCatalog, "resolve" | "providers">;
 
@@ -27,7 +63,7 @@ const MAX_GRACE_SECONDS = 604_800;
 const MAX_JITTER_SECONDS = 86_400;
 const FOREVER = new Set(["forever", "infinite", "infinity", "inf", "none", "always", "∞", ""]);
 
-/** An optional text: as it is said now, else as it was. */
+/** Returns an optional text as given now, or else as it was before. */
 export function given(now: string | null | undefined, before: string | undefined): string | undefined {
   if (now === undefined) return before;
   const text = now?.trim() ?? "";
@@ -36,7 +72,7 @@ export function given(now: string | null | undefined, before: string | undefined
 
 export function requireList(param: string, list: readonly string[], max: number): void {
   if (!Array.isArray(list) || !list.every((each) => typeof each === "string"))
-    throw refusal(param, `${param} is a list of texts.`);
+    throw refusal(param, `${param} must be a list of texts.`);
   if (list.length > max)
     throw refusal(param, `${param} has ${list.length} entries; at most ${max} are allowed.`);
 }
@@ -46,34 +82,34 @@ export function readPrompt(now: string | null | undefined, before = ""): string 
   const text = (now ?? "").toWellFormed().replace(/^\ufeff/, "");
   if (text.length > MAX_PROMPT_CHARACTERS) {
     const long = `The prompt has ${text.length} characters; at most ${MAX_PROMPT_CHARACTERS} are allowed.`;
-    throw refusal("prompt", `${long} Put what is long into a skill or a file.`);
+    throw refusal("prompt", `${long} Move long text to a skill or a file.`);
   }
-  // oxlint-disable-next-line no-control-regex -- They are what is looked for.
+  // oxlint-disable-next-line no-control-regex -- The check is for control characters.
   if (/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/.test(text))
-    throw refusal("prompt", "The prompt has control characters in it. Take them out.");
+    throw refusal("prompt", "The prompt contains control characters. Remove them.");
   return text;
 }
 
-/** The name that was said; else the start of the prompt, the first skill, or the script. */
+/** Returns the given name, or else the start of the prompt, the first skill, or the script. */
 export function readName(
   now: string | null | undefined,
   before: string | undefined,
   { prompt, skills, script }: Pick<JobDefinition, "prompt" | "skills" | "script">,
 ): string {
-  const said = given(now, before);
-  if (said === undefined) {
+  const text = given(now, before);
+  if (text === undefined) {
     const start = oneLine(Array.from(prompt.trimStart()).slice(0, NAME_FROM_PROMPT_CHARACTERS).join(""));
     return start || skills[0] || script?.slice(0, MAX_NAME_CHARACTERS) || "cron job";
   }
-  if (now === undefined) return said;
-  const name = said.toWellFormed().normalize("NFC");
+  if (now === undefined) return text;
+  const name = text.toWellFormed().normalize("NFC");
   if (name.length > MAX_NAME_CHARACTERS)
     throw refusal(
       "name",
       `The name has ${name.length} characters; at most ${MAX_NAME_CHARACTERS} are allowed.`,
     );
   if (/\p{Cc}|\p{Zl}|\p{Zp}/u.test(name) || invisibleIn(name) !== undefined)
-    throw refusal("name", "The name has control or invisible characters in it. Take them out.");
+    throw refusal("name", "The name contains control or invisible characters. Remove them.");
   return name;
 }
 
@@ -93,7 +129,7 @@ export function readSkills(change: JobChange, before: readonly string[] = []): r
     const has = base.length === 0 ? "none" : base.join(", ");
     throw refusal(
       "skills",
-      `The job has no skill ${JSON.stringify(absent.slice(0, 100))} to take away; it has ${has}.`,
+      `The job has no skill ${JSON.stringify(absent.slice(0, 100))} to remove; it has ${has}.`,
     );
   }
   const skills = [...new Set([...base, ...added].map((name) => name.trim()))].filter(
@@ -102,18 +138,18 @@ export function readSkills(change: JobChange, before: readonly string[] = []): r
   requireList("skills", skills, MAX_SKILLS);
   const bad = skills.find((name) => !SKILL_NAME.test(name));
   if (bad === undefined) return skills;
-  const rule = "names have up to 64 of a-z, 0-9, - and _, beginning with a letter or digit";
-  throw refusal("skills", `${JSON.stringify(bad.slice(0, 100))} is no name of a skill: ${rule}.`);
+  const rule = "names have up to 64 of a-z, 0-9, - and _, and start with a letter or digit";
+  throw refusal("skills", `${JSON.stringify(bad.slice(0, 100))} is not a valid skill name: ${rule}.`);
 }
 
-/** Of how a script is named, a sentence; whether there is one is another matter. */
+/** Returns why the path of a script is refused, before the file is looked up. */
 export function scriptProblem(script: string): string | undefined {
   if (script.length > MAX_PATH_CHARACTERS)
     return `The script's path has ${script.length} characters; at most ${MAX_PATH_CHARACTERS} are allowed.`;
-  return /\p{Cc}/u.test(script) ? "The script's path has control characters in it." : undefined;
+  return /\p{Cc}/u.test(script) ? "The script's path contains control characters." : undefined;
 }
 
-/** Null: without end. A one-shot runs once whatever is said, but it is told to who asks for more. */
+/** Null: no limit. A one-shot always runs once; more is refused. */
 export function readRepeat(
   now: number | string | null | undefined,
   before: number | null | undefined,
@@ -122,7 +158,7 @@ export function readRepeat(
   const count = now === undefined || now === null ? undefined : repeatCount(now);
   if (kind === "once") {
     if ((count ?? 1) > 1)
-      throw refusal("repeat", "A schedule with one instant runs once: leave repeat out, or say `every ...`.");
+      throw refusal("repeat", "A schedule with one instant runs once: leave repeat out, or use `every ...`.");
     return 1;
   }
   if (count !== undefined) return count;
@@ -136,7 +172,7 @@ function repeatCount(value: number | string): number | null {
   const count = /^-?\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
   if (count <= 0) return null;
   if (count <= MAX_REPEAT) return count;
-  throw refusal("repeat", `repeat is a number up to ${MAX_REPEAT}, or one of: once, forever.`);
+  throw refusal("repeat", `repeat must be a number up to ${MAX_REPEAT}, once or forever.`);
 }
 
 type Misfire = Pick<JobDefinition, "catchUp" | "misfireGraceSeconds">;
@@ -152,7 +188,7 @@ export function readMisfire(change: JobChange, before: Misfire, { kind }: Schedu
   if (kind === "once" && param !== undefined)
     throw refusal(
       param,
-      `${param} is of jobs that repeat: one that runs once is missed when nobody sees its time.`,
+      `${param} is for repeating jobs: a job that runs once is missed when no scheduler runs at its time.`,
     );
   return { catchUp, misfireGraceSeconds: grace };
 }
@@ -166,7 +202,7 @@ export function readOverlap(
   if (now === "allow") return "allow";
   throw refusal(
     "overlap",
-    "overlap is skip (an instant that comes while the job is at work is left out) or allow.",
+    "overlap must be skip (an instant is left out while the job is running) or allow.",
   );
 }
 
@@ -176,7 +212,7 @@ export function readJitter(now: number | null | undefined, before: number | unde
 
 type Targets = Pick<JobDefinition, "deliver" | "failureDeliver" | "origin">;
 
-/** Where nobody says it, a job that was asked for in a chat answers there, and others are only kept. */
+/** By default a job that was created in a chat answers there, and any other job only writes its output file. */
 export function readTargets(change: JobChange, before: Partial<Targets>): Targets {
   const origin = given(change.origin, before.origin);
   if (change.origin !== undefined && origin !== undefined)
@@ -192,12 +228,12 @@ function addresses(
   before: string | undefined,
 ): string | undefined {
   const text = typeof now === "object" && now !== null ? now.join(", ") : now;
-  const said = given(text, before);
-  if (text !== undefined && said !== undefined) requireAddresses(param, said);
-  return said;
+  const value = given(text, before);
+  if (text !== undefined && value !== undefined) requireAddresses(param, value);
+  return value;
 }
 
-/** They need what only an event brings: the place to answer at. */
+/** Platforms that answer an event, which a job does not have. */
 export const EVENT_PLATFORMS = ["webhook", "github_comment"];
 
 function requireAddresses(param: string, text: string, unfit: readonly string[] = []): void {
@@ -210,9 +246,9 @@ function requireAddresses(param: string, text: string, unfit: readonly string[] 
   if (problems.length > 0) throw refusal(param, `${param} cannot be used: ${problems.join("; ")}.`);
   const event = platformsOf(text).find((name) => EVENT_PLATFORMS.includes(name));
   if (event !== undefined)
-    throw refusal(param, `${event} answers events, and a job has none. Name a chat, an address or local.`);
+    throw refusal(param, `${event} answers events, and a job has none. Use a chat, an address or local.`);
   if (unfit.some((part) => (part === "," ? text.includes(part) : text === part)))
-    throw refusal(param, `${param} is one address, such as telegram:-100123.`);
+    throw refusal(param, `${param} must be one address, such as telegram:-100123.`);
 }
 
 export function readModel(
@@ -225,14 +261,14 @@ export function readModel(
   const ref = resolve(name);
   if (ref) return formatModel(ref);
   const known = providers.map((provider) => provider.name).join(", ");
-  const what = `There is no model ${JSON.stringify(name.slice(0, 100))}.`;
-  throw refusal("model", `${what} Name it as provider:model; the providers are: ${known}.`);
+  const what = `Unknown model ${JSON.stringify(name.slice(0, 100))}.`;
+  throw refusal("model", `${what} Use provider:model; the providers are: ${known}.`);
 }
 
 export function readEffort(now: string | null | undefined, before: string | undefined): string | undefined {
   const effort = given(now, before);
   if (effort === undefined || now === undefined || EFFORTS.some((known) => known === effort)) return effort;
-  throw refusal("reasoning_effort", `reasoning_effort is one of: ${EFFORTS.join(", ")}.`);
+  throw refusal("reasoning_effort", `reasoning_effort must be one of: ${EFFORTS.join(", ")}.`);
 }
 
 export function readToolsets(
@@ -244,10 +280,10 @@ export function readToolsets(
   if (now === null) return undefined;
   requireList("toolsets", now, MAX_TOOLSETS);
   const names = [...new Set(now.map((name) => name.trim()))].filter((name) => name !== "");
-  const strange = names.find((name) => (known ? !known.includes(name) : name.length > 100));
-  if (strange === undefined) return names;
-  const hint = suggest(strange, known ?? []) || "; its name is too long";
-  const what = `There is no toolset ${JSON.stringify(strange.slice(0, 100))}${hint}`;
+  const unknown = names.find((name) => (known ? !known.includes(name) : name.length > 100));
+  if (unknown === undefined) return names;
+  const hint = suggest(unknown, known ?? []) || "; its name is too long";
+  const what = `Unknown toolset ${JSON.stringify(unknown.slice(0, 100))}${hint}`;
   throw refusal("toolsets", hint.endsWith("?") ? what : `${what}.`);
 }
 
@@ -276,5 +312,5 @@ function readCount(
   if (now === undefined) return before;
   if (now === null) return undefined;
   if (Number.isInteger(now) && now >= min && now <= max) return now;
-  throw refusal(param, `${param} is a whole number from ${min} to ${max}.`);
+  throw refusal(param, `${param} must be a whole number from ${min} to ${max}.`);
 }

@@ -1,42 +1,37 @@
-/** The definition that comes of what people say of a job. */
-import type { Job, JobDefinition } from "./job.ts";
+/** Builds the definition of a job from the input of people, tools and files. */
+import { type Job, type JobDefinition, refusal } from "./job.ts";
 import * as fields from "./fields.ts";
-import type { JobModels } from "./fields.ts";
-import { refusal } from "./refusal.ts";
-import { jitterProblem } from "../schedule/jitter-limit.ts";
-import type { JobChange, JobInput } from "./options.ts";
-import { lifecycleProblem } from "./lifecycle.ts";
-import { scanPrompt } from "./scan.ts";
+import type { JobModels, JobChange, JobInput } from "./fields.ts";
+import { lifecycleProblem, scanPrompt } from "./scan.ts";
 import { parseSchedule } from "../schedule/text.ts";
-import type { Schedule } from "../schedule/schedule.ts";
+import { type Schedule, formatSchedule } from "../schedule/schedule.ts";
 import { zoneProblem } from "../../base/zone.ts";
+import { nextRunMs } from "../schedule/instants.ts";
 
-export type { JobChange, JobInput } from "./options.ts";
-
-/** What is there when a job is defined. */
+/** What the checks of a definition need. */
 export interface JobContext {
   readonly nowMs: number;
-  /** Of jobs that name none. */
+  /** Time zone of jobs that name none. */
   readonly zone: string;
   readonly models: JobModels;
-  /** Names of the sets of tools that there are; undefined where nobody knows. */
+  /** Names of all toolsets; undefined when they are not known. */
   readonly toolsets?: readonly string[] | undefined;
-  /** Rejects with a ServiceError for a job that there is not, or not only once. */
+  /** Rejects with a ServiceError when no job, or more than one, matches. */
   readonly findJob: (ref: string) => Promise<Pick<Job, "id">>;
-  /** The start of a file below the folder of scripts; undefined when there is none. */
+  /** Returns the start of a file in the folder of scripts; undefined when it does not exist. */
   readonly readScript: (script: string) => Promise<string | undefined>;
   readonly isFolder: (path: string) => Promise<boolean>;
 }
 
 /**
- * The job that was wished for. ServiceError `invalid_request` for every flaw: `param` is the field in snake case, and the
- * message says what would be right.
+ * Returns the definition of a new job. ServiceError `invalid_request` for an invalid field: `param` is its name in snake
+ * case, and the message says what is valid.
  */
 export async function defineJob(input: JobInput, jobContext: JobContext): Promise<JobDefinition> {
   return complete({}, input, jobContext);
 }
 
-/** The job with what was said of it now. Throws like {@link defineJob}. */
+/** Returns a definition with changes. Throws like {@link defineJob}. */
 export async function changeJob(
   definition: JobDefinition,
   change: JobChange,
@@ -110,7 +105,7 @@ async function readPayload(before: Before, change: JobChange, jobContext: JobCon
   if (isScriptOnly && script === undefined)
     throw refusal("script", "A job without the agent needs a script: its output is the message.");
   if (prompt.trim() === "" && skills.length === 0 && script === undefined)
-    throw refusal("prompt", "There is nothing to do: say a prompt, a skill or a script.");
+    throw refusal("prompt", "The job has nothing to do: set a prompt, a skill or a script.");
   return { prompt, skills, ...(script === undefined ? {} : { script }), isScriptOnly };
 }
 
@@ -119,8 +114,8 @@ async function requireScript(script: string, { readScript }: JobContext): Promis
   if (formProblem !== undefined) throw refusal("script", formProblem);
   const text = await readScript(script);
   if (text === undefined) {
-    const what = `There is no file ${JSON.stringify(script)} in the folder of scripts, <home>/scripts.`;
-    throw refusal("script", `${what} Put it there, and name it from that folder on.`);
+    const what = `The file ${JSON.stringify(script)} does not exist in <home>/scripts.`;
+    throw refusal("script", `${what} Put it there, and use its path from that folder.`);
   }
   const problem = lifecycleProblem(text, "script");
   if (problem !== undefined) throw refusal("script", problem);
@@ -138,7 +133,7 @@ async function readSurroundings(
   if (typeof folder === "string" && workdir !== undefined && !(await jobContext.isFolder(workdir))) {
     throw refusal(
       "workdir",
-      `${JSON.stringify(workdir.slice(0, 200))} is no folder. Name one that is there, from the root on.`,
+      `${JSON.stringify(workdir.slice(0, 200))} is not a folder. Use the absolute path of an existing folder.`,
     );
   }
   return {
@@ -167,4 +162,37 @@ function withoutUndefined(whole: JobDefinition): JobDefinition {
   return Object.fromEntries(
     Object.entries(whole).filter(([, value]) => value !== undefined),
   ) as unknown as JobDefinition;
+}
+
+const MAX_JITTER_SECONDS = 86_400;
+/** Instants of an expression that are checked: more than a year of days. */
+const MAX_INSTANTS = 400;
+
+/** Returns why a jitter is refused; undefined when every run starts before the next instant. */
+function jitterProblem(
+  { schedule, zone, jitterSeconds }: Pick<JobDefinition, "schedule" | "zone" | "jitterSeconds">,
+  nowMs: number,
+): string | undefined {
+  if (jitterSeconds === 0) return undefined;
+  if (schedule.kind === "once") return "A job that runs once starts at its time: leave the jitter out.";
+  const shortest = Math.min(shortestPeriodMs(schedule, nowMs, zone) / 1000 - 1, MAX_JITTER_SECONDS);
+  if (jitterSeconds <= shortest) return undefined;
+  const why =
+    shortest === MAX_JITTER_SECONDS
+      ? ""
+      : `, less than the time between two runs of ${formatSchedule(schedule)}`;
+  return `The jitter is at most ${Math.floor(shortest)} seconds here${why}.`;
+}
+
+function shortestPeriodMs(schedule: Schedule, nowMs: number, zone: string): number {
+  if (schedule.kind === "interval") return schedule.minutes * 60_000;
+  let shortest = Number.POSITIVE_INFINITY;
+  let before = nextRunMs(schedule, nowMs, zone);
+  for (let count = 0; before !== undefined && count < MAX_INSTANTS; count++) {
+    const next = nextRunMs(schedule, before, zone);
+    if (next === undefined) break;
+    shortest = Math.min(shortest, next - before);
+    before = next;
+  }
+  return shortest;
 }

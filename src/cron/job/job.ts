@@ -1,67 +1,69 @@
-/** A job of the clock, as people define it and as it stands. Pure. */
+/** A scheduled job: its definition and its state. Pure. */
 import type { CronJobRow } from "../../store/schema/tables.ts";
 import type { Schedule } from "../schedule/schedule.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { CronSettings } from "../settings.ts";
 
-/** What people say a job is. Kept as JSON; each change is a new revision of the row. */
+/** What people define. Kept as JSON; each change is a new revision of the row. */
 export interface JobDefinition {
   readonly name: string;
-  /** What the agent is asked. Empty only where skills or a script say it. */
+  /** The prompt of the agent. Empty only when the job has skills or a script. */
   readonly prompt: string;
   readonly schedule: Schedule;
-  /** IANA zone in which the schedule is read and shown. */
+  /** IANA time zone of the schedule. */
   readonly zone: string;
-  /** How many instants of the schedule run; null: without end. */
+  /** How many instants of the schedule run; null: no limit. */
   readonly repeat: number | null;
-  /** Names of skills, in their order. */
+  /** Names of skills, in the order in which they are loaded. */
   readonly skills: readonly string[];
-  /** A file below `<home>/scripts`. */
+  /** A file in `<home>/scripts`. */
   readonly script?: string;
-  /** True: what the script prints is the message, and no agent runs. */
+  /** True: the output of the script is the message, and no agent runs. */
   readonly isScriptOnly: boolean;
-  /** Jobs, by id, whose newest outputs the agent is shown. */
+  /** Ids of jobs whose newest outputs the agent gets. */
   readonly contextFrom: readonly string[];
-  /** Addresses as `resolveAddresses` of src/deliver/address.ts reads them. */
+  /** Addresses for `resolveAddresses` of src/deliver/address.ts. */
   readonly deliver: string;
-  /** Where failures are told instead. */
+  /** Addresses for failures instead of `deliver`. */
   readonly failureDeliver?: string;
-  /** Address of the chat in which the job was made. */
+  /** Address of the chat in which the job was created. */
   readonly origin?: string;
-  /** Absolute folder in which the tools work. */
+  /** Absolute working directory. */
   readonly workdir?: string;
   /** `model` or `provider:model`. */
   readonly model?: string;
   readonly reasoningEffort?: string;
   readonly toolsets?: readonly string[];
-  /** Instead of the configured figures. */
+  /** In place of the configured limits. */
   readonly tokenBudget?: number;
   readonly inactivitySeconds?: number;
-  /** Whether a missed instant is made up for; absent: as it is configured. Of repeating jobs only. */
+  /** Whether a missed instant is caught up; absent: as configured. Repeating jobs only. */
   readonly catchUp?: boolean;
-  /** How late a run may begin; absent: half of the period, from 2 minutes to 2 hours. Of repeating jobs only. */
+  /** How late a run may start; absent: half the period, from 2 minutes to 2 hours. Repeating jobs only. */
   readonly misfireGraceSeconds?: number;
-  /** What becomes of an instant at which the run before is still at work. */
+  /** What happens at an instant while the previous run is still running. */
   readonly overlap: "skip" | "allow";
-  /** Runs begin up to so much later than their instants, each instant by its own fixed time. */
+  /** Runs start up to this much after their instants, each instant with its own fixed delay. */
   readonly jitterSeconds: number;
 }
 
 export const JOB_STATES = ["scheduled", "paused", "completed", "missed", "error"] as const;
 
 /**
- * scheduled: it will run; also when its last run failed. completed: it ran as often as it was to. missed: a one-shot whose
- * time passed unseen. error: its schedule cannot be computed; that is tried again every hour.
+ * scheduled: it will run, also after a failed run. completed: it has no runs left. missed: a one-shot whose time passed
+ * while no scheduler was running. error: its schedule cannot be computed, which is retried every hour.
  */
 export type JobState = (typeof JOB_STATES)[number];
 
 export type LastStatus = "ok" | "error" | "delivery_failed" | "blocked_config" | "unknown" | "missed";
 
-/** A job as it stands. Times in milliseconds since the epoch. */
+/** A job with its state. Times in milliseconds since the epoch. */
 export interface Job {
   readonly id: string;
   readonly definition: JobDefinition;
   readonly revision: number;
   readonly state: JobState;
-  /** When it is looked at next: {@link nextRunAtMs} with the jitter, or earlier for a run by hand or another try. */
+  /** When the scheduler looks at it next: {@link nextRunAtMs} with the jitter, or earlier for a manual run or a retry. */
   readonly dueAtMs: number | undefined;
   readonly nextRunAtMs: number | undefined;
   readonly manualAtMs: number | undefined;
@@ -79,12 +81,12 @@ export interface Job {
   readonly updatedAtMs: number;
 }
 
-/** Jobs that will not run again unless they are edited. */
+/** Whether the job will not run again unless it is edited. */
 export function isOver(state: JobState): boolean {
   return state === "completed" || state === "missed";
 }
 
-/** Undefined: the row is broken, and nothing of it can be trusted. */
+/** Undefined: the row is broken, and none of it is reliable. */
 export function toJob(row: CronJobRow): Job | undefined {
   const definition = readDefinition(row.definition);
   if (!definition || !isState(row.state)) return undefined;
@@ -115,7 +117,7 @@ function isState(text: string): text is JobState {
   return (JOB_STATES as readonly string[]).includes(text);
 }
 
-/** What is missing in rows of earlier versions has its default; undefined when the rest does not make a job. */
+/** Parses a definition and fills in defaults for missing fields; undefined when it is invalid. */
 export function readDefinition(text: string): JobDefinition | undefined {
   try {
     const value = { ...DEFAULTS, ...(JSON.parse(text) as Partial<JobDefinition>) };
@@ -170,4 +172,32 @@ function isSchedule(value: unknown): value is Schedule {
   if (kind === "once") return typeof atMs === "number";
   if (kind === "interval") return typeof minutes === "number" && minutes >= 1;
   return kind === "cron" && typeof expression === "string";
+}
+
+/** Returns the error for an invalid field; `param` is its name in snake case, as in tools and files. */
+export function refusal(param: string, message: string): ServiceError {
+  return new ServiceError("invalid_request", message, { param });
+}
+
+/** The toolset that creates and changes jobs. */
+const SCHEDULING = "cron";
+/** The toolset that asks people, who are not there to answer. */
+const ASKING = "clarify";
+
+type OfJob = Pick<JobDefinition, "toolsets">;
+type Rules = Pick<CronSettings, "toolsets" | "allowAgentScheduling">;
+
+/** Returns the toolsets of the job, or those configured for all jobs, or all; without questions, and scheduling only if allowed. */
+export function jobToolsets(job: OfJob, rules: Rules, offered: readonly string[]): readonly string[] {
+  const wanted = job.toolsets ?? rules.toolsets ?? offered;
+  return wanted.filter((name) => name !== ASKING && (name !== SCHEDULING || rules.allowAgentScheduling));
+}
+
+/** Returns the names that are not offered. */
+export function unknownToolsets(
+  job: OfJob,
+  { toolsets }: Pick<Rules, "toolsets">,
+  offered: readonly string[],
+): readonly string[] {
+  return (job.toolsets ?? toolsets ?? []).filter((name) => !offered.includes(name));
 }

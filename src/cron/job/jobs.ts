@@ -2,15 +2,15 @@ import { ServiceError } from "../../base/errors.ts";
 import { nearest } from "../../base/nearest.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow } from "../../store/schema/tables.ts";
-import { readHistory, type History, type HistoryPage } from "../run/history.ts";
 import { isOver, toJob, type Job, type JobDefinition } from "./job.ts";
 import * as moves from "./moves.ts";
-import { newJobRow, type JobStart } from "./start.ts";
+import { countJobs, deleteJob, findJobsNamed, listJobNames, listJobs, listOccurrences } from "../queries.ts";
+import { toOccurrence, type Occurrence } from "../tick/occurrence.ts";
 
 export interface JobList {
-  /** In the order in which they were made. */
+  /** In the order of their creation. */
   readonly jobs: readonly Job[];
-  /** Rows that cannot be read. They stop nothing, and can be removed by their ids. */
+  /** Rows that cannot be read. They do not affect other jobs, and can be removed by id. */
   readonly broken: readonly BrokenJob[];
 }
 
@@ -22,19 +22,19 @@ export interface BrokenJob {
 export interface RemovedJob {
   readonly id: string;
   readonly name: string;
-  /** Undefined: it was broken. */
+  /** Undefined when it was broken. */
   readonly job: Job | undefined;
 }
 
-/** Of one change, when others change the job at the same time. */
+/** Attempts at one change while other processes change the same job. */
 const MAX_ATTEMPTS = 8;
 const MAX_REF_CHARACTERS = 1_000;
 const MAX_CANDIDATES = 10;
 const MAX_GUESSES = 500;
 
 /**
- * The jobs of a store: made, looked at and changed, by any process. Looking changes nothing. `ref` is an id, or a name in
- * any case; ServiceError `not_found` when there is none, `invalid_request` when several have the name.
+ * Creates, reads and changes the jobs of a store, from any process. `ref` is an id, or a name in any case; ServiceError
+ * `not_found` when no job matches, `invalid_request` when several jobs have the name.
  */
 export class Jobs {
   readonly #store: Store;
@@ -45,11 +45,11 @@ export class Jobs {
     this.#maxJobs = maxJobs;
   }
 
-  /** ServiceError `invalid_request` for too many, an id that there is already, or a time that has passed. */
-  async create(definition: JobDefinition, start: JobStart = {}): Promise<Job> {
+  /** ServiceError `invalid_request` for too many jobs, an existing id, or a time that has passed. */
+  async create(definition: JobDefinition, start: moves.JobStart = {}): Promise<Job> {
     const row = await this.#store.write(async (tx) => {
-      await this.#requireRoom(tx);
-      const made = newJobRow(definition, start, tx.nowMs);
+      await this.#requireBelowLimit(tx);
+      const made = moves.newJobRow(definition, start, tx.nowMs);
       const { id } = made;
       if (await tx.find("cron_jobs", { id })) throw idTaken(id);
       await tx.insert("cron_jobs", [made]);
@@ -62,25 +62,20 @@ export class Jobs {
     return jobOf(await this.#row(ref));
   }
 
-  /** By its id alone; undefined when there is none that can be read. */
+  /** Returns a job by its id; undefined when it does not exist or is broken. */
   async get(id: string): Promise<Job | undefined> {
     const row = await this.#store.find("cron_jobs", { id });
     return row && toJob(row);
   }
 
-  /** Whether there is a row of this id, be it broken. */
+  /** Whether a row has this id, even a broken one. */
   async has(id: string): Promise<boolean> {
     return (await this.#store.find("cron_jobs", { id })) !== undefined;
   }
 
-  /** Without those that are over, unless they are wanted. */
+  /** Returns all jobs, by default without those that will not run again. */
   async list({ withOver = false }: { readonly withOver?: boolean } = {}): Promise<JobList> {
-    const rows = await this.#store.read
-      .selectFrom("cron_jobs")
-      .selectAll()
-      .orderBy("created_at")
-      .orderBy("id")
-      .execute();
+    const rows = await listJobs(this.#store);
     const read = rows.map((row) => ({ row, job: toJob(row) }));
     return {
       jobs: read.flatMap(({ job }) => (job && (withOver || !isOver(job.state)) ? [job] : [])),
@@ -88,10 +83,10 @@ export class Jobs {
     };
   }
 
-  /** `change` is called again when the job changed meanwhile. A new schedule begins anew, and revives a job that is over. */
+  /** Replaces the definition. `change` is called again when the job changed meanwhile. A new schedule restarts the job. */
   async edit(ref: string, change: (job: Job) => JobDefinition | Promise<JobDefinition>): Promise<Job> {
     const { id } = await this.#row(ref);
-    for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const job = jobOf(await this.#row(id));
       const definition = await change(job);
       const changed = await this.#store.write((tx) =>
@@ -106,7 +101,7 @@ export class Jobs {
     return this.#move(ref, (job, { nowMs }) => moves.pause(job, { reason, nowMs }));
   }
 
-  /** A repeating job goes on with its next instant; `runNow`: and runs at once; `atMs`: begins at that time. */
+  /** Continues a repeating job at its next instant. `runNow` also runs it at once; `atMs` sets the time of its next run. */
   async resume(
     ref: string,
     options: { readonly runNow?: boolean | undefined; readonly atMs?: number | undefined } = {},
@@ -119,8 +114,8 @@ export class Jobs {
   }
 
   /**
-   * Asks for a run at once, of which the occurrence has the cause `manual` and the instant `manualAtMs` of the job that is
-   * returned. ServiceError `session_busy` while a run is at work that must not overlap.
+   * Requests a run at once: its occurrence has the cause `manual` and the instant `manualAtMs` of the returned job.
+   * ServiceError `session_busy` while a run is running that must not overlap.
    */
   async run(ref: string): Promise<Job> {
     return this.#move(ref, async (job, tx) =>
@@ -128,22 +123,14 @@ export class Jobs {
     );
   }
 
-  /** Takes the job and its history away; a run at work comes to its end. Its kept outputs are the caller's to remove. */
+  /** Deletes the job and its history; a running run ends normally. The caller removes the output files. */
   async remove(ref: string): Promise<RemovedJob> {
     const row = await this.#row(ref);
-    await this.#store.write(async (tx) => {
-      // Ended occurrences are locked before their job, as by what notes how their messages went.
-      await tx.db
-        .deleteFrom("occurrences")
-        .where("job_id", "=", row.id)
-        .where("ended_at", "is not", null)
-        .execute();
-      await tx.db.deleteFrom("cron_jobs").where("id", "=", row.id).execute();
-    });
+    await this.#store.write((tx) => deleteJob(tx, row.id));
     return { id: row.id, name: row.name, job: toJob(row) };
   }
 
-  /** Newest first, what is at work included; of all jobs without `ref`. ServiceError `invalid_cursor`. */
+  /** Returns a page of occurrences, newest first; of all jobs without `ref`. ServiceError `invalid_cursor`. */
   async history(ref?: string, page: HistoryPage = {}): Promise<History> {
     const jobId = ref === undefined ? undefined : (await this.#row(ref)).id;
     return readHistory(this.#store, jobId, page);
@@ -151,7 +138,7 @@ export class Jobs {
 
   async #move(ref: string, decide: (job: Job, tx: Tx) => moves.Move | Promise<moves.Move>): Promise<Job> {
     const { id } = await this.#row(ref);
-    for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const changed = await this.#store.write(async (tx) => {
         const row = await tx.find("cron_jobs", { id });
         if (!row) throw unknown(id);
@@ -164,44 +151,25 @@ export class Jobs {
   }
 
   async #row(ref: string): Promise<CronJobRow> {
-    // Databases refuse what no name can hold.
+    // Databases refuse these characters, and no name contains them.
     if (ref.length > MAX_REF_CHARACTERS || /[\p{Cc}\p{Cs}]/u.test(ref)) throw unknown(ref.toWellFormed());
     const found = await this.#store.find("cron_jobs", { id: ref.trim() });
     if (found) return found;
-    const named = await this.#store.read
-      .selectFrom("cron_jobs")
-      .selectAll()
-      .where("name_key", "=", moves.nameKey(ref))
-      .orderBy("created_at")
-      .orderBy("id")
-      .limit(MAX_CANDIDATES + 1)
-      .execute();
+    const named = await findJobsNamed(this.#store, moves.nameKey(ref), MAX_CANDIDATES + 1);
     const [only, ...others] = named;
     if (only && others.length === 0) return only;
     if (only) throw ambiguous(ref, named);
-    throw unknown(ref, await this.#guess(ref));
+    throw unknown(ref, nearest(ref, await listJobNames(this.#store, MAX_GUESSES)));
   }
 
-  async #guess(ref: string): Promise<string | undefined> {
-    const rows = await this.#store.read.selectFrom("cron_jobs").select("name").limit(MAX_GUESSES).execute();
-    return nearest(
-      ref,
-      rows.map(({ name }) => name),
-    );
-  }
-
-  async #requireRoom(tx: Tx): Promise<void> {
-    const { count } = await tx.db
-      .selectFrom("cron_jobs")
-      .select(({ fn }) => fn.countAll().as("count"))
-      .executeTakeFirstOrThrow();
-    if (Number(count) < this.#maxJobs) return;
-    const what = `There are ${this.#maxJobs} jobs, which is the limit (cron.max_jobs)`;
-    throw new ServiceError("invalid_request", `${what}. Remove some; those that are over count too.`);
+  async #requireBelowLimit(tx: Tx): Promise<void> {
+    if ((await countJobs(tx)) < this.#maxJobs) return;
+    const what = `The limit of ${this.#maxJobs} jobs is reached (cron.max_jobs)`;
+    throw new ServiceError("invalid_request", `${what}. Remove some; completed jobs count too.`);
   }
 }
 
-/** For a run that is asked for now: two of one job never have one instant, whatever the clock does. */
+/** Returns the instant for a manual run now: no two occurrences of a job share one, even when the clock is set back. */
 async function freeInstant(tx: Tx, job: Job): Promise<number> {
   const open = await tx.find("occurrences", { job_id: job.id, ended_at: null });
   moves.requireFree(job, open !== undefined);
@@ -210,7 +178,7 @@ async function freeInstant(tx: Tx, job: Job): Promise<number> {
   return atMs;
 }
 
-/** Undefined: the job is another by now. */
+/** Undefined: the job changed meanwhile. */
 async function write(tx: Tx, job: Job, move: moves.Move): Promise<Job | undefined> {
   const { id, revision } = job;
   if (move) {
@@ -226,19 +194,19 @@ function jobOf(row: CronJobRow): Job {
   const job = toJob(row);
   if (job) return job;
   const what = `The job ${row.id} cannot be read: its record is broken`;
-  throw new ServiceError("invalid_request", `${what}. Remove it by its id, and make it anew.`, {
+  throw new ServiceError("invalid_request", `${what}. Remove it by its id, and create it again.`, {
     param: "job",
   });
 }
 
 function idTaken(id: string): ServiceError {
-  const what = `A job with the id ${id} is there already. Remove it first, or edit it.`;
+  const what = `A job with the id ${id} exists already. Remove it first, or edit it.`;
   return new ServiceError("invalid_request", what, { param: "id" });
 }
 
 function unknown(ref: string, guess?: string): ServiceError {
   const hint = guess === undefined ? "" : ` Did you mean ${JSON.stringify(guess)}?`;
-  const what = `There is no job ${JSON.stringify(ref.slice(0, 100))}.`;
+  const what = `No job matches ${JSON.stringify(ref.slice(0, 100))}.`;
   return new ServiceError("not_found", `${what}${hint} \`agentd cron list --all\` shows them all.`, {
     param: "job",
   });
@@ -248,13 +216,58 @@ function ambiguous(ref: string, rows: readonly CronJobRow[]): ServiceError {
   const ids = rows.slice(0, MAX_CANDIDATES).map(({ id }) => id);
   const more = rows.length > MAX_CANDIDATES ? " and more" : "";
   const what = `Several jobs are called ${JSON.stringify(ref.slice(0, 100))}: ${ids.join(", ")}${more}.`;
-  return new ServiceError("invalid_request", `${what} Name one by its id.`, {
+  return new ServiceError("invalid_request", `${what} Use an id.`, {
     param: "job",
     details: { ids },
   });
 }
 
 function tooBusy(id: string): ServiceError {
-  const what = `The job ${id} changed again and again meanwhile`;
-  return new ServiceError("state_store_unavailable", `${what}. Try once more.`, { param: "job" });
+  const what = `The job ${id} kept changing meanwhile`;
+  return new ServiceError("state_store_unavailable", `${what}. Try again.`, { param: "job" });
+}
+
+export interface HistoryPage {
+  /** Default 20, at most 500. */
+  readonly limit?: number | undefined;
+  /** `nextCursor` of the previous page. */
+  readonly cursor?: string | undefined;
+}
+
+export interface History {
+  /** Newest first, including open ones. */
+  readonly occurrences: readonly Occurrence[];
+  /** Absent on the last page. */
+  readonly nextCursor?: string;
+}
+
+const DEFAULT_LIMIT = 20;
+const MAX_LIMIT = 500;
+const OCCURRENCE_ID = /^occ_[0-9a-z]{26}$/;
+
+async function readHistory(
+  store: Store,
+  jobId: string | undefined,
+  { limit = DEFAULT_LIMIT, cursor }: HistoryPage,
+): Promise<History> {
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
+    throw new ServiceError("invalid_request", `limit must be a whole number from 1 to ${MAX_LIMIT}.`, {
+      param: "limit",
+    });
+  }
+  const before = cursor === undefined ? undefined : requireCursor(cursor);
+  const rows = await listOccurrences(store, { jobId, before, limit: limit + 1 });
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  return {
+    occurrences: page.map(toOccurrence),
+    ...(rows.length > limit && last ? { nextCursor: last.id } : {}),
+  };
+}
+
+function requireCursor(cursor: string): string {
+  if (OCCURRENCE_ID.test(cursor)) return cursor;
+  throw new ServiceError("invalid_cursor", "The cursor is invalid. Use `nextCursor` of a previous page.", {
+    param: "cursor",
+  });
 }

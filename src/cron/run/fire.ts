@@ -1,22 +1,24 @@
 import type { Prompt } from "../../agent/run/prompt.ts";
+import type { RunInput } from "../../agent/run/run.ts";
 import { ServiceError, toServiceError } from "../../base/errors.ts";
+import { createSessionId } from "../../base/ids.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { Tx } from "../../store/store.ts";
 import type { OccurrenceRow, RunRow } from "../../store/schema/tables.ts";
-import { assemblePrompt } from "./assemble-prompt.ts";
+import type { CronDeps } from "../deps.ts";
+import { jobToolsets, type JobDefinition } from "../job/job.ts";
 import type { Claimed } from "../tick/claim.ts";
 import { endOccurrence } from "./end-occurrence.ts";
 import type { Ending } from "./ending.ts";
-import { jobRun } from "./job-run.ts";
 import { planOccurrence, type DeliveryPlan } from "./plan.ts";
 import { blockedEnding, findBlock } from "./preflight.ts";
-import type { CronDeps } from "../deps.ts";
+import { assemblePrompt } from "./prompt.ts";
 import { endingOfScript, runJobScript, type ScriptOutcome } from "./script.ts";
 
 /**
- * Runs a claimed occurrence: its script, if it has one, and its agent, unless the script says it all. Resolves when it has
- * ended here, or is another process's; never rejects. Until its script or its run has begun a crash leaves it claimed, for
- * whoever takes it over; so does an end that cannot be written.
+ * Runs a claimed occurrence: its script, if it has one, and its agent, unless the script is enough. Resolves when the
+ * occurrence has ended, or another process has taken it over; never rejects. Until its script or its run has started, a
+ * crash leaves it claimed for another process, and so does an end that cannot be written.
  */
 export async function fire(deps: CronDeps, claimed: Claimed): Promise<void> {
   const firing = new Firing(deps, claimed);
@@ -24,7 +26,7 @@ export async function fire(deps: CronDeps, claimed: Claimed): Promise<void> {
     await firing.run();
   } catch (error) {
     await firing.fail(error).catch((cause: unknown) =>
-      deps.log.error("what became of a job's run could not be recorded", {
+      deps.log.error("cannot record the end of a job's run", {
         job: claimed.job.id,
         occurrence: claimed.occurrence.id,
         error: cause,
@@ -33,19 +35,19 @@ export async function fire(deps: CronDeps, claimed: Claimed): Promise<void> {
   }
 }
 
-/** Thrown inside the transaction that would begin something: the claim is another process's by now. */
+/** Thrown inside the transaction that would start something: another process has the claim now. */
 class LostClaim extends Error {
   override readonly name = "LostClaim";
 }
 
-const CUT_OFF = "The server was shut down behind the script, before the agent was asked.";
+const CUT_OFF = "The server was shut down after the script, before the agent started.";
 
 class Firing {
   readonly #deps: CronDeps;
   readonly #claimed: Claimed;
-  /** The script was started: nothing of the occurrence is done a second time. */
-  #hasBegun = false;
-  /** What it came to, be it that this could not be written down yet. */
+  /** The script has started: nothing of the occurrence may run a second time. */
+  #hasStarted = false;
+  /** The result, even when it could not be written yet. */
   #ending: Ending | undefined;
 
   constructor(deps: CronDeps, claimed: Claimed) {
@@ -62,21 +64,21 @@ class Firing {
     if (ending) return this.#end(ending);
     const { text, problem } = await assemblePrompt(this.#deps, this.#claimed, script);
     if (problem !== undefined) return this.#end(blockedEnding(this.#claimed, problem));
-    await this.#ask(text);
+    await this.#runAgent(text);
   }
 
   async fail(error: unknown): Promise<void> {
     if (error instanceof LostClaim) return;
     const { code, message } = toServiceError(error);
-    const isAway = code === "state_store_unavailable";
-    if ((isAway || code === "server_draining") && !this.#hasBegun) return this.#release();
-    if (isAway && this.#ending) return this.#end(this.#ending);
-    this.#deps.log.warn("a job could not be run", { job: this.#claimed.job.id, error });
+    const isStoreDown = code === "state_store_unavailable";
+    if ((isStoreDown || code === "server_draining") && !this.#hasStarted) return this.#release();
+    if (isStoreDown && this.#ending) return this.#end(this.#ending);
+    this.#deps.log.warn("cannot run a job", { job: this.#claimed.job.id, error });
     const text = code === "server_draining" ? CUT_OFF : message;
     await this.#end({ status: "failed", text: redact(text) });
   }
 
-  /** The occurrence while it is this process's, and nothing of it has a run. */
+  /** Matches the occurrence while this process holds it and it has no run. */
   get #mine(): Partial<OccurrenceRow> {
     const { id } = this.#claimed.occurrence;
     return { id, lease_owner: this.#deps.store.owner, run_id: null, ended_at: null };
@@ -91,11 +93,11 @@ class Firing {
     if (script === undefined) return undefined;
     if (this.#deps.turns.draining) throw new ServiceError("server_draining", "The server is shutting down.");
     await this.#deps.store.write(async (tx) => {
-      const begun = { status: "running", started_at: tx.nowMs };
-      if ((await tx.update("occurrences", { ...this.#mine, status: "claimed" }, begun)) === 0)
+      const started = { status: "running", started_at: tx.nowMs };
+      if ((await tx.update("occurrences", { ...this.#mine, status: "claimed" }, started)) === 0)
         throw new LostClaim();
     });
-    this.#hasBegun = true;
+    this.#hasStarted = true;
     const outcome = await runJobScript(this.#deps, script, workdir);
     if (outcome.status === "failed") {
       const { id: job } = this.#claimed.job;
@@ -104,8 +106,8 @@ class Firing {
     return outcome;
   }
 
-  /** Resolves when the run that comes of it has ended. */
-  async #ask(text: string): Promise<void> {
+  /** Resolves when the run has ended. */
+  async #runAgent(text: string): Promise<void> {
     const { ends } = this.#deps;
     const { id } = this.#claimed.occurrence;
     const prompt = jobRun(this.#deps, this.#claimed, { plan: this.#plan, text });
@@ -114,11 +116,11 @@ class Firing {
       await this.#submit({ ...prompt, alsoRecord: (tx, run) => this.#record(tx, run) });
       await ended;
     } finally {
-      ends.told(id);
+      ends.resolve(id);
     }
   }
 
-  /** A job waits where somebody at the wire would be told to come back. */
+  /** Waits while too many runs are active: a job has no client that could retry. */
   async #submit(prompt: Prompt): Promise<void> {
     const { turns, clock } = this.#deps;
     for (;;) {
@@ -132,7 +134,7 @@ class Firing {
   }
 
   async #record(tx: Tx, run: Pick<RunRow, "id" | "session_id" | "status">): Promise<void> {
-    const starts = run.status === "running" && !this.#hasBegun;
+    const starts = run.status === "running" && !this.#hasStarted;
     const started = starts ? { status: "running", started_at: tx.nowMs } : {};
     const columns = { run_id: run.id, session_id: run.session_id, ...started };
     if ((await tx.update("occurrences", this.#mine, columns)) === 0) throw new LostClaim();
@@ -145,11 +147,53 @@ class Firing {
     await store.write((tx) => endOccurrence(tx, store, end));
   }
 
-  /** Gives the claim to whoever looks for claims next. */
+  /** Releases the claim for the next process that looks for claims. */
   async #release(): Promise<void> {
     const free = { lease_owner: null, lease_until: null };
     await this.#deps.store.write((tx) =>
       tx.update("occurrences", { ...this.#mine, status: "claimed" }, free),
     );
   }
+}
+
+/** Returns the prompt of an occurrence's run. Each run has a session of its own; `plan` says where its result goes. */
+export function jobRun(
+  deps: CronDeps,
+  { occurrence, job }: Claimed,
+  { plan, text }: { readonly plan: DeliveryPlan; readonly text: string },
+): Prompt {
+  const { name, workdir, model } = job.definition;
+  const ref = model === undefined ? undefined : deps.models.resolve(model);
+  const stamp = (occurrence.output_file ?? "").replace(/\.md$/, "").replaceAll("-", "");
+  return {
+    address: {
+      owner: deps.owner,
+      id: createSessionId(deps.clock.now()),
+      key: `cron_${job.id}_${stamp}`,
+    },
+    seed: {
+      source: "cron",
+      title: name,
+      transient: true,
+      ...(workdir === undefined ? {} : { cwd: workdir }),
+    },
+    kind: "run",
+    input: inputOf(deps, job.definition, text),
+    ...(ref ? { model: ref } : {}),
+    delivery: JSON.stringify(plan),
+  };
+}
+
+function inputOf({ settings, toolsets }: CronDeps, job: JobDefinition, text: string): RunInput {
+  const { reasoningEffort, inactivitySeconds, tokenBudget = settings.runTokenBudget } = job;
+  return {
+    prompt: [{ role: "user", text }],
+    settings: reasoningEffort === undefined ? {} : { reasoningEffort },
+    toolsets: jobToolsets(job, settings, toolsets()),
+    answerable: false,
+    isDetached: true,
+    inactivityMs: inactivitySeconds === undefined ? settings.inactivityMs : inactivitySeconds * 1000,
+    ...(tokenBudget === undefined ? {} : { tokenBudget }),
+    slot: { group: "cron" },
+  };
 }

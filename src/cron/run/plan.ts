@@ -7,49 +7,55 @@ import { formatSchedule } from "../schedule/schedule.ts";
 import type { CronSettings } from "../settings.ts";
 
 /**
- * Where what comes of an occurrence goes, and how it is written: worked out when it fires and kept with its run, so that
- * it holds whatever becomes of the job meanwhile. Kept as JSON in the run's column `delivery`.
+ * Where the result of an occurrence goes, and how it is written. It is fixed when the occurrence fires, so that later
+ * changes of the job do not matter, and kept as JSON in the run's column `delivery`.
  */
 export interface DeliveryPlan {
-  /** Id of the occurrence, `occ_...`. */
+  /** Id of the occurrence, `occ_...`. First: {@link isPlan} depends on it. */
   readonly ref: string;
   readonly jobId: string;
   readonly jobName: string;
   /** As `list` shows it. */
   readonly schedule: string;
-  /** True: there is no next time. */
+  /** True: the schedule has one instant. */
   readonly isOnce: boolean;
   readonly zone: string;
-  /** The instant that it is for, and when it was claimed. */
+  /** The instant of the occurrence, and the time of its claim. */
   readonly scheduledAtMs: number;
   readonly atMs: number;
   readonly cause: Cause;
   readonly timing: Timing;
-  /** Whole addresses; empty: the folder of outputs is all. */
+  /** Complete addresses; empty: only the output file is written. */
   readonly targets: readonly string[];
-  /** Of failures. */
+  /** Targets of failures. */
   readonly failureTargets: readonly string[];
-  /** Those of them that get the reason: home channels, and what was named for failures alone. Others may be read by anybody. */
+  /** Failure targets that get the reason: home channels, and targets for failures only. Anyone may read the others. */
   readonly informedTargets: readonly string[];
   readonly wraps: boolean;
   readonly silentMatch: CronSettings["silentMatch"];
   readonly outputFile: string;
-  /** What was asked, for the output. */
+  /** The prompt of the job, for the output file. */
   readonly prompt: string;
 }
 
-/** What people are told with: the home channels of the platforms, and the manner. */
-export interface Telling {
+export interface PlanOptions {
+  /** Home channels of the platforms. */
   readonly homes: Homes;
   readonly settings: Pick<CronSettings, "wrapResponse" | "silentMatch">;
 }
 
-type Planned = Pick<OccurrenceRow, "id" | "scheduled_at" | "claimed_at" | "cause" | "timing" | "output_file">;
+type PlannedOccurrence = Pick<
+  OccurrenceRow,
+  "id" | "scheduled_at" | "claimed_at" | "cause" | "timing" | "output_file"
+>;
 
-/** Of an occurrence of a job as it is now. */
+/** Returns the plan of an occurrence for its job as it is now. */
 export function planOccurrence(
-  { occurrence, job }: { readonly occurrence: Planned; readonly job: Pick<Job, "id" | "definition"> },
-  { homes, settings }: Telling,
+  {
+    occurrence,
+    job,
+  }: { readonly occurrence: PlannedOccurrence; readonly job: Pick<Job, "id" | "definition"> },
+  { homes, settings }: PlanOptions,
 ): DeliveryPlan {
   const { id: ref, scheduled_at: scheduledAtMs, claimed_at: atMs, output_file: outputFile } = occurrence;
   const { name, zone, schedule, deliver, failureDeliver, prompt } = job.definition;
@@ -78,18 +84,18 @@ export function planOccurrence(
   };
 }
 
-/** Every output is kept as a file whatever is asked. */
+/** The output file is written in any case. */
 const LOCAL = "local";
 
-/** Whole addresses, each place once. */
+/** Returns complete addresses without duplicates. */
 function addressesOf(text: string, { origin }: JobDefinition, homes: Homes): readonly string[] {
   const resolved = resolveAddresses(text, { homes, origin: origin ?? firstHome(homes) });
   const completed = resolved.map((address) => inChatOf(origin, address));
-  // Once more, since two of them may be one place by now.
+  // Two of them may have become the same address.
   return resolveAddresses(completed.join(","), { homes }).filter((address) => address !== LOCAL);
 }
 
-/** A platform without a home channel is the chat in which the job was made, when that is one of the platform's. */
+/** Replaces a platform without a home channel by the chat in which the job was created, when that is on the platform. */
 function inChatOf(origin: string | undefined, address: string): string {
   const isBare = !address.includes(":");
   return origin !== undefined && isBare && parseTarget(origin).platform === address ? origin : address;
@@ -100,13 +106,13 @@ function firstHome(homes: Homes): string | undefined {
   return first && `${first[0]}:${first[1]}`;
 }
 
-/** Undefined: it is the record of another trigger. */
+/** Undefined: the run belongs to another trigger. */
 export function readPlan(delivery: string | null): DeliveryPlan | undefined {
   if (delivery === null || !isPlan(delivery)) return undefined;
   return JSON.parse(delivery) as DeliveryPlan;
 }
 
-/** Only plans begin like this; a run's end is no place to parse what is another's. */
+/** Recognizes a plan by its first characters: it must not parse the records of other triggers. */
 export function isPlan(delivery: string): boolean {
   return delivery.startsWith('{"ref":"occ_');
 }

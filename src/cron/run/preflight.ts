@@ -1,26 +1,25 @@
-/** What keeps a job from running at all, found before anything is spent on it. Touches the machine. */
+/** Checks whether a job can run at all, before it spends anything. Touches the machine. */
 import { stat } from "node:fs/promises";
 import { findScriptFile } from "../../exec/script-file.ts";
 import { isReady, type ModelCatalog } from "../../agent/model.ts";
 import type { Claimed } from "../tick/claim.ts";
 import type { Ending } from "./ending.ts";
-import type { JobDefinition } from "../job/job.ts";
+import { type JobDefinition, unknownToolsets } from "../job/job.ts";
 import { clip } from "./message.ts";
 import type { CronDeps } from "../deps.ts";
 import { scanPrompt } from "../job/scan.ts";
-import { unknownToolsets } from "../tool/toolsets.ts";
 
 export type PreflightDeps = Pick<
   CronDeps,
   "models" | "fallbacks" | "scriptsFolder" | "settings" | "toolsets"
 >;
 
-/** Why the job cannot run as things stand, a sentence or two for people; undefined: it can. */
+/** Returns why the job cannot run, in a sentence or two for people; undefined when it can. */
 export async function findBlock(deps: PreflightDeps, job: JobDefinition): Promise<string | undefined> {
-  return (await blockOfPlaces(deps, job)) ?? (job.isScriptOnly ? undefined : blockOfAgent(deps, job));
+  return (await blockOfFiles(deps, job)) ?? (job.isScriptOnly ? undefined : blockOfAgent(deps, job));
 }
 
-/** Told once: while the reason of the last run is the same, nobody is told again unless they asked for the run. */
+/** Reports a reason once: it is not delivered again while it stays the same, except for a manual run. */
 export function blockedEnding({ occurrence, job }: Claimed, reason: string): Ending {
   const text = clip(reason, MAX_REASON_CHARACTERS);
   const isKnown = job.lastStatus === "blocked_config" && job.lastError === text;
@@ -32,19 +31,19 @@ export function blockedEnding({ occurrence, job }: Claimed, reason: string): End
   };
 }
 
-/** Shorter than what a job keeps of its last error, so that both are the same. */
+/** Shorter than the last error that a job keeps, so that the two compare equal. */
 const MAX_REASON_CHARACTERS = 400;
 
-async function blockOfPlaces(
+async function blockOfFiles(
   { scriptsFolder }: PreflightDeps,
   { script, workdir, isScriptOnly }: JobDefinition,
 ): Promise<string | undefined> {
   if (script === undefined && isScriptOnly) return "The job has no agent, and no script either.";
   if (script !== undefined && (await findScriptFile(script, scriptsFolder)) === undefined) {
-    return `There is no file ${JSON.stringify(script)} in the folder of scripts, ${scriptsFolder}.`;
+    return `The file ${JSON.stringify(script)} does not exist in the folder of scripts, ${scriptsFolder}.`;
   }
   if (workdir !== undefined && !(await isFolder(workdir))) {
-    return `The folder in which the job works, ${workdir}, is not there.`;
+    return `The working directory of the job, ${workdir}, does not exist.`;
   }
   return undefined;
 }
@@ -53,20 +52,20 @@ function blockOfAgent(deps: PreflightDeps, job: JobDefinition): string | undefin
   const unknown = unknownToolsets(job, deps.settings, deps.toolsets());
   if (unknown.length > 0) {
     const names = unknown.map((name) => JSON.stringify(name)).join(", ");
-    return `There are no tools of the set ${names}. Those there are: ${deps.toolsets().join(", ")}.`;
+    return `Unknown toolset ${names}. The toolsets are: ${deps.toolsets().join(", ")}.`;
   }
   return blockOfModel(deps, job) ?? scanPrompt(job.prompt);
 }
 
 function blockOfModel({ models, fallbacks = [] }: PreflightDeps, job: JobDefinition): string | undefined {
   const ref = job.model === undefined ? models.default : models.resolve(job.model);
-  if (!ref) return `There is no model ${JSON.stringify(job.model)}: no configured provider has it.`;
+  if (!ref) return `Unknown model ${JSON.stringify(job.model)}: no configured provider has it.`;
   const others = fallbacks.flatMap((name) => models.resolve(name) ?? []);
-  if ([ref, ...others].some(({ provider }) => canBeAsked(models, provider))) return undefined;
-  return `There is no key for ${ref.provider}, the provider of the job's model.`;
+  if ([ref, ...others].some(({ provider }) => canBeCalled(models, provider))) return undefined;
+  return `The key for ${ref.provider}, the provider of the job's model, is missing.`;
 }
 
-function canBeAsked(models: ModelCatalog, provider: string): boolean {
+function canBeCalled(models: ModelCatalog, provider: string): boolean {
   const listed = models.list().find(({ name }) => name === provider);
   return listed !== undefined && isReady(listed);
 }

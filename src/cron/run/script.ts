@@ -1,4 +1,4 @@
-/** The script of a job: finds out what the agent is told, or says all there is to say. */
+/** The script of a job: it prepares data for the agent, or its output is the whole message. */
 import { commandEnvironment } from "../../exec/environment.ts";
 import { describeScriptFailure, findScriptFile, runScriptFile } from "../../exec/script-file.ts";
 import { redact } from "../../base/observe/redact.ts";
@@ -8,9 +8,9 @@ import type { Ending } from "./ending.ts";
 import type { CronDeps } from "../deps.ts";
 
 export type ScriptOutcome =
-  /** Readable, and without what is secret; empty when it printed nothing that can be seen. */
-  | { readonly status: "said"; readonly text: string }
-  /** It says that the agent need not be asked. */
+  /** Readable and without secrets; empty when it printed nothing visible. */
+  | { readonly status: "printed"; readonly text: string }
+  /** It asks to skip the agent. */
   | { readonly status: "asleep" }
   | { readonly status: "failed"; readonly reason: string };
 
@@ -18,7 +18,7 @@ export type ScriptDeps = Pick<CronDeps, "scriptsFolder" | "envPassthrough"> & {
   readonly settings: Pick<CronDeps["settings"], "scriptTimeoutMs">;
 };
 
-/** Runs a file below the folder of scripts, in `cwd` or else where it stands. Never rejects. */
+/** Runs a file in the folder of scripts, in `cwd` or else in its own folder. Never rejects. */
 export async function runJobScript(
   { scriptsFolder, envPassthrough, settings }: ScriptDeps,
   script: string,
@@ -34,12 +34,12 @@ export async function runJobScript(
   });
   if (!("said" in ended)) return { status: "failed", reason: describeScriptFailure(ended) };
   const text = textOf(ended.said);
-  return isAsleep(text) ? { status: "asleep" } : { status: "said", text };
+  return isAsleep(text) ? { status: "asleep" } : { status: "printed", text };
 }
 
-/** How an occurrence ends that needs no agent; undefined: the agent is to be asked. */
+/** Returns the result of an occurrence that needs no agent; undefined when the agent must run. */
 export function endingOfScript(isScriptOnly: boolean, outcome: ScriptOutcome): Ending | undefined {
-  if (outcome.status === "asleep") return quiet("The script said that there is nothing to do.");
+  if (outcome.status === "asleep") return quiet("The script reported nothing to do.");
   if (!isScriptOnly) return undefined;
   if (outcome.status === "failed") return { status: "failed", text: `The script failed: ${outcome.reason}.` };
   return outcome.text === "" ? quiet("The script printed nothing.") : { status: "ok", text: outcome.text };
@@ -47,16 +47,16 @@ export function endingOfScript(isScriptOnly: boolean, outcome: ScriptOutcome): E
 
 const quiet = (why: string): Ending => ({ status: "ok", text: `[SILENT] ${why}`, isQuiet: true });
 
-/** Colours and movements of a terminal. */
+/** Colours and cursor movements of a terminal. */
 // oxlint-disable-next-line no-control-regex -- escape sequences begin with one
 const TERMINAL_CODES = /\u001b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\u0007\u001b]{0,2000}(?:\u0007|\u001b\\))/g;
 
-function textOf(said: Uint8Array): string {
-  const text = toReadable(new TextDecoder().decode(said).replace(TERMINAL_CODES, ""));
+function textOf(output: Uint8Array): string {
+  const text = toReadable(new TextDecoder().decode(output).replace(TERMINAL_CODES, ""));
   return isBlank(text) ? "" : redact(text.trim());
 }
 
-/** Its last line that is not empty is the JSON object `{"wakeAgent": false}`, whatever else that holds. */
+/** Whether the last line is a JSON object with `"wakeAgent": false`. */
 function isAsleep(text: string): boolean {
   const last = text.slice(text.lastIndexOf("\n") + 1).trim();
   if (!last.startsWith("{")) return false;

@@ -1,17 +1,15 @@
-/** What is to be done about a job whose time has come. Pure. */
+/** Decides what a due job does. Pure. */
 import { countInstants, nextRunMs, previousRunMs } from "./instants.ts";
 import { isOver, type Job } from "../job/job.ts";
-import { jitterMs } from "./jitter.ts";
+import { jitterMs, upcomingOf, type Upcoming } from "./upcoming.ts";
 import type { Cause, Timing } from "../tick/occurrence.ts";
-import type { Schedule } from "./schedule.ts";
-import { ONCE_GRACE_MS } from "./text.ts";
-import { upcomingOf, type Upcoming } from "./upcoming.ts";
+import { type Schedule, ONCE_GRACE_MS } from "./schedule.ts";
 
 export interface DueDecision {
   readonly after: Upcoming;
-  /** One run, for an instant of the schedule, or because a person or a failure asked for it. */
+  /** One run: scheduled, manual, or a retry. */
   readonly run?: DueRun;
-  /** Instants of the schedule that will not run, the first and the last. */
+  /** Instants of the schedule that will not run. */
   readonly missed?: MissedInstants;
 }
 
@@ -19,82 +17,85 @@ export interface DueRun {
   readonly cause: Cause;
   readonly scheduledAtMs: number;
   readonly timing: Timing;
-  /** True: the run before is at work, and this one is left out. */
+  /** True: the previous run is still running, and this one is left out. */
   readonly isSkipped: boolean;
 }
 
 export interface MissedInstants {
   readonly fromMs: number;
   readonly untilMs: number;
-  /** Of an expression counted up to {@link MAX_COUNTED}. */
+  /** For an expression {@link MAX_COUNTED} at most. */
   readonly count: number;
 }
 
-export interface DueFacts {
+export interface DueContext {
   readonly nowMs: number;
-  /** As it is configured for jobs that do not say. */
+  /** The configured default. */
   readonly catchUpMissed: boolean;
-  /** Whether an occurrence of the job is in hand. */
+  /** Whether an occurrence of the job is open. */
   readonly isAtWork: boolean;
 }
 
-/** A longer line of missed instants is counted no further. A day of minutes is less. */
+/** Missed instants of an expression are counted up to this number. A day of minutes is less. */
 export const MAX_COUNTED = 1_500;
-/** Later than this a run says so. */
+/** A run that starts later than this is marked as late. */
 export const LATE_MS = 300_000;
 const MIN_GRACE_MS = 120_000;
-/** Nothing begins in the very millisecond: looks are made every second, and take their time. */
+/** The scheduler ticks every second, and a tick takes some time. */
 const LEAST_GRACE_MS = 10_000;
 const MAX_GRACE_MS = 7_200_000;
 
 /**
- * What becomes of a job at `nowMs`. Instants that passed unseen are stated as missed; for the last of them the job runs
- * once, when it is within its grace or is to catch up. A run by hand or another try does not count as an instant.
+ * Decides what a job does at `nowMs`. Instants that passed are missed; for the last of them the job runs once, when it is
+ * within its grace period or the job catches up. Manual runs and retries are not instants of the schedule.
  */
-export function evaluateDue(job: Job, facts: DueFacts): DueDecision {
+export function evaluateDue(job: Job, context: DueContext): DueDecision {
   const { manualAtMs, nextRunAtMs } = job;
-  const { nowMs } = facts;
+  const { nowMs } = context;
   const now = upcomingOf(job);
   if (manualAtMs !== undefined && manualAtMs <= nowMs) {
-    return { after: { ...now, manualAtMs: undefined }, run: askedFor("manual", manualAtMs, job, facts) };
+    return {
+      after: { ...now, manualAtMs: undefined },
+      run: unscheduledRun("manual", manualAtMs, job, context),
+    };
   }
   if (isOver(job.state) || job.state === "paused") return { after: now };
-  if (nextRunAtMs === undefined) return retryOf(job, facts) ?? { after: repaired(job, nowMs) };
-  if (!hasCome(job, nextRunAtMs, nowMs)) return retryOf(job, facts) ?? { after: healed(now) };
+  if (nextRunAtMs === undefined) return retryOf(job, context) ?? { after: repaired(job, nowMs) };
+  if (!hasCome(job, nextRunAtMs, nowMs)) return retryOf(job, context) ?? { after: healed(now) };
   const { schedule } = job.definition;
   if (schedule.kind === "once") return evaluateOnce(job, nextRunAtMs, nowMs);
-  return evaluateSlot(job, nextRunAtMs, facts);
+  return evaluateSlot(job, nextRunAtMs, context);
 }
 
-/** Jitter is less than what is between instants: they come in their order. */
+/** Jitter is shorter than the time between two instants, so their order stays. */
 function hasCome(job: Job, slotMs: number, nowMs: number): boolean {
   return slotMs + jitterMs(job, slotMs) <= nowMs;
 }
 
-function askedFor(
+function unscheduledRun(
   cause: "manual" | "retry",
   scheduledAtMs: number,
   job: Job,
-  { isAtWork }: DueFacts,
+  { isAtWork }: DueContext,
 ): DueRun {
   return { cause, scheduledAtMs, timing: "on_time", isSkipped: isAtWork && skips(job) };
 }
 
 const skips = ({ definition }: Job): boolean => definition.overlap === "skip";
 
-function retryOf(job: Job, facts: DueFacts): DueDecision | undefined {
+function retryOf(job: Job, context: DueContext): DueDecision | undefined {
   const { retryAtMs } = job;
-  if (retryAtMs === undefined || retryAtMs > facts.nowMs) return undefined;
+  if (retryAtMs === undefined || retryAtMs > context.nowMs) return undefined;
   const after = { ...healed(upcomingOf(job)), retryAtMs: undefined };
-  return { after, run: askedFor("retry", retryAtMs, job, facts) };
+  return { after, run: unscheduledRun("retry", retryAtMs, job, context) };
 }
 
-/** A row that could not be read for a while has kept its next instant. */
+/** A job in error whose next instant is known is scheduled again. */
 function healed(now: Upcoming): Upcoming {
   return now.state === "error" ? { ...now, state: "scheduled" } : now;
 }
 
-/** Of a job whose schedule could not be computed, be it that a new version of the zones' data can. */
+/** Retries a schedule that could not be computed: newer time zone data may help. */
 function repaired(job: Job, nowMs: number): Upcoming {
   const now = upcomingOf(job);
   if (job.state !== "error") return now;
@@ -102,10 +103,10 @@ function repaired(job: Job, nowMs: number): Upcoming {
   return next === undefined ? now : { ...now, state: "scheduled", nextRunAtMs: next };
 }
 
-/** One that comes but once is not left out because a run by hand is at work. */
+/** A one-shot runs even while a manual run of it is running. */
 function evaluateOnce(job: Job, atMs: number, nowMs: number): DueDecision {
-  const after = { ...settled(job), nextRunAtMs: undefined };
-  // A time that had just passed was taken when the job was made.
+  const after = { ...withoutRetry(job), nextRunAtMs: undefined };
+  // A job may be created with a time that has just passed.
   const takenMs = Math.min(job.createdAtMs, atMs + ONCE_GRACE_MS);
   const lateMs = nowMs - Math.max(atMs + jitterMs(job, atMs), takenMs);
   if (lateMs > ONCE_GRACE_MS) {
@@ -115,9 +116,13 @@ function evaluateOnce(job: Job, atMs: number, nowMs: number): DueDecision {
   return { after, run };
 }
 
-function evaluateSlot(job: Job, firstMs: number, { nowMs, catchUpMissed, isAtWork }: DueFacts): DueDecision {
+function evaluateSlot(
+  job: Job,
+  firstMs: number,
+  { nowMs, catchUpMissed, isAtWork }: DueContext,
+): DueDecision {
   const { definition, repeatDone } = job;
-  const now = settled(job);
+  const now = withoutRetry(job);
   const left = (definition.repeat ?? Number.POSITIVE_INFINITY) - repeatDone;
   if (left <= 0) return { after: { ...now, nextRunAtMs: undefined } };
   const { lastMs, nextMs, beforeLastMs } = passed(job, firstMs, nowMs);
@@ -137,26 +142,26 @@ function evaluateSlot(job: Job, firstMs: number, { nowMs, catchUpMissed, isAtWor
   };
 }
 
-/** Another try of a run is not made behind the next instant. */
-function settled(job: Job): Upcoming {
+/** A retry does not come after the next instant. */
+function withoutRetry(job: Job): Upcoming {
   return { ...healed(upcomingOf(job)), retryAtMs: undefined };
 }
 
-/** A repeating job never ends because its schedule cannot be computed. */
+/** A repeating job whose schedule cannot be computed does not end: it is in error. */
 function comesNext(now: Upcoming, nextMs: number | undefined): Upcoming {
   return { ...now, state: nextMs === undefined ? "error" : now.state, nextRunAtMs: nextMs };
 }
 
 interface Passed {
-  /** The newest instant that has come. */
+  /** The newest instant that has passed. */
   readonly lastMs: number;
-  /** The instant behind it. */
+  /** The instant after it. */
   readonly nextMs: number | undefined;
   /** The instant before it, unless it is the first. */
   readonly beforeLastMs?: number;
 }
 
-/** The instants that have come, from `firstMs` on. On time that is one, and asks the schedule once. */
+/** Returns the instants that have passed, from `firstMs` on. On time it is one, and needs one computation. */
 function passed(job: Job, firstMs: number, nowMs: number): Passed {
   const { definition } = job;
   const secondMs = followingMs(definition, firstMs);
@@ -189,10 +194,10 @@ function followingMs({ schedule, zone }: ScheduleOf, atMs: number): number | und
   return tryTo(() => nextRunMs(schedule, atMs, zone));
 }
 
-/** Undefined also when the schedule cannot be computed (any more). */
-function tryTo(ask: () => number | undefined): number | undefined {
+/** Undefined also when the schedule cannot be computed. */
+function tryTo(compute: () => number | undefined): number | undefined {
   try {
-    return ask();
+    return compute();
   } catch {
     return undefined;
   }
@@ -202,7 +207,7 @@ function missedOf(definition: ScheduleOf, fromMs: number, untilMs: number): Miss
   return { fromMs, untilMs, count: countInstants(definition, { fromMs, untilMs, max: MAX_COUNTED }) };
 }
 
-/** How late a run may begin: half of the time to the next instant, within bounds. */
+/** Returns how late a run may start: half the time to the next instant, within limits. */
 function graceMs(
   { misfireGraceSeconds }: Job["definition"],
   slotMs: number,

@@ -1,15 +1,15 @@
-/** The instants of a schedule. The only file that asks croner, which is asked for nothing else. Pure. */
+/** The instants of a schedule. The only file that uses croner. Pure. */
 import { Cron } from "croner";
 import type { Schedule } from "./schedule.ts";
 
 const MINUTE_MS = 60_000;
-/** Before any time that people write. */
+/** Earlier than any time that people write. */
 const EARLIEST = new Date(Date.UTC(1000, 0));
 
 /**
- * The first instant after `baseMs` at which the schedule is due; undefined when there is none. `zone` is an IANA zone: in it
- * cron fields are read. Where clocks go back, jobs at one time of the day run once, and those whose hour or minute begins
- * with `*` in both of the hours; where clocks go forward, what would be in the gap runs once, at its end.
+ * Returns the first instant of the schedule after `baseMs`; undefined when none follows. Cron fields are in the IANA zone
+ * `zone`. Where clocks go back, a job at a fixed time runs once, and a job whose hour or minute starts with `*` runs in both
+ * hours; where clocks go forward, an instant in the gap runs once, at its end.
  */
 export function nextRunMs(schedule: Schedule, baseMs: number, zone: string): number | undefined {
   switch (schedule.kind) {
@@ -22,7 +22,7 @@ export function nextRunMs(schedule: Schedule, baseMs: number, zone: string): num
   }
 }
 
-/** The last instant before `beforeMs` at which the schedule was due. Of an interval there is none: it begins anywhere. */
+/** Returns the last instant of the schedule before `beforeMs`. Undefined for an interval, which has no fixed start. */
 export function previousRunMs(schedule: Schedule, beforeMs: number, zone: string): number | undefined {
   switch (schedule.kind) {
     case "once":
@@ -34,7 +34,7 @@ export function previousRunMs(schedule: Schedule, beforeMs: number, zone: string
   }
 }
 
-/** How many instants there are from one to another, both of them instants. Of an expression `max` are counted at most. */
+/** Counts the instants from one instant to another, both included. For an expression it stops at `max`. */
 export function countInstants(
   { schedule, zone }: { readonly schedule: Schedule; readonly zone: string },
   { fromMs, untilMs, max }: { readonly fromMs: number; readonly untilMs: number; readonly max: number },
@@ -55,37 +55,37 @@ export function countInstants(
 }
 
 /**
- * When the clock on the wall of `zone` shows `wall`, `yyyy-mm-ddThh:mm:ss`: the first time where clocks go back and show it
- * twice, and as much later where they go forward and never do.
+ * Returns when clocks in `zone` show `wall`, `yyyy-mm-ddThh:mm:ss`: the first time where they go back and show it twice, and
+ * as much later where they go forward and skip it.
  */
 export function instantOf(wall: string, zone: string): number {
   return new Cron(wall, { timezone: zone, paused: true }).nextRun(EARLIEST)?.getTime() ?? Number.NaN;
 }
 
-/** An expression in a zone, with what it was asked last: many jobs share one, and its instants. */
+/** An expression in a zone, with its last results: many jobs share an expression. */
 interface Pattern {
   readonly cron: Cron;
-  asked?: { readonly baseMs: number; readonly nextMs: number | undefined };
+  last?: { readonly baseMs: number; readonly nextMs: number | undefined };
   counted?: { readonly fromMs: number; readonly untilMs: number; readonly count: number };
 }
 
-/** Instants are whole minutes: within a minute the answer is the same. */
+/** Instants are whole minutes: within a minute the result is the same. */
 function nextOf(pattern: Pattern, atMs: number): number | undefined {
   const baseMs = Math.floor(atMs / MINUTE_MS) * MINUTE_MS;
-  if (pattern.asked?.baseMs === baseMs) return pattern.asked.nextMs;
+  if (pattern.last?.baseMs === baseMs) return pattern.last.nextMs;
   const nextMs = pattern.cron.nextRun(new Date(baseMs))?.getTime();
-  pattern.asked = { baseMs, nextMs };
+  pattern.last = { baseMs, nextMs };
   return nextMs;
 }
 
-/** Only asked for instants: its own timers are never started. Error that says what is wrong with the expression. */
+/** Returns a cached pattern, whose timers never start. Throws an Error with what is wrong with the expression. */
 function toPattern(expression: string, zone: string): Pattern {
   const key = `${zone} ${expression}`;
   const known = patterns.get(key);
   const pattern = known ?? {
     cron: new Cron(expression, { timezone: zone, mode: "5-part", sloppyRanges: true, paused: true }),
   };
-  // The map is in the order of use.
+  // Keeps the map in the order of use.
   if (known) patterns.delete(key);
   patterns.set(key, pattern);
   const [oldest] = patterns.keys();
@@ -93,6 +93,6 @@ function toPattern(expression: string, zone: string): Pattern {
   return pattern;
 }
 
-/** Reading an expression costs as much as asking it, and each takes 80 KB. */
+/** Parsing an expression costs as much as computing an instant, and each takes 80 KB. */
 const patterns = new Map<string, Pattern>();
 const MAX_PATTERNS = 128;

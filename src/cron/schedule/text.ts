@@ -1,56 +1,41 @@
 /** Schedules as people write them. Pure. */
-import { ServiceError } from "../../base/errors.ts";
 import { instantOf, nextRunMs } from "./instants.ts";
-import type { Schedule } from "./schedule.ts";
-import { readWeekly } from "./weekly.ts";
+import { requireNotPast, scheduleError, type Schedule } from "./schedule.ts";
 import { zoneProblem } from "../../base/zone.ts";
 
 const FORMS =
   "`every 30m`, `every 2h`, `every 1d`, `in 45m`, `weekdays at 9am`, `monday, wednesday at 17:30`, " +
   "`0 9 * * 1-5` (minute, hour, day of month, month, day of week), `2026-12-24T18:00`";
-/** A one-shot may be so late; the text took its time to get here. */
-export const ONCE_GRACE_MS = 120_000;
 const MAX_TEXT_CHARACTERS = 200;
 const MAX_MINUTES = 5_256_000;
 const NICKNAMES = new Set(["@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually"]);
 
 /**
- * The schedule that the text stands for, seen from `nowMs` in `zone` (IANA). ServiceError `invalid_request` that says what
- * would be right: for what is no schedule, an interval under a minute, a time that never comes, one that has passed.
+ * Parses a schedule as of `nowMs` in `zone` (IANA). ServiceError `invalid_request` with what to write instead: for other
+ * text, an interval under a minute, a time that never comes, and a time that has passed.
  */
 export function parseSchedule(
   text: string,
   { nowMs, zone }: { readonly nowMs: number; readonly zone: string },
 ): Schedule {
   const problem = zoneProblem(zone);
-  if (problem !== undefined) throw refusal(problem);
+  if (problem !== undefined) throw scheduleError(problem);
   const clean = text.trim().replace(/\s+/g, " ");
   if (clean.length > MAX_TEXT_CHARACTERS)
-    throw refusal(`A schedule has at most ${MAX_TEXT_CHARACTERS} characters.`);
+    throw scheduleError(`A schedule has at most ${MAX_TEXT_CHARACTERS} characters.`);
   const schedule =
     readDuration(clean, nowMs) ??
     readInstant(clean, zone) ??
     readCron(clean, { nowMs, zone }) ??
     readWords(clean);
-  if (!schedule) throw refusal(`${JSON.stringify(clean)} is no schedule. Say one of: ${FORMS}.`);
+  if (!schedule) throw scheduleError(`${JSON.stringify(clean)} is not a schedule. Use one of: ${FORMS}.`);
   requireNotPast(schedule, { nowMs, text: clean });
   return schedule;
 }
 
-/** Refuses a one-shot of the past, also when a job is resumed. */
-export function requireNotPast(
-  schedule: Schedule,
-  { nowMs, text }: { readonly nowMs: number; readonly text: string },
-): void {
-  if (schedule.kind !== "once" || schedule.atMs >= nowMs - ONCE_GRACE_MS) return;
-  throw refusal(
-    `${text} is more than ${ONCE_GRACE_MS / 1000} s in the past and cannot be scheduled. Name a time to come.`,
-  );
-}
-
 const UNIT_MINUTES: Readonly<Record<string, number>> = { m: 1, h: 60, d: 1440 };
 
-/** `every 30m`, `every hour`, `in 2 hours`. A bare `30m` could be either, and guessing wrong costs. */
+/** Parses `every 30m`, `every hour`, `in 2 hours`. A bare `30m` is ambiguous, so it is refused. */
 function readDuration(text: string, nowMs: number): Schedule | undefined {
   const match =
     /^(?:(?<how>every|in) )?(?<count>\d{1,9})? ?(?<unit>m|mins?|minutes?|h|hrs?|hours?|d|days?)$/i.exec(
@@ -61,11 +46,11 @@ function readDuration(text: string, nowMs: number): Schedule | undefined {
   if (count === undefined && how === undefined) return undefined;
   const amount = `${count ?? 1}${unit[0]?.toLowerCase()}`;
   const minutes = Number(count ?? 1) * (UNIT_MINUTES[amount.slice(-1)] ?? 0);
-  if (minutes < 1) throw refusal("The shortest time is one minute: say `every 1m` or more.");
+  if (minutes < 1) throw scheduleError("The shortest time is one minute: use `every 1m` or more.");
   if (how === undefined) {
-    throw refusal(`${text} may mean once or again and again: say \`every ${amount}\` or \`in ${amount}\`.`);
+    throw scheduleError(`${text} may mean once or repeatedly: use \`every ${amount}\` or \`in ${amount}\`.`);
   }
-  if (minutes > MAX_MINUTES) throw refusal("The longest time is ten years.");
+  if (minutes > MAX_MINUTES) throw scheduleError("The longest time is ten years.");
   if (how.toLowerCase() === "every") return { kind: "interval", minutes };
   return { kind: "once", atMs: nowMs + minutes * 60_000 };
 }
@@ -73,21 +58,21 @@ function readDuration(text: string, nowMs: number): Schedule | undefined {
 const INSTANT =
   /^(?<date>\d{4}-\d{2}-\d{2})(?:[Tt ](?<time>\d{2}:\d{2}(?::\d{2})?)(?:\.\d{1,9})?(?<offset>[Zz]|[+-]\d{2}:?\d{2})?)?$/;
 
-/** A date with or without a time of day; without an offset it is of the zone. */
+/** Parses a date with or without a time of day; without an offset it is local time of the zone. */
 function readInstant(text: string, zone: string): Schedule | undefined {
   const { date, time = "00:00", offset } = INSTANT.exec(text)?.groups ?? {};
   if (date === undefined) return undefined;
   const wall = `${date}T${time.length === 5 ? `${time}:00` : time}`;
   const asUtc = Date.parse(`${wall}Z`);
-  // Engines take the 31st of any month, and count on.
+  // `Date.parse` accepts the 31st of any month and rolls over.
   if (Number.isNaN(asUtc) || new Date(asUtc).toISOString().slice(0, wall.length) !== wall) {
-    throw refusal(`${text} is no date that the calendar has.`);
+    throw scheduleError(`${text} is not a date of the calendar.`);
   }
   const atMs =
     offset === undefined
       ? instantOf(wall, zone)
       : Date.parse(`${wall}${offset.toUpperCase().replace(/^(.\d{2})(\d{2})$/, "$1:$2")}`);
-  if (Number.isNaN(atMs)) throw refusal(`${text} is no instant: its offset is not one.`);
+  if (Number.isNaN(atMs)) throw scheduleError(`${text} has an invalid offset.`);
   return { kind: "once", atMs };
 }
 
@@ -97,18 +82,18 @@ function readCron(
 ): Schedule | undefined {
   const expression = text.startsWith("@") ? text.toLowerCase() : text;
   if (expression.startsWith("@") && !NICKNAMES.has(expression)) {
-    throw refusal(`${expression} is not known here: there are ${[...NICKNAMES].join(", ")}.`);
+    throw scheduleError(`${expression} is unknown. The nicknames are ${[...NICKNAMES].join(", ")}.`);
   }
   const isFields = /^[\d*]/.test(text) && text.split(" ").length >= 5;
   if (!isFields && !expression.startsWith("@")) return undefined;
   if (isFields && text.split(" ").length > 5) {
-    throw refusal(
-      "A cron expression has five fields here: minute, hour, day of month, month, day of week. Leave the seconds out.",
+    throw scheduleError(
+      "A cron expression has five fields: minute, hour, day of month, month, day of week. Leave the seconds out.",
     );
   }
   const schedule = { kind: "cron", expression } as const;
   if (isDue(schedule, { nowMs, zone })) return schedule;
-  throw refusal(`${expression} never comes: no month has that day.`);
+  throw scheduleError(`${expression} never comes: no month has that day.`);
 }
 
 function isDue(
@@ -119,7 +104,7 @@ function isDue(
     return nextRunMs(schedule, nowMs, zone) !== undefined;
   } catch (error) {
     const detail = error instanceof Error ? error.message.replace(/^CronPattern: /, "") : String(error);
-    throw refusal(`${schedule.expression} is no cron expression: ${detail.replace(/\.$/, "")}.`);
+    throw scheduleError(`${schedule.expression} is not a cron expression: ${detail.replace(/\.$/, "")}.`);
   }
 }
 
@@ -128,6 +113,64 @@ function readWords(text: string): Schedule | undefined {
   return expression === undefined ? undefined : { kind: "cron", expression };
 }
 
-function refusal(message: string): ServiceError {
-  return new ServiceError("invalid_request", message, { param: "schedule" });
+/** Times of the week in words, such as `weekdays at 9am`, as the five fields of cron. Pure. */
+
+const DAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"] as const;
+const SETS: Readonly<Record<string, string>> = {
+  daily: "*",
+  day: "*",
+  weekday: "1-5",
+  weekdays: "1-5",
+  weekend: "0,6",
+  weekends: "0,6",
+};
+
+/**
+ * Parses times of the week in words, such as `weekdays at 9am`, into the five fields of cron. Undefined for any other text,
+ * including a day without a time.
+ */
+function readWeekly(text: string): string | undefined {
+  const { days = "", time = "" } = PHRASE.exec(text.trim().toLowerCase())?.groups ?? {};
+  const fields = [readDays(days), readTime(time)] as const;
+  if (fields[0] === undefined || fields[1] === undefined) return undefined;
+  return `${fields[1].minute} ${fields[1].hour} * * ${fields[0]}`;
+}
+
+const PHRASE =
+  /^(?:every\s+)?(?<days>[a-z]+(?:(?:\s*,\s*|\s+and\s+|\s*,\s*and\s+)[a-z]+)*)\s+(?:at\s+)?(?<time>\S+(?:\s*[ap]\.?m\.?)?)$/;
+
+function readDays(text: string): string | undefined {
+  const set = Object.hasOwn(SETS, text) ? SETS[text] : undefined;
+  if (set !== undefined) return set;
+  const numbers = text.split(/\s*,\s*and\s+|\s*,\s*|\s+and\s+/).map(dayNumber);
+  if (numbers.includes(-1)) return undefined;
+  return [...new Set(numbers)].sort((a, b) => a - b).join(",");
+}
+
+/** `mon`, `monday`, `mondays`. */
+function dayNumber(text: string): number {
+  const name = text.replace(/s$/, "");
+  if (name.length < 3) return -1;
+  return DAYS.findIndex(
+    (day) => day === name || day === text || day.slice(0, 3) === name || isShort(day, text),
+  );
+}
+
+/** The abbreviations of calendars. */
+function isShort(day: string, text: string): boolean {
+  return ["tues", "weds", "thur", "thurs"].includes(text) && day.startsWith(text.slice(0, 3));
+}
+
+function readTime(text: string): { readonly hour: number; readonly minute: number } | undefined {
+  if (text === "noon") return { hour: 12, minute: 0 };
+  if (text === "midnight") return { hour: 0, minute: 0 };
+  const match = /^(?<hours>\d{1,2})(?::(?<minutes>\d{2}))?\s*(?<half>[ap]\.?m\.?)?$/.exec(text)?.groups;
+  if (!match) return undefined;
+  const { hours, minutes, half } = match;
+  const [given, minute] = [Number(hours), Number(minutes ?? 0)];
+  // A bare number could be a day, or an hour before or after noon.
+  if (half === undefined && minutes === undefined) return undefined;
+  if (minute > 59 || (half === undefined ? given > 23 : given < 1 || given > 12)) return undefined;
+  const hour = half === undefined ? given : (given % 12) + (half.startsWith("p") ? 12 : 0);
+  return { hour, minute };
 }

@@ -1,11 +1,11 @@
-/** What is next for a job. Pure; it loads nothing that computes schedules. */
+/** The next instants of a job. Pure; it loads nothing that computes schedules. */
 import type { Job, JobState } from "../job/job.ts";
-import { jitterMs } from "./jitter.ts";
+import { sha256 } from "../../base/digest.ts";
 
-/** A schedule that cannot be computed is looked at again so much later. */
+/** A schedule that cannot be computed is retried after it. */
 export const REPAIR_MS = 3_600_000;
 
-/** The instants of a job, as they are once something was done about it. */
+/** The state and the next instants of a job. */
 export interface Upcoming {
   readonly state: JobState;
   readonly nextRunAtMs: number | undefined;
@@ -13,7 +13,7 @@ export interface Upcoming {
   readonly retryAtMs: number | undefined;
 }
 
-/** When a job is to be looked at next; undefined: not before somebody changes it. */
+/** Returns when the scheduler must look at a job again; undefined: not before the job changes. */
 export function dueAtMs(
   job: Pick<Job, "id" | "definition">,
   { state, nextRunAtMs, manualAtMs, retryAtMs }: Upcoming,
@@ -28,4 +28,12 @@ export function dueAtMs(
 
 export function upcomingOf({ state, nextRunAtMs, manualAtMs, retryAtMs }: Job): Upcoming {
   return { state, nextRunAtMs, manualAtMs, retryAtMs };
+}
+
+/** Returns how much later than its instant a run starts; the same for the same instant of the same job in any process. */
+export function jitterMs({ id, definition }: Pick<Job, "id" | "definition">, slotMs: number): number {
+  const maxMs = definition.jitterSeconds * 1000;
+  if (maxMs <= 0) return 0;
+  const digest = Number.parseInt(sha256(`${id} ${slotMs}`).slice(0, 8), 16);
+  return digest % maxMs;
 }

@@ -1,14 +1,14 @@
-/** Instants as people read them in a zone. Pure. */
+/** Instants as local times of a zone. Pure. */
 import { zoneProblem } from "../../base/zone.ts";
 
-/** `2026-01-05 13:00:00 +01:00 (Europe/Berlin)`: the offset tells apart the two hours of clocks that go back. */
+/** Returns `2026-01-05 13:00:00 +01:00 (Europe/Berlin)`. The offset distinguishes the two hours when clocks go back. */
 export function zonedTime(atMs: number, zone: string): string {
-  if (Math.abs(atMs) > MAX_TIME_MS) return "at no time that a calendar has";
+  if (Math.abs(atMs) > MAX_TIME_MS) return "(not a valid time)";
   const at = clockTime(atMs, zone);
   return `${at.time} ${at.offset} (${at.zone})`;
 }
 
-/** `YYYY-MM-DD HH:MM:SS` by the clock on the wall of `zone`. */
+/** Returns `YYYY-MM-DD HH:MM:SS` in the local time of `zone`. */
 export function wallTime(atMs: number, zone: string): string {
   return clockTime(atMs, zone).time;
 }
@@ -16,7 +16,7 @@ export function wallTime(atMs: number, zone: string): string {
 const MAX_TIME_MS = 8.64e15;
 
 interface Clock {
-  /** UTC where the data of this runtime have no such zone (any more). */
+  /** UTC when this runtime does not know the zone. */
   readonly zone: string;
   readonly format: Intl.DateTimeFormat;
 }
@@ -51,6 +51,6 @@ function clockOf(name: string): Clock {
   return made;
 }
 
-/** Making a format costs a hundred times what asking it does, and there are few zones. */
+/** Creating a format costs a hundred times as much as using it, and zones are few. */
 const clocks = new Map<string, Clock>();
 const MAX_CLOCKS = 100;

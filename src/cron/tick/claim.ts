@@ -1,28 +1,35 @@
+import { createId } from "../../base/ids.ts";
+import type { Log } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
+import { isRetryable, isUnavailable } from "../../store/tx/failure.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../store/schema/tables.ts";
-import { evaluateDue, MAX_COUNTED, type DueRun, type DueDecision } from "../schedule/due.ts";
 import { toJob, type Job } from "../job/job.ts";
-import { missedRow, occurrenceRow } from "./new-occurrence.ts";
-import { enqueueMissed } from "./enqueue-missed.ts";
-import type { Telling } from "../run/plan.ts";
+import { keptOutput, OUTPUT_TARGET, outputFileName } from "../output/output.ts";
+import { listUpcomingJobs, lockDueJobs } from "../queries.ts";
+import { missedText } from "../run/message.ts";
+import { planOccurrence, type PlanOptions } from "../run/plan.ts";
+import { evaluateDue, MAX_COUNTED, type DueDecision, type DueRun } from "../schedule/due.ts";
 import { formatSchedule } from "../schedule/schedule.ts";
-import type { CronSettings } from "../settings.ts";
 import { dueAtMs, REPAIR_MS, type Upcoming } from "../schedule/upcoming.ts";
+import type { CronSettings } from "../settings.ts";
 
-/** An occurrence that this process has in hand, with its job as it was when it was claimed. */
+/** How long a claim lasts without a renewal. Renewed after a third of it. */
+export const CLAIM_MS = 60_000;
+
+/** An occurrence that this process runs, with its job as it was when it was claimed. */
 export interface Claimed {
   readonly occurrence: OccurrenceRow;
   readonly job: Job;
 }
 
-/** What came of a look at due jobs. */
+/** The result of one round of claims. */
 export interface ClaimRound {
   readonly claimed: readonly Claimed[];
-  /** Rows that stand for instants which will not run. */
+  /** Rows that record instants which will not run. */
   readonly missed: readonly OccurrenceRow[];
-  /** Jobs that were decided about, those included that run nothing. */
-  readonly looked: number;
+  /** Number of jobs that were decided, including those that run nothing. */
+  readonly decided: number;
   /** The store's time. */
   readonly nowMs: number;
 }
@@ -30,31 +37,71 @@ export interface ClaimRound {
 export interface ClaimRequest {
   readonly store: Store;
   readonly settings: Pick<CronSettings, "catchUpMissed">;
-  readonly telling: Telling;
-  /** Most jobs to decide about. */
+  readonly planOptions: PlanOptions;
+  /** Most jobs to decide. */
   readonly limit: number;
   /** This job only. */
   readonly jobId?: string;
-  /** What came due later is left alone. */
+  /** Jobs that come due later are not claimed. */
   readonly untilMs?: number;
 }
 
 /**
- * Decides about due jobs, longest due first, inside `tx`, and writes the decisions: a job moves on to its next instant before
- * anything runs, so that no crash makes it run twice. Jobs that another process decides about just now are left to it.
+ * Runs one round of {@link claimDue} in a transaction. When the database refuses a row, the jobs are claimed one by one and
+ * only that row is left out.
+ */
+export async function claimRound(request: ClaimRequest, log: Log): Promise<ClaimRound> {
+  try {
+    return await claimIn(request);
+  } catch (error) {
+    if (isUnavailable(error)) throw error;
+    return claimOneByOne(request, log);
+  }
+}
+
+function claimIn(request: ClaimRequest): Promise<ClaimRound> {
+  return request.store.write((tx) => claimDue(tx, request));
+}
+
+async function claimOneByOne(request: ClaimRequest, log: Log): Promise<ClaimRound> {
+  const { store } = request;
+  const rounds: ClaimRound[] = [];
+  for (const { id, revision } of await listUpcomingJobs(store, request.limit)) {
+    try {
+      rounds.push(await claimIn({ ...request, limit: 1, jobId: id }));
+    } catch (error) {
+      if (isUnavailable(error)) throw error;
+      // Another transaction was in the way: the next tick claims the job.
+      if (isRetryable(error)) continue;
+      log.error("cannot claim a job; it is left out for an hour", { job: id, error });
+      const why = `The job could not be claimed: ${redact(String(error)).slice(0, 200)}.`;
+      await store.write((tx) => markBroken(tx, { id, revision }, why));
+    }
+  }
+  return {
+    claimed: rounds.flatMap(({ claimed }) => claimed),
+    missed: rounds.flatMap(({ missed }) => missed),
+    decided: rounds.length,
+    nowMs: await store.write((tx) => tx.nowMs, { durable: false }),
+  };
+}
+
+/**
+ * Decides what due jobs do, the longest due first, inside `tx`. A job moves on to its next instant before anything runs, so
+ * that a crash cannot make it run twice. Jobs that another process decides at the same time are left to it.
  */
 export async function claimDue(tx: Tx, request: ClaimRequest): Promise<ClaimRound> {
-  const rows = await dueRows(tx, request);
-  const decisions = decide(await Promise.all(rows.map((row) => seen(tx, row))), tx.nowMs, request);
+  const { store, planOptions, untilMs = tx.nowMs, limit, jobId } = request;
+  const rows = await lockDueJobs(tx, { store, untilMs: Math.min(untilMs, tx.nowMs), limit, jobId });
+  const decisions = decide(await Promise.all(rows.map((row) => withOpen(tx, row))), tx.nowMs, request);
   const written = await Promise.all(decisions.map((each) => write(tx, each, request)));
   const all = written.filter((each) => each !== undefined);
   const occurrences = all.flatMap(({ missed, occurrence }) => [missed, occurrence]);
   const inserted = occurrences.filter((each) => each !== undefined);
   if (inserted.length > 0) await tx.insert("occurrences", inserted);
-  const { store, telling } = request;
-  for (const { missed, job, verdict } of all) {
-    if (missed && verdict.after.state === "missed") {
-      await enqueueMissed(tx, store, { job, occurrence: missed, telling });
+  for (const { missed, job, decision } of all) {
+    if (missed && decision.after.state === "missed") {
+      await notifyMissed(tx, store, { job, occurrence: missed, planOptions });
     }
   }
   return {
@@ -62,13 +109,13 @@ export async function claimDue(tx: Tx, request: ClaimRequest): Promise<ClaimRoun
       occurrence?.status === "claimed" ? [{ job, occurrence }] : [],
     ),
     missed: inserted.filter(({ status }) => status === "missed"),
-    looked: decisions.length,
+    decided: decisions.length,
     nowMs: tx.nowMs,
   };
 }
 
-/** What cannot be decided about runs nothing, and does not stop the others: it is looked at again later. */
-export async function breakJob(
+/** Sets a job that cannot be decided to the state `error`, so that it does not stop the others. It is retried later. */
+async function markBroken(
   tx: Tx,
   { id, revision }: Pick<CronJobRow, "id" | "revision">,
   why: string,
@@ -76,47 +123,32 @@ export async function breakJob(
   const broken = {
     state: "error",
     due_at: tx.nowMs + REPAIR_MS,
-    last_error: `${why} Edit the job, or remove it and make it anew; it is looked at again every hour.`,
+    last_error: `${why} Edit the job, or remove it and create it again. It is retried every hour.`,
     updated_at: tx.nowMs,
   };
   await tx.update("cron_jobs", { id, revision }, broken);
 }
 
-function dueRows(
-  tx: Tx,
-  { store, limit, jobId, untilMs = tx.nowMs }: ClaimRequest,
-): Promise<readonly CronJobRow[]> {
-  const due = tx.db
-    .selectFrom("cron_jobs")
-    .selectAll()
-    .where("due_at", "is not", null)
-    .where("due_at", "<=", Math.min(untilMs, tx.nowMs))
-    .orderBy("due_at")
-    .orderBy("id")
-    .limit(limit);
-  const among = jobId === undefined ? due : due.where("id", "=", jobId);
-  return (store.dialect === "postgres" ? among.forUpdate().skipLocked() : among).execute();
-}
-
-interface Seen {
+interface DueRow {
   readonly row: CronJobRow;
+  /** True: an occurrence of the job is running. */
   readonly isAtWork: boolean;
 }
 
-async function seen(tx: Tx, row: CronJobRow): Promise<Seen> {
+async function withOpen(tx: Tx, row: CronJobRow): Promise<DueRow> {
   return { row, isAtWork: (await tx.find("occurrences", { job_id: row.id, ended_at: null })) !== undefined };
 }
 
-type Decision = { readonly row: CronJobRow; readonly job: Job; readonly verdict: DueDecision } | Broken;
+type Decision = { readonly row: CronJobRow; readonly job: Job; readonly decision: DueDecision } | Broken;
 
 interface Broken {
   readonly row: CronJobRow;
   readonly problem: string;
 }
 
-/** Counting missed instants takes time, in which others wait for the database: what is left is for the next round. */
+/** Counting missed instants takes time while others wait for the database: the next round decides the rest. */
 function decide(
-  all: readonly Seen[],
+  all: readonly DueRow[],
   nowMs: number,
   { settings }: Pick<ClaimRequest, "settings">,
 ): readonly Decision[] {
@@ -125,57 +157,57 @@ function decide(
   let counted = 0;
   for (const { row, isAtWork } of all) {
     if (counted > MAX_COUNTED) break;
-    const decision = decideOne(row, { nowMs, catchUpMissed, isAtWork });
-    if ("verdict" in decision && decision.job.definition.schedule.kind === "cron") {
-      counted += decision.verdict.missed?.count ?? 0;
+    const decided = decideOne(row, { nowMs, catchUpMissed, isAtWork });
+    if ("decision" in decided && decided.job.definition.schedule.kind === "cron") {
+      counted += decided.decision.missed?.count ?? 0;
     }
-    decisions.push(decision);
+    decisions.push(decided);
   }
   return decisions;
 }
 
-function decideOne(row: CronJobRow, facts: Parameters<typeof evaluateDue>[1]): Decision {
+function decideOne(row: CronJobRow, context: Parameters<typeof evaluateDue>[1]): Decision {
   const job = toJob(row);
-  if (!job) return { row, problem: "What the job is cannot be read." };
+  if (!job) return { row, problem: "The definition of the job cannot be read." };
   try {
-    const verdict = evaluateDue(job, facts);
-    const { nextRunAtMs, manualAtMs, retryAtMs } = verdict.after;
-    const times = [nextRunAtMs, manualAtMs, retryAtMs, dueAtMs(job, verdict.after, facts.nowMs)];
-    if (times.every((at) => at === undefined || Number.isSafeInteger(at))) return { row, job, verdict };
+    const decision = evaluateDue(job, context);
+    const { nextRunAtMs, manualAtMs, retryAtMs } = decision.after;
+    const times = [nextRunAtMs, manualAtMs, retryAtMs, dueAtMs(job, decision.after, context.nowMs)];
+    if (times.every((at) => at === undefined || Number.isSafeInteger(at))) return { row, job, decision };
     return { row, problem: "The times of the job cannot be computed." };
   } catch (error) {
-    return { row, problem: `The job cannot be judged: ${redact(String(error)).slice(0, 200)}.` };
+    return { row, problem: `The job cannot be evaluated: ${redact(String(error)).slice(0, 200)}.` };
   }
 }
 
 interface Written {
   readonly job: Job;
-  readonly verdict: DueDecision;
+  readonly decision: DueDecision;
   readonly missed: OccurrenceRow | undefined;
   /** claimed or skipped. */
   readonly occurrence: OccurrenceRow | undefined;
 }
 
-/** Undefined: there is nothing to run, or somebody changed the job meanwhile. */
-async function write(tx: Tx, decision: Decision, { store }: ClaimRequest): Promise<Written | undefined> {
-  if ("problem" in decision) return void (await breakJob(tx, decision.row, decision.problem));
-  const { row, job, verdict } = decision;
-  const run = verdict.run && (await free(tx, job, verdict.run));
-  const isMissNew = verdict.missed !== undefined && (await isFree(tx, job, verdict.missed.fromMs));
-  if (!(await advance(tx, { row, job, after: verdict.after, run }))) return undefined;
+/** Undefined: the job is broken, or changed meanwhile. */
+async function write(tx: Tx, decided: Decision, { store }: ClaimRequest): Promise<Written | undefined> {
+  if ("problem" in decided) return void (await markBroken(tx, decided.row, decided.problem));
+  const { row, job, decision } = decided;
+  const run = decision.run && (await withFreeInstant(tx, job, decision.run));
+  const isMissNew = decision.missed !== undefined && (await isFree(tx, job, decision.missed.fromMs));
+  if (!(await advance(tx, { row, job, after: decision.after, run }))) return undefined;
   return {
     job,
-    verdict,
-    missed: verdict.missed && isMissNew ? missedRow(tx, job, verdict) : undefined,
+    decision,
+    missed: decision.missed && isMissNew ? missedRow(tx, job, decision) : undefined,
     occurrence: run && occurrenceRow(tx, { store, job, run }),
   };
 }
 
 /**
- * Undefined for an instant that is on record already, such as one that an edit brought back after the clock was put back:
- * it does not run again. What was asked for moves on by a millisecond.
+ * Returns the run at an instant without an occurrence. Undefined when a scheduled instant already has one, such as one that
+ * an edit brought back after the clock was set back. A manual run or a retry moves on by a millisecond instead.
  */
-async function free(tx: Tx, job: Job, run: DueRun): Promise<DueRun | undefined> {
+async function withFreeInstant(tx: Tx, job: Job, run: DueRun): Promise<DueRun | undefined> {
   if (run.cause === "schedule") return (await isFree(tx, job, run.scheduledAtMs)) ? run : undefined;
   let { scheduledAtMs } = run;
   while (await tx.find("occurrences", { job_id: job.id, scheduled_at: scheduledAtMs, cause: run.cause })) {
@@ -185,20 +217,24 @@ async function free(tx: Tx, job: Job, run: DueRun): Promise<DueRun | undefined> 
 }
 
 async function isFree(tx: Tx, { id }: Job, atMs: number): Promise<boolean> {
-  const taken = await tx.find("occurrences", { job_id: id, scheduled_at: atMs, cause: "schedule" });
-  return taken === undefined;
+  const existing = await tx.find("occurrences", { job_id: id, scheduled_at: atMs, cause: "schedule" });
+  return existing === undefined;
 }
 
 async function advance(
   tx: Tx,
-  about: {
+  {
+    row,
+    job,
+    after,
+    run,
+  }: {
     readonly row: CronJobRow;
     readonly job: Job;
     readonly after: Upcoming;
     readonly run: DueRun | undefined;
   },
 ): Promise<boolean> {
-  const { row, job, after, run } = about;
   const begins = run !== undefined && !run.isSkipped;
   const ends = !begins && after.state === "scheduled" && isNothingLeft(after);
   const columns: Partial<CronJobRow> = {
@@ -216,12 +252,105 @@ async function advance(
   return (await tx.update("cron_jobs", { id: row.id, revision: row.revision }, columns)) === 1;
 }
 
-/** Of a schedule that cannot be computed, and of one that can be again. */
+/** Returns the error of a schedule that cannot be computed, or clears it when it can be again. */
 function errorOf({ definition, state }: Job, after: Upcoming): Partial<CronJobRow> {
   if (after.state !== "error") return state === "error" ? { last_error: null } : {};
   const text = `No next run of ${formatSchedule(definition.schedule)} in ${definition.zone} can be computed.`;
-  return { last_error: `${text} Edit the schedule or the zone; it is tried again every hour.` };
+  return { last_error: `${text} Edit the schedule or the zone. It is retried every hour.` };
 }
 
 const isNothingLeft = ({ nextRunAtMs, manualAtMs, retryAtMs }: Upcoming): boolean =>
   nextRunAtMs === undefined && manualAtMs === undefined && retryAtMs === undefined;
+
+/** Returns the row of a run: claimed by this process, or skipped. */
+function occurrenceRow(
+  tx: Tx,
+  { store, job, run }: { readonly store: Store; readonly job: Job; readonly run: DueRun },
+): OccurrenceRow {
+  const { cause, scheduledAtMs, timing, isSkipped } = run;
+  const columns = isSkipped
+    ? { status: "skipped", reason: "The previous run was still running.", ended_at: tx.nowMs }
+    : {
+        status: "claimed",
+        lease_owner: store.owner,
+        lease_until: tx.nowMs + CLAIM_MS,
+        output_file: outputFileName({ atMs: tx.nowMs, zone: job.definition.zone, cause }),
+      };
+  return { ...newRow(tx, job), scheduled_at: scheduledAtMs, cause, timing, ...columns };
+}
+
+/** Returns the row that records the missed instants; undefined when none were missed. */
+function missedRow(tx: Tx, job: Job, { missed, run }: DueDecision): OccurrenceRow | undefined {
+  if (!missed) return undefined;
+  return {
+    ...newRow(tx, job),
+    scheduled_at: missed.fromMs,
+    cause: "schedule",
+    timing: "late",
+    status: "missed",
+    reason: missedReason(job, run !== undefined),
+    covers_until: missed.untilMs,
+    covers_count: missed.count,
+    ended_at: tx.nowMs,
+  };
+}
+
+function missedReason({ definition }: Job, isCaughtUp: boolean): string {
+  const why = "No scheduler was running at its time";
+  if (isCaughtUp) return `${why}; the newest one was run.`;
+  return definition.schedule.kind === "once" ? `${why}.` : `${why}, and the job does not catch up.`;
+}
+
+function newRow(
+  tx: Tx,
+  { id, definition }: Job,
+): Omit<OccurrenceRow, "scheduled_at" | "cause" | "timing" | "status"> {
+  return {
+    id: createId("occ", tx.nowMs),
+    job_id: id,
+    job_name: definition.name,
+    reason: null,
+    covers_until: null,
+    covers_count: 1,
+    lease_owner: null,
+    lease_until: null,
+    claimed_at: tx.nowMs,
+    started_at: null,
+    ended_at: null,
+    run_id: null,
+    session_id: null,
+    output_file: null,
+    delivery_status: null,
+    delivery_error: null,
+  };
+}
+
+/** Reports that a one-shot was missed, to the targets of failures and in an output file, in the same transaction. */
+async function notifyMissed(
+  tx: Tx,
+  store: Store,
+  {
+    job,
+    occurrence,
+    planOptions,
+  }: {
+    readonly job: Job;
+    /** The row as inserted, `missed`. */
+    readonly occurrence: OccurrenceRow;
+    readonly planOptions: PlanOptions;
+  },
+): Promise<void> {
+  const { zone } = job.definition;
+  const file = occurrence.output_file ?? outputFileName({ atMs: tx.nowMs, zone, cause: "schedule" });
+  const plan = planOccurrence({ job, occurrence: { ...occurrence, output_file: file } }, planOptions);
+  const text = missedText(plan);
+  const { ref, failureTargets } = plan;
+  const ending = { status: "failed", text: missedText({ ...plan, wraps: false }) } as const;
+  await store.outbox.enqueue(tx, { target: OUTPUT_TARGET, payload: keptOutput(plan, ending), ref });
+  for (const target of failureTargets)
+    await store.outbox.enqueue(tx, { target, payload: { text, extra: {} }, ref });
+  const delivery = failureTargets.length > 0 ? "pending" : "none";
+  await tx.update("occurrences", { id: ref }, { output_file: file, delivery_status: delivery });
+  const last = { last_status: "missed", last_error: occurrence.reason, last_delivery_error: null };
+  await tx.update("cron_jobs", { id: job.id }, { ...last, last_occurrence: ref });
+}

@@ -1,22 +1,23 @@
-/** Jobs that were put off by a clock ahead of the time: found once the clock is right again. */
+/** Corrects jobs that a clock ahead of the real time delayed, once the clock is right again. */
 import type { Log } from "../../base/observe/log.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow } from "../../store/schema/tables.ts";
 import { nextRunMs } from "../schedule/instants.ts";
 import { isOver, toJob, type Job } from "../job/job.ts";
 import { upcomingColumns } from "../job/moves.ts";
+import { listJobsAhead } from "../queries.ts";
 import { upcomingOf, type Upcoming } from "../schedule/upcoming.ts";
 
-/** What was written so much later than now was written by another clock. */
+/** A time this far in the future was written by a clock that was ahead. */
 export const AHEAD_MS = 60_000;
-/** Waits between tries of a run are shorter. */
+/** Retries of a run wait less. */
 const MAX_RETRY_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 const BATCH = 200;
 
 /**
- * Takes jobs that were changed at a time that is yet to come to the next instant of their schedules from now, where that
- * is nearer. An instant that is on record does not run again. Resolves to how many jobs were due too late.
+ * Moves jobs that were changed at a future time to the next instant of their schedules from now, when that is nearer. An
+ * instant that has an occurrence does not run again. Resolves to how many jobs were due too late.
  */
 export async function correctAhead(store: Store, log: Log): Promise<number> {
   const names: string[] = [];
@@ -28,7 +29,7 @@ export async function correctAhead(store: Store, log: Log): Promise<number> {
     after = page.last;
   }
   if (names.length > 0) {
-    log.warn("the clock was ahead: jobs were due too late, and are due at the next time of their schedules", {
+    log.warn("the clock was ahead: delayed jobs now run at the next time of their schedules", {
       count: names.length,
       jobs: names.slice(0, 5).join(", "),
     });
@@ -39,32 +40,18 @@ export async function correctAhead(store: Store, log: Log): Promise<number> {
 interface Page {
   /** Ids. */
   readonly corrected: readonly string[];
-  /** The last id that was looked at; undefined: there are no more. */
+  /** The last id of the page; undefined on the last page. */
   readonly last: string | undefined;
 }
 
 async function correctPage(tx: Tx, after: string): Promise<Page> {
-  const limitMs = tx.nowMs + AHEAD_MS;
-  const rows = await tx.db
-    .selectFrom("cron_jobs")
-    .selectAll()
-    .where("id", ">", after)
-    .where((row) =>
-      row.or([
-        row("updated_at", ">", limitMs),
-        row("last_run_at", ">", limitMs),
-        row("created_at", ">", limitMs),
-      ]),
-    )
-    .orderBy("id")
-    .limit(BATCH)
-    .execute();
+  const rows = await listJobsAhead(tx, { after, limitMs: tx.nowMs + AHEAD_MS, limit: BATCH });
   const corrected: string[] = [];
   for (const row of rows) if (await correct(tx, row)) corrected.push(row.id);
   return { corrected, last: rows.length < BATCH ? undefined : rows.at(-1)?.id };
 }
 
-/** The times that lie ahead are set to now, too: they are what such a row is known by. */
+/** Also sets the times in the future to now: they mark the rows to correct. */
 async function correct(tx: Tx, row: CronJobRow): Promise<boolean> {
   const job = toJob(row);
   const next = job && nearerUpcoming(job, tx.nowMs);
@@ -80,7 +67,7 @@ async function correct(tx: Tx, row: CronJobRow): Promise<boolean> {
   return (await tx.update("cron_jobs", { id, revision }, columns)) === 1 && next !== undefined;
 }
 
-/** What is next for a job that was changed by a clock ahead. Undefined: nothing of it is too late. Pure. */
+/** Returns the next instants of a job that was changed by a clock that was ahead. Undefined: none is too late. Pure. */
 export function nearerUpcoming(job: Job, nowMs: number): Upcoming | undefined {
   if (isOver(job.state)) return undefined;
   const { nextRunAtMs, manualAtMs, retryAtMs } = job;
@@ -95,7 +82,7 @@ export function nearerUpcoming(job: Job, nowMs: number): Upcoming | undefined {
   return isSame ? undefined : after;
 }
 
-/** An interval keeps its beat. */
+/** An interval keeps its phase. */
 function nearerInstant({ definition: { schedule, zone } }: Job, atMs: number, nowMs: number): number {
   switch (schedule.kind) {
     case "once":

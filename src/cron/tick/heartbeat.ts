@@ -1,12 +1,14 @@
 import { redact } from "../../base/observe/redact.ts";
-import type { Store, Tx } from "../../store/store.ts";
+import { deleteTicker, listTickers } from "../queries.ts";
+import type { Store } from "../../store/store.ts";
 
-/** How often at most a process says that its scheduler is alive, or what keeps it from working. */
+/** The shortest time between two heartbeats, or two reports of failure. */
 const BEAT_MS = 20_000;
-/** Rows of processes on other machines, which nobody can ask, go after it. */
+/** Rows of processes on other machines, which cannot be checked, are deleted after it. */
 const FORGET_MS = 7 * 24 * 3_600_000;
+const MAX_TICKERS = 10_000;
 
-/** Tells other processes that a scheduler is alive, by a row of its own. */
+/** Shows other processes that a scheduler is alive, with a row of its own. */
 export class Heartbeat {
   readonly #store: Store;
   #beatMs = Number.NEGATIVE_INFINITY;
@@ -16,17 +18,17 @@ export class Heartbeat {
     this.#store = store;
   }
 
-  /** All is well. */
+  /** Records a successful tick. */
   async beat(nowMs: number): Promise<void> {
     if (!this.#isFailing && !this.#isTime(nowMs)) return;
     const isFirst = this.#beatMs === Number.NEGATIVE_INFINITY;
     await this.#put({ ticked_at: nowMs, succeeded_at: nowMs, last_error: null });
     this.#isFailing = false;
     this.#beatMs = nowMs;
-    if (isFirst) await this.#forgetGone(nowMs);
+    if (isFirst) await this.#deleteGone(nowMs);
   }
 
-  /** Something keeps it from working. Rejects when it cannot be told. */
+  /** Records a failed tick. Rejects when the store cannot be written. */
   async failed(nowMs: number, error: unknown): Promise<void> {
     if (this.#isFailing && !this.#isTime(nowMs)) return;
     this.#isFailing = true;
@@ -35,30 +37,30 @@ export class Heartbeat {
     await this.#put({ ticked_at: nowMs, last_error: text.slice(0, 500) });
   }
 
-  /** So many jobs had been put off by a clock ahead. */
+  /** Records how many jobs a clock that was ahead had delayed. */
   async corrected(nowMs: number, jobs: number): Promise<void> {
     await this.#put({ ticked_at: nowMs, last_error: null, corrected_at: nowMs, corrected_jobs: jobs });
   }
 
-  /** This process looks for nothing any more. */
+  /** Deletes the row: this scheduler stops. */
   async end(): Promise<void> {
     const { owner } = this.#store;
     this.#beatMs = Number.NEGATIVE_INFINITY;
-    await this.#store.write((tx) => forget(tx, owner)).catch(() => {});
+    await this.#store.write((tx) => deleteTicker(tx, owner)).catch(() => {});
   }
 
   #isTime(nowMs: number): boolean {
     return Math.abs(nowMs - this.#beatMs) >= BEAT_MS;
   }
 
-  async #forgetGone(nowMs: number): Promise<void> {
-    const rows = await this.#store.read.selectFrom("cron_tickers").selectAll().execute();
+  async #deleteGone(nowMs: number): Promise<void> {
+    const rows = await listTickers(this.#store, MAX_TICKERS);
     const gone = rows.filter(
       ({ owner, ticked_at: at }) => at < nowMs - FORGET_MS || this.#store.ownerIsDead(owner),
     );
     if (gone.length === 0) return;
     await this.#store.write(async (tx) => {
-      for (const { owner } of gone) await forget(tx, owner);
+      for (const { owner } of gone) await deleteTicker(tx, owner);
     });
   }
 
@@ -80,8 +82,4 @@ export class Heartbeat {
       { durable: false },
     );
   }
-}
-
-async function forget(tx: Tx, owner: string): Promise<void> {
-  await tx.db.deleteFrom("cron_tickers").where("owner", "=", owner).execute();
 }

@@ -1,10 +1,10 @@
-/** An instant at which a job was due, and what became of it. Pure. */
+/** An instant at which a job was due, and its result. Pure. */
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
 
 /**
- * claimed: a process has it in hand, and nothing of it has begun. running: its script or its run has begun. missed: nobody
- * saw it in time; it may stand for several. skipped: the run before was still at work. unknown: what ran it is gone; it is
- * never run again.
+ * claimed: a process has claimed it, and nothing has started. running: its script or its run has started. missed: no
+ * scheduler ran at its time; one row may cover several instants. skipped: the previous run was still running. unknown: its
+ * process is gone; it is never run again.
  */
 export const OCCURRENCE_STATUSES = [
   "claimed",
@@ -18,10 +18,10 @@ export const OCCURRENCE_STATUSES = [
 export type OccurrenceStatus = (typeof OCCURRENCE_STATUSES)[number];
 
 export type Cause = "schedule" | "manual" | "retry";
-/** late: begun more than 5 minutes behind its instant. catch_up: it makes up for instants that were missed. */
+/** late: started more than 5 minutes after its instant. catch_up: it replaces instants that were missed. */
 export type Timing = "on_time" | "late" | "catch_up";
 
-/** none: nobody but the folder of outputs is told. silent: the answer said so. */
+/** none: only the output file is written. silent: the answer asked not to be delivered. */
 export type DeliveryStatus = "pending" | "delivered" | "failed" | "unknown" | "silent" | "none";
 
 /** Times in milliseconds since the epoch. */
@@ -33,9 +33,9 @@ export interface Occurrence {
   readonly cause: Cause;
   readonly timing: Timing;
   readonly status: OccurrenceStatus;
-  /** Why, where the status does not say it all. */
+  /** Why it has its status. */
   readonly reason?: string;
-  /** Of a missed one that stands for several: the last of them, and how many they are. */
+  /** When a missed occurrence covers several instants: the last of them, and their number. */
   readonly coversUntilMs?: number;
   readonly coversCount: number;
   readonly claimedAtMs: number;
@@ -60,7 +60,7 @@ export function toOccurrence(row: OccurrenceRow): Occurrence {
     deliveryStatus: row.delivery_status,
     deliveryError: row.delivery_error,
   };
-  const told = Object.entries(optional).filter(([, value]) => value !== null);
+  const present = Object.entries(optional).filter(([, value]) => value !== null);
   return {
     id: row.id,
     jobId: row.job_id,
@@ -71,6 +71,6 @@ export function toOccurrence(row: OccurrenceRow): Occurrence {
     status: row.status as OccurrenceStatus,
     coversCount: row.covers_count,
     claimedAtMs: row.claimed_at,
-    ...(Object.fromEntries(told) as Partial<Occurrence>),
+    ...(Object.fromEntries(present) as Partial<Occurrence>),
   };
 }

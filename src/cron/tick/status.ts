@@ -1,23 +1,34 @@
-/** How the scheduler stands, as any process can see it. Reads only, and never more than a few rows of a job. */
+/** The status of the scheduler, as any process can read it. It reads a few rows of each table. */
 import { placeOfOwner, type OwnerSite } from "../../store/leases/owner.ts";
 import type { Store } from "../../store/store.ts";
-import type { CronJobRow, CronTickerRow } from "../../store/schema/tables.ts";
+import type { CronTickerRow } from "../../store/schema/tables.ts";
 import { JOB_STATES, readDefinition, type JobState, type LastStatus } from "../job/job.ts";
+import {
+  countJobsByStatus,
+  countJobsDueBefore,
+  countOpenOccurrences,
+  listErrorDefinitions,
+  listFailedJobs,
+  listTickers,
+  listUpcomingJobs,
+  type JobCount,
+  type UpcomingJobRow,
+} from "../queries.ts";
 
-/** A process that looks for due jobs. Times in milliseconds since the epoch. */
+/** A process with a scheduler. Times in milliseconds since the epoch. */
 export interface TickerStatus extends Partial<OwnerSite> {
   readonly owner: string;
   readonly startedAtMs: number;
   readonly tickedAtMs: number;
   readonly succeededAtMs: number | undefined;
   readonly lastError: string | undefined;
-  /** Jobs that it found put off by a clock ahead, and when it last did. */
+  /** How many jobs a clock that was ahead had delayed, and when the scheduler found them. */
   readonly corrected: { readonly atMs: number; readonly count: number } | undefined;
-  /** gone: its process is known to be; others only say nothing any more. */
+  /** gone: the process is known to be dead. stalled: it sends no heartbeat. */
   readonly state: "ticking" | "stalled" | "gone";
 }
 
-/** A job that is named in a report. */
+/** A job in a report. */
 export interface NamedJob {
   readonly id: string;
   readonly name: string;
@@ -28,59 +39,61 @@ export interface DueJob extends NamedJob {
 }
 
 export interface CronStatus {
-  /** ticking: at least one process looks for jobs. stalled: those that did have not for a while. none: there is none. */
+  /** ticking: at least one scheduler runs. stalled: no scheduler has ticked for a while. none: no scheduler is known. */
   readonly state: "ticking" | "stalled" | "none";
   readonly tickers: readonly TickerStatus[];
-  /** When jobs were last looked at, as far as is known: processes that stop in order leave no trace. */
+  /** The last known tick: a scheduler that shuts down normally deletes its row. */
   readonly lastTickAtMs: number | undefined;
   readonly jobs: Readonly<Record<JobState, number>> & { readonly all: number };
-  /** Rows that cannot be read, of those that came due. */
+  /** Due rows that cannot be read. */
   readonly broken: number;
-  /** Jobs whose time has passed by more than a minute, those that are latest first. */
+  /** Jobs that are due for more than a minute, the longest due first. */
   readonly late: {
     readonly count: number;
     readonly oldestDueAtMs: number | undefined;
     readonly named: readonly DueJob[];
   };
-  /** What comes due next, or is due the longest. */
+  /** The job that is due next, or is due the longest. */
   readonly next: DueJob | undefined;
-  /** Jobs that a clock ahead had put off, found within the last day; undefined: none. */
+  /** Jobs that a clock that was ahead had delayed, found within the last day. */
   readonly corrected: { readonly atMs: number; readonly count: number } | undefined;
-  /** Occurrences at work. */
+  /** Occurrences that are running. */
   readonly open: number;
-  /** Jobs whose last run, or its delivery, did not end well, those of late first. */
+  /** Jobs whose last run or its delivery failed, latest change first. */
   readonly failures: {
     readonly count: number;
     readonly named: readonly (NamedJob & { readonly lastStatus: LastStatus })[];
   };
 }
 
-/** Without success for so long, a scheduler counts as stalled: three of its longest rounds, and some patience. */
+/** A scheduler without a successful tick for this long is stalled: three of its longest rounds, and some margin. */
 export const STALE_MS = 200_000;
-/** A job that came due so long ago is late. */
+/** A job that is due for this long is late. */
 export const LATE_JOB_MS = 60_000;
-/** How long it is reported that a clock had been ahead. */
+/** How long a correction of the clock is reported. */
 const CORRECTED_MS = 86_400_000;
 const MAX_NAMED = 5;
 const MAX_TICKERS = 100;
-/** Jobs in error that are looked into. */
-const MAX_PROBED = 1_000;
+/** Jobs in error whose definitions are checked. */
+const MAX_CHECKED = 1_000;
 
 /** ServiceError `state_store_unavailable`. */
 export async function readCronStatus(
   store: Store,
   { nowMs }: { readonly nowMs: number },
 ): Promise<CronStatus> {
-  const [tickers, counts, broken, late, next, open, failures] = await Promise.all([
+  const lateBeforeMs = nowMs - LATE_JOB_MS;
+  const [tickers, counts, broken, upcoming, lateCount, open, failed] = await Promise.all([
     readTickers(store, nowMs),
-    countJobs(store),
+    countJobsByStatus(store),
     countBroken(store),
-    readLate(store, nowMs - LATE_JOB_MS),
-    readNext(store),
-    countOpen(store),
-    readFailures(store),
+    listUpcomingJobs(store, MAX_NAMED),
+    countJobsDueBefore(store, lateBeforeMs),
+    countOpenOccurrences(store),
+    listFailedJobs(store, JOB_STATES, MAX_NAMED),
   ]);
-  const failed = counts.filter(({ lastStatus }) => lastStatus !== null && lastStatus !== "ok");
+  const due = upcoming.map(toDueJob);
+  const late = due.filter(({ dueAtMs }) => dueAtMs < lateBeforeMs);
   const ticks = tickers.map(({ tickedAtMs }) => tickedAtMs);
   return {
     state: stateOf(tickers),
@@ -88,20 +101,27 @@ export async function readCronStatus(
     lastTickAtMs: ticks.length === 0 ? undefined : Math.max(...ticks),
     jobs: byState(counts),
     broken: broken + sum(counts.filter(({ state }) => !isKnown(state))),
-    late,
-    next,
+    late: { count: lateCount, oldestDueAtMs: late[0]?.dueAtMs, named: late },
+    next: due[0],
     corrected: correctedOf(tickers, nowMs),
     open,
-    failures: { count: sum(failed), named: failures },
+    failures: {
+      count: sum(counts.filter(({ lastStatus }) => lastStatus !== null && lastStatus !== "ok")),
+      named: failed.map(({ id, name, last_status: status }) => ({
+        id,
+        name,
+        lastStatus: status as LastStatus,
+      })),
+    },
   };
 }
 
-/** Whether a process looks for due jobs, as {@link readCronStatus} tells it. */
+/** Whether a scheduler runs in any process. */
 export async function isTicking(store: Store, nowMs: number): Promise<boolean> {
   return stateOf(await readTickers(store, nowMs)) === "ticking";
 }
 
-/** The newest: several schedulers may have found some. */
+/** Returns the newest correction: several schedulers may have found delayed jobs. */
 function correctedOf(tickers: readonly TickerStatus[], nowMs: number): CronStatus["corrected"] {
   const found = tickers.flatMap(({ corrected }) => corrected ?? []);
   const recent = found.filter(({ atMs }) => Math.abs(nowMs - atMs) < CORRECTED_MS);
@@ -115,12 +135,7 @@ function stateOf(tickers: readonly TickerStatus[]): CronStatus["state"] {
 }
 
 async function readTickers(store: Store, nowMs: number): Promise<readonly TickerStatus[]> {
-  const rows = await store.read
-    .selectFrom("cron_tickers")
-    .selectAll()
-    .orderBy("ticked_at", "desc")
-    .limit(MAX_TICKERS)
-    .execute();
+  const rows = await listTickers(store, MAX_TICKERS);
   return rows.map((row) => ({
     owner: row.owner,
     ...placeOfOwner(row.owner),
@@ -134,7 +149,7 @@ async function readTickers(store: Store, nowMs: number): Promise<readonly Ticker
   }));
 }
 
-/** Both ways: after the clock was set back, an old sign of life lies ahead. */
+/** Compares both ways: after the clock was set back, an old heartbeat lies in the future. */
 function tickingOf(
   { succeeded_at, started_at }: CronTickerRow,
   nowMs: number,
@@ -142,97 +157,22 @@ function tickingOf(
   return Math.abs(nowMs - (succeeded_at ?? started_at)) > STALE_MS ? "stalled" : "ticking";
 }
 
-interface Counted {
-  readonly state: string;
-  readonly lastStatus: string | null;
-  readonly count: number;
-}
-
-/** Over an index that has no more than this. */
-async function countJobs(store: Store): Promise<readonly Counted[]> {
-  const rows = await store.read
-    .selectFrom("cron_jobs")
-    .select(({ fn }) => ["state", "last_status", fn.countAll().as("count")])
-    .groupBy(["state", "last_status"])
-    .execute();
-  return rows.map(({ state, last_status: lastStatus, count }) => ({
-    state,
-    lastStatus,
-    count: Number(count),
-  }));
-}
-
-function byState(counts: readonly Counted[]): CronStatus["jobs"] {
+function byState(counts: readonly JobCount[]): CronStatus["jobs"] {
   const of = (state: JobState) => sum(counts.filter((each) => each.state === state));
   const entries = JOB_STATES.map((state) => [state, of(state)] as const);
   return { ...(Object.fromEntries(entries) as Record<JobState, number>), all: sum(counts) };
 }
 
-const sum = (counts: readonly Counted[]): number => counts.reduce((all, { count }) => all + count, 0);
+const sum = (counts: readonly JobCount[]): number => counts.reduce((all, { count }) => all + count, 0);
 
 const isKnown = (state: string): boolean => (JOB_STATES as readonly string[]).includes(state);
 
-/** Whoever comes upon a broken row takes it out of the schedule, as an error. */
+/** The scheduler sets the rows that it cannot read to the state `error`. */
 async function countBroken(store: Store): Promise<number> {
-  const rows = await store.read
-    .selectFrom("cron_jobs")
-    .select("definition")
-    .where("state", "=", "error")
-    .limit(MAX_PROBED)
-    .execute();
-  return rows.filter(({ definition }) => readDefinition(definition) === undefined).length;
+  const definitions = await listErrorDefinitions(store, MAX_CHECKED);
+  return definitions.filter((definition) => readDefinition(definition) === undefined).length;
 }
 
-async function readLate(store: Store, beforeMs: number): Promise<CronStatus["late"]> {
-  const late = store.read
-    .selectFrom("cron_jobs")
-    .where("due_at", "is not", null)
-    .where("due_at", "<", beforeMs);
-  const [counted, named] = await Promise.all([
-    late.select(({ fn }) => fn.countAll().as("count")).executeTakeFirst(),
-    late.select(["id", "name", "due_at"]).orderBy("due_at").orderBy("id").limit(MAX_NAMED).execute(),
-  ]);
-  return {
-    count: Number(counted?.count ?? 0),
-    oldestDueAtMs: named[0]?.due_at ?? undefined,
-    named: named.map(toDueJob),
-  };
-}
-
-async function readNext(store: Store): Promise<DueJob | undefined> {
-  const rows = await store.read
-    .selectFrom("cron_jobs")
-    .select(["id", "name", "due_at"])
-    .where("due_at", "is not", null)
-    .orderBy("due_at")
-    .orderBy("id")
-    .limit(1)
-    .execute();
-  return rows.map(toDueJob)[0];
-}
-
-function toDueJob({ id, name, due_at }: Pick<CronJobRow, "id" | "name" | "due_at">): DueJob {
-  return { id, name, dueAtMs: due_at ?? 0 };
-}
-
-async function countOpen(store: Store): Promise<number> {
-  const row = await store.read
-    .selectFrom("occurrences")
-    .select(({ fn }) => fn.countAll().as("count"))
-    .where("ended_at", "is", null)
-    .executeTakeFirst();
-  return Number(row?.count ?? 0);
-}
-
-async function readFailures(store: Store): Promise<CronStatus["failures"]["named"]> {
-  const rows = await store.read
-    .selectFrom("cron_jobs")
-    .select(["id", "name", "last_status"])
-    .where("state", "in", [...JOB_STATES])
-    .where("last_status", "!=", "ok")
-    .orderBy("updated_at", "desc")
-    .orderBy("id")
-    .limit(MAX_NAMED)
-    .execute();
-  return rows.map(({ id, name, last_status }) => ({ id, name, lastStatus: last_status as LastStatus }));
+function toDueJob({ id, name, due_at: dueAt }: UpcomingJobRow): DueJob {
+  return { id, name, dueAtMs: dueAt ?? 0 };
 }

@@ -2,70 +2,70 @@ import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import type { Store } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
-import { AtWork } from "./at-work.ts";
-import type { Claimed, ClaimRound } from "./claim.ts";
-import { claimRound } from "./claim-round.ts";
+import { CLAIM_MS, claimRound, type Claimed, type ClaimRound } from "./claim.ts";
 import { AHEAD_MS, correctAhead } from "./clock-ahead.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { CLAIM_MS } from "./new-occurrence.ts";
-import type { Telling } from "../run/plan.ts";
+import { endOrphans, reclaim, releaseClaims } from "./reclaim.ts";
+import { endedAmong, extendLeases, listUpcomingJobs } from "../queries.ts";
+import type { PlanOptions } from "../run/plan.ts";
 import type { CronSettings } from "../settings.ts";
-import { endedOf, endOrphans, releaseClaims, renewClaims, reclaim } from "./reclaim.ts";
 
 export interface TickerOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Log;
   readonly settings: Pick<CronSettings, "catchUpMissed" | "maxParallelJobs" | "wrapResponse" | "silentMatch">;
-  readonly homes: Telling["homes"];
+  readonly homes: PlanOptions["homes"];
   /** Runs an occurrence to its end. MUST NOT reject. */
   readonly fire: (claimed: Claimed) => Promise<void>;
-  /** Tells `fire` of the end of an occurrence that another process ended. */
-  readonly told?: (occurrenceId: string) => void;
-  /** Longest sleep: other processes' changes are seen after it. Default 1 s. */
+  /** Called when another process has ended an occurrence that runs here. */
+  readonly onEndedElsewhere?: (occurrenceId: string) => void;
+  /** Longest sleep: changes of other processes are seen after it. Default 1 s. */
   readonly pollMs?: number;
 }
 
-/** Jobs that one transaction decides about. */
+/** Jobs that one transaction decides. */
 const BATCH = 100;
-/** How often it looks for what gone processes left. */
-const LOOK_MS = 5_000;
+/** Time between two searches for the claims of processes that are gone. */
+const RECLAIM_MS = 5_000;
 const RENEW_MS = CLAIM_MS / 3;
-/** A store's clock may be a little behind ours, and rows may be in another process's hands. */
+/** The store's clock may be a little behind ours, and another process may hold the rows. */
 const MIN_SLEEP_MS = 10;
 
 /**
- * Looks for due jobs, one timer a process: it sleeps to the next instant, or for `pollMs`, and asks the store. Any number
- * of processes may do so; of one instant one gets the claim. It takes no more than it has room for.
+ * The scheduler of a process. It sleeps until the next instant, or for `pollMs`, and asks the store for due jobs. Any number
+ * of processes may share a store: only one claims an instant. It claims no more than it may run at once.
  */
 export class Ticker {
   readonly #options: Required<TickerOptions>;
+  readonly #planOptions: PlanOptions;
   readonly #heartbeat: Heartbeat;
-  readonly #atWork = new AtWork(() => this.#freed());
+  readonly #running = new RunningOccurrences(() => this.#onEnded());
   #cancel = () => {};
   #pass: Promise<unknown> | undefined;
-  #isWanted = false;
+  #isPassWanted = false;
   #isStopped = true;
-  /** A look in progress is to end. */
+  /** Ends a tick in progress. */
   #isStopping = false;
   #isFailing = false;
-  #lookedAtMs: number | undefined;
+  #reclaimedAtMs: number | undefined;
   #renewedAtMs = Number.NEGATIVE_INFINITY;
   /** How far the store's clock is ahead of ours. */
   #aheadMs = 0;
   #nextDueMs: number | undefined;
-  /** The store's time when it was last looked at. */
-  #seenMs: number | undefined;
-  #tellFreed = () => {};
+  /** The store's time at the last check of the clock. */
+  #storeMs: number | undefined;
+  #notifyEnded = () => {};
 
   constructor(options: TickerOptions) {
-    this.#options = { pollMs: 1_000, told: () => {}, ...options };
+    this.#options = { pollMs: 1_000, onEndedElsewhere: () => {}, ...options };
+    this.#planOptions = { homes: options.homes, settings: options.settings };
     this.#heartbeat = new Heartbeat(options.store);
   }
 
-  /** Occurrences at work here. */
+  /** The number of occurrences that run here. */
   get atWork(): number {
-    return this.#atWork.size;
+    return this.#running.size;
   }
 
   /** Resolves after the first pass. Never rejects. */
@@ -76,15 +76,15 @@ export class Ticker {
     await this.#pass;
   }
 
-  /** Looks at the jobs now. */
+  /** Starts a pass now. */
   wake(): void {
     if (this.#isStopped) return;
-    this.#isWanted = true;
+    this.#isPassWanted = true;
     this.#cancel();
     this.#pass ??= this.#passes().finally(() => (this.#pass = undefined));
   }
 
-  /** Claims nothing more, and leaves to others what has not begun. The rest goes on: see {@link drain}. */
+  /** Stops claiming and releases what has not started. Running occurrences go on: see {@link drain}. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#isStopping = true;
@@ -94,50 +94,47 @@ export class Ticker {
     await store
       .write((tx) => releaseClaims(tx, store.owner))
       .catch((error: unknown) =>
-        log.warn("the claims of the scheduler could not be let go; they run out", { error }),
+        log.warn("cannot release the claims of the scheduler; they expire", { error }),
       );
     await this.#heartbeat.end();
   }
 
-  /** Waits for what is at work, `graceMs` at most. */
+  /** Waits for running occurrences, `graceMs` at most. */
   async drain(graceMs: number): Promise<void> {
-    const over = new AbortController();
-    const { clock } = this.#options;
-    const patience = clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
-    await Promise.race([this.settled(), patience]);
-    over.abort();
+    await this.#raceWith(this.settled(), graceMs);
   }
 
   settled(): Promise<void> {
-    return this.#atWork.settled();
+    return this.#running.settled();
   }
 
   /**
-   * One pass over all that is due, or was until `untilMs`. Resolves to what began here; rejects when the store cannot be
-   * asked.
+   * Claims and starts everything that is due, or was due until `untilMs`. Resolves to what it started; rejects when the
+   * store is unavailable.
    */
   async tick({ untilMs }: { readonly untilMs?: number } = {}): Promise<readonly Claimed[]> {
-    const begun = [...(await this.#lookAfterClaims())];
+    const started = [...(await this.#maintainClaims())];
     for (;;) {
-      const limit = Math.min(BATCH, this.#deps);
-      if (limit <= 0 || this.#isStopping) return begun;
+      const limit = Math.min(BATCH, this.#free);
+      if (limit <= 0 || this.#isStopping) return started;
       const { store, clock } = this.#options;
-      this.#nextDueMs = await nextDueMs(store);
+      const [next] = await listUpcomingJobs(store, 1);
+      this.#nextDueMs = next?.due_at ?? undefined;
       const lastMs = Math.min(clock.now() + this.#aheadMs, untilMs ?? Number.POSITIVE_INFINITY);
-      if (this.#nextDueMs === undefined || this.#nextDueMs > lastMs) return begun;
-      const { claimed, missed, looked, nowMs } = await this.#claim(limit, untilMs);
+      if (this.#nextDueMs === undefined || this.#nextDueMs > lastMs) return started;
+      const { claimed, missed, decided, nowMs } = await this.#claim(limit, untilMs);
       this.#aheadMs = nowMs - clock.now();
-      for (const each of missed) this.#tellMissed(each);
-      for (const each of claimed) this.#begin(each);
-      begun.push(...claimed);
-      if (looked === 0) return begun;
+      for (const each of missed) this.#warnOfMissed(each);
+      for (const each of claimed) this.#start(each);
+      started.push(...claimed);
+      if (decided === 0) return started;
       await this.#renewInTime();
     }
   }
 
   /**
-   * Runs what is due now and nothing that comes due meanwhile, for a process that does nothing else. Resolves to the ids of
-   * its occurrences once they have ended; when `signal` aborts, it takes no more, and waits for those that began.
+   * Runs what is due now, and nothing that comes due meanwhile. Resolves to the ids of its occurrences when they have ended.
+   * After `signal` aborts it claims nothing more and waits for those that run.
    */
   async once({ signal }: { readonly signal?: AbortSignal } = {}): Promise<readonly string[]> {
     const { clock } = this.#options;
@@ -145,32 +142,31 @@ export class Ticker {
     const untilMs = clock.now() + this.#aheadMs;
     const ids: string[] = [];
     for (;;) {
-      const begun = signal?.aborted === true ? [] : await this.tick({ untilMs });
-      ids.push(...begun.map(({ occurrence }) => occurrence.id));
+      const started = signal?.aborted === true ? [] : await this.tick({ untilMs });
+      ids.push(...started.map(({ occurrence }) => occurrence.id));
       await this.#heartbeat.beat(clock.now());
-      if (this.#atWork.size === 0) return ids;
-      await this.#changed(signal);
+      if (this.#running.size === 0) return ids;
+      const ended = new Promise<void>((resolve) => (this.#notifyEnded = resolve));
+      await this.#raceWith(ended, RENEW_MS);
+      if (signal?.aborted === true) await this.#renewInTime();
     }
   }
 
-  /** Resolves when a place is free, or when it is time to renew claims. */
-  async #changed(signal: AbortSignal | undefined): Promise<void> {
-    const { clock } = this.#options;
+  async #raceWith(work: Promise<void>, ms: number): Promise<void> {
     const over = new AbortController();
-    const freed = new Promise<void>((resolve) => (this.#tellFreed = resolve));
-    const patience = clock.sleep(RENEW_MS, { signal: over.signal }).catch(() => {});
-    await Promise.race([freed, patience]);
+    const timeout = this.#options.clock.sleep(ms, { signal: over.signal }).catch(() => {});
+    await Promise.race([work, timeout]);
     over.abort();
-    if (signal?.aborted === true) await this.#renewInTime();
   }
 
-  get #deps(): number {
-    return this.#options.settings.maxParallelJobs - this.#atWork.size;
+  /** How many more occurrences may run here. */
+  get #free(): number {
+    return this.#options.settings.maxParallelJobs - this.#running.size;
   }
 
   async #passes(): Promise<void> {
-    while (this.#isWanted && !this.#isStopped) {
-      this.#isWanted = false;
+    while (this.#isPassWanted && !this.#isStopped) {
+      this.#isPassWanted = false;
       await this.#passOnce();
     }
     if (!this.#isStopped) this.#sleep();
@@ -181,12 +177,11 @@ export class Ticker {
     try {
       await this.tick();
       await this.#heartbeat.beat(clock.now());
-      if (this.#isFailing) log.info("the scheduler looks at its jobs again");
+      if (this.#isFailing) log.info("the scheduler reads its jobs again");
       this.#isFailing = false;
     } catch (error) {
-      if (!this.#isFailing) {
-        log.error("the scheduler could not look at its jobs; it tries again every second", { error });
-      }
+      if (!this.#isFailing)
+        log.error("the scheduler cannot read its jobs; trying again every second", { error });
       this.#isFailing = true;
       this.#nextDueMs = undefined;
       await this.#heartbeat.failed(clock.now(), error).catch(() => {});
@@ -195,7 +190,7 @@ export class Ticker {
 
   #sleep(): void {
     const { clock, pollMs } = this.#options;
-    const untilMs = this.#deps <= 0 ? undefined : this.#nextDueMs;
+    const untilMs = this.#free <= 0 ? undefined : this.#nextDueMs;
     const waitMs = untilMs === undefined ? pollMs : untilMs - clock.now() - this.#aheadMs;
     this.#cancel = clock.after(Math.min(pollMs, Math.max(MIN_SLEEP_MS, waitMs)), () => this.wake());
   }
@@ -203,20 +198,20 @@ export class Ticker {
   #claim(limit: number, untilMs: number | undefined): Promise<ClaimRound> {
     const { store, settings, log } = this.#options;
     const until = untilMs === undefined ? {} : { untilMs };
-    return claimRound({ store, settings, telling: this.#options, limit, ...until }, log);
+    return claimRound({ store, settings, planOptions: this.#planOptions, limit, ...until }, log);
   }
 
-  #begin(claimed: Claimed): void {
-    this.#atWork.add(claimed.occurrence.id, this.#options.fire(claimed));
+  #start(claimed: Claimed): void {
+    this.#running.add(claimed.occurrence.id, this.#options.fire(claimed));
   }
 
-  #freed(): void {
-    this.#tellFreed();
-    // With room left, what is due has been taken already.
-    if (this.#deps === 1) this.wake();
+  #onEnded(): void {
+    this.#notifyEnded();
+    // Below the limit everything due has been claimed already.
+    if (this.#free === 1) this.wake();
   }
 
-  #tellMissed({ job_id, job_name, scheduled_at, covers_until, covers_count, reason }: OccurrenceRow): void {
+  #warnOfMissed({ job_id, job_name, scheduled_at, covers_until, covers_count, reason }: OccurrenceRow): void {
     this.#options.log.warn("a job was not run at its time", {
       job: job_id,
       name: job_name,
@@ -227,34 +222,24 @@ export class Ticker {
     });
   }
 
-  /** At the start, and when the clock was put back: what was put off by a clock ahead is due when it should be. */
-  async #correctAhead(storeMs: number): Promise<void> {
-    const { store, log, clock } = this.#options;
-    if (this.#seenMs === undefined || storeMs < this.#seenMs - AHEAD_MS) {
-      const count = await correctAhead(store, log);
-      if (count > 0) await this.#heartbeat.corrected(clock.now(), count);
-    }
-    this.#seenMs = storeMs;
-  }
-
-  /** Renews what is in hand here, and takes up what gone processes had in hand. */
-  async #lookAfterClaims(): Promise<readonly Claimed[]> {
+  /** Renews the claims of this process, and takes over those of processes that are gone. */
+  async #maintainClaims(): Promise<readonly Claimed[]> {
     const { store, clock, log } = this.#options;
     await this.#renewInTime();
     const nowMs = clock.now();
-    const sinceMs = this.#lookedAtMs === undefined ? LOOK_MS : Math.abs(nowMs - this.#lookedAtMs);
-    if (sinceMs < LOOK_MS) return [];
-    this.#lookedAtMs = nowMs;
-    const taken = await reclaim(store, {
+    const sinceMs = this.#reclaimedAtMs === undefined ? RECLAIM_MS : Math.abs(nowMs - this.#reclaimedAtMs);
+    if (sinceMs < RECLAIM_MS) return [];
+    this.#reclaimedAtMs = nowMs;
+    const reclaimed = await reclaim(store, {
       log,
-      telling: this.#options,
-      isMine: (id) => this.#atWork.has(id),
-      deps: this.#deps,
-      // Of a machine that slept nobody has renewed anything yet.
+      planOptions: this.#planOptions,
+      isMine: (id) => this.#running.has(id),
+      limit: this.#free,
+      // After the machine slept, living processes have not renewed their claims yet.
       onlyDead: sinceMs > CLAIM_MS,
     });
-    for (const each of taken) this.#begin(each);
-    return taken;
+    for (const each of reclaimed) this.#start(each);
+    return reclaimed;
   }
 
   async #renewInTime(): Promise<void> {
@@ -263,32 +248,73 @@ export class Ticker {
   }
 
   async #renew(nowMs: number): Promise<void> {
-    const { store, clock, log, told } = this.#options;
-    const ids = this.#atWork.ids;
+    const { store, clock, log, onEndedElsewhere } = this.#options;
+    const { ids } = this.#running;
     this.#aheadMs = await store.write(
       async (tx) => {
-        await renewClaims(tx, store.owner, ids);
+        await extendLeases(tx, { owner: store.owner, ids, untilMs: tx.nowMs + CLAIM_MS });
         return tx.nowMs - clock.now();
       },
       { durable: false },
     );
     await this.#correctAhead(clock.now() + this.#aheadMs);
     this.#renewedAtMs = nowMs;
-    await endOrphans(store, { log, telling: this.#options });
-    for (const id of await endedOf(store, ids)) {
-      told(id);
-      this.#atWork.free(id);
+    await endOrphans(store, { log, planOptions: this.#planOptions });
+    for (const id of await endedAmong(store, ids)) {
+      onEndedElsewhere(id);
+      this.#running.end(id);
     }
+  }
+
+  /** At the start, and when the clock was set back, corrects the jobs that a clock that was ahead had delayed. */
+  async #correctAhead(storeMs: number): Promise<void> {
+    const { store, log, clock } = this.#options;
+    if (this.#storeMs === undefined || storeMs < this.#storeMs - AHEAD_MS) {
+      const count = await correctAhead(store, log);
+      if (count > 0) await this.#heartbeat.corrected(clock.now(), count);
+    }
+    this.#storeMs = storeMs;
   }
 }
 
-async function nextDueMs(store: Store): Promise<number | undefined> {
-  const row = await store.read
-    .selectFrom("cron_jobs")
-    .select("due_at")
-    .where("due_at", "is not", null)
-    .orderBy("due_at")
-    .limit(1)
-    .executeTakeFirst();
-  return row?.due_at ?? undefined;
+/** The occurrences that run in this process. */
+class RunningOccurrences {
+  readonly #entries = new Map<string, PromiseWithResolvers<void>>();
+  readonly #onEnded: () => void;
+
+  constructor(onEnded: () => void) {
+    this.#onEnded = onEnded;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get ids(): readonly string[] {
+    return [...this.#entries.keys()];
+  }
+
+  has(id: string): boolean {
+    return this.#entries.has(id);
+  }
+
+  add(id: string, work: Promise<void>): void {
+    this.#entries.set(id, Promise.withResolvers<void>());
+    const end = () => this.end(id);
+    work.then(end, end);
+  }
+
+  /** Removes an occurrence, even while its work goes on: another process has ended it. */
+  end(id: string): void {
+    const entry = this.#entries.get(id);
+    if (!entry) return;
+    this.#entries.delete(id);
+    entry.resolve();
+    this.#onEnded();
+  }
+
+  /** Resolves when every occurrence that runs now has ended. */
+  async settled(): Promise<void> {
+    await Promise.all(Array.from(this.#entries.values(), ({ promise }) => promise));
+  }
 }

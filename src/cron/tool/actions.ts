@@ -1,46 +1,49 @@
-/** What the agent's tool does. Touches the machine. */
+/** The actions of the agent's tool. Touches the machine. */
 import { realpath } from "node:fs/promises";
 import { isInside } from "../../base/paths.ts";
 import { ToolError, type ToolContext } from "../../agent/tool/tool.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
-import { readCaller, type Caller } from "./caller.ts";
 import { createJobContext } from "../job/context.ts";
-import { jobEntry, occurrenceEntry } from "../job/entry.ts";
+import { jobEntry, occurrenceEntry } from "../job/format.ts";
 import { changeJob, defineJob, type JobContext } from "../job/input.ts";
-import { refusal } from "../job/refusal.ts";
-import type { JobInput } from "../job/options.ts";
-import type { Job, JobDefinition } from "../job/job.ts";
+import { refusal, type Job, type JobDefinition, jobToolsets } from "../job/job.ts";
+import { type JobInput, EVENT_PLATFORMS } from "../job/fields.ts";
 import { Jobs } from "../job/jobs.ts";
 import { removeOutputs } from "../output/outputs.ts";
 import { formatSchedule } from "../schedule/schedule.ts";
 import { isTicking } from "../tick/status.ts";
 import type { CronjobInput, JobService } from "./job-service.ts";
-import { jobToolsets } from "./toolsets.ts";
 import { zonedTime } from "../schedule/zoned-time.ts";
+import { isRunDelivery, readDelivery } from "../../agent/notify/run-reply.ts";
+import type { RunInput } from "../../agent/run/run.ts";
+import { findAddressProblems } from "../../deliver/address.ts";
+import { parseTarget } from "../../deliver/target.ts";
+import type { Store } from "../../store/store.ts";
+import { readPlan } from "../run/plan.ts";
 
 const MAX_LISTED = 100;
 const MAX_BROKEN = 10;
 const SHOWN_RUNS = 5;
 const MAX_PROMPT_CHARACTERS = 4_000;
-/** The tools that run programs. */
-const RUNNING = "terminal";
+/** The toolset that runs programs. */
+const TERMINAL = "terminal";
 
-/** JSON with `success`, and `job`, `jobs` and `count`, or `error`. Throws ToolError with the latter. */
+/** Returns JSON with `success` and the result: `job`, or `jobs` and `count`. Throws ToolError with `error`. */
 export async function actOnJobs(
   service: JobService,
   input: CronjobInput,
   context: Pick<ToolContext, "runId" | "cwd">,
 ): Promise<string> {
   try {
-    return JSON.stringify({ success: true, ...(await new Desk(service, context).act(input)) });
+    return JSON.stringify({ success: true, ...(await new JobActions(service, context).act(input)) });
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     throw new ToolError(JSON.stringify({ success: false, error: redact(error.message) }));
   }
 }
 
-class Desk {
+class JobActions {
   readonly #service: JobService;
   readonly #jobs: Jobs;
   readonly #context: Pick<ToolContext, "runId" | "cwd">;
@@ -84,9 +87,10 @@ class Desk {
   }
 
   async #create(input: CronjobInput, caller: Caller): Promise<object> {
-    const wish = { ...inputOf(input), origin: caller.origin, toolsets: this.#narrow(input.toolsets, caller) };
     await this.#requireWorkdir(input.workdir);
-    const definition = await defineJob(wish, this.#jobContext());
+    const toolsets = this.#narrow(input.toolsets, caller);
+    const jobInput = { ...inputOf(input), origin: caller.origin, toolsets };
+    const definition = await defineJob(jobInput, this.#jobContext());
     requireOwnScript(definition, caller);
     const job = await this.#jobs.create(definition);
     return { job: entryOf(job), ...(await this.#notice()) };
@@ -119,14 +123,14 @@ class Desk {
     return action === "resume" ? this.#jobs.resume(ref) : this.#jobs.run(ref);
   }
 
-  /** ServiceError `invalid_request` in a run of a job, unless that is allowed: jobs that make jobs know no end. */
+  /** ServiceError `invalid_request` in a run of a job, unless the configuration allows it: jobs could create jobs forever. */
   async #caller(): Promise<Caller> {
     const caller = await readCaller(this.#service.store, this.#context.runId);
     if (!caller.isJob || this.#service.settings.allowAgentScheduling) return caller;
-    throw new ServiceError("invalid_request", "A scheduled run may not make or change jobs.");
+    throw new ServiceError("invalid_request", "A scheduled run cannot create or change jobs.");
   }
 
-  /** No job gets a tool that the run which makes it does not have. */
+  /** A job gets no toolset that the run which creates it does not have. */
   #narrow(wanted: readonly string[] | undefined, { toolsets: own }: Caller): readonly string[] | undefined {
     if (wanted === undefined) return own && this.#toolsetsOf({}).filter((name) => own.includes(name));
     const foreign = own && wanted.find((name) => !own.includes(name));
@@ -146,7 +150,7 @@ class Desk {
     return jobToolsets(definition, this.#service.settings, this.#service.toolsets());
   }
 
-  /** What nobody watches stays where the agent works anyway. */
+  /** An unattended run stays in the folders where the agent works anyway. */
   async #requireWorkdir(workdir: string | undefined): Promise<void> {
     if (workdir === undefined || workdir.trim() === "") return;
     const { workspace, workspaceRoots = [] } = this.#service;
@@ -156,7 +160,7 @@ class Desk {
     const where = roots.join(" or ");
     throw refusal(
       "workdir",
-      `workdir is a folder inside ${where}. Others are added in agent.workspace_roots.`,
+      `workdir must be a folder in ${where}. To allow others, add them to agent.workspace_roots.`,
     );
   }
 
@@ -176,15 +180,15 @@ class Desk {
     const { store, clock } = this.#service;
     if (await isTicking(store, clock.now())) return {};
     return {
-      notice: "No gateway is running: jobs run once somebody starts `agentd gateway`. Tell the user.",
+      notice: "No gateway is running: jobs run after `agentd gateway` is started. Tell the user.",
     };
   }
 }
 
-/** A script may do what a terminal may. */
+/** A script can do whatever the terminal can. */
 function requireOwnScript({ script }: JobDefinition, { toolsets: own }: Caller): void {
-  if (script === undefined || own === undefined || own.includes(RUNNING)) return;
-  const why = `The job has a script, and you do not have the toolset ${RUNNING}`;
+  if (script === undefined || own === undefined || own.includes(TERMINAL)) return;
+  const why = `The job has a script, and you do not have the toolset ${TERMINAL}`;
   throw refusal("script", `${why}. A person can do this with \`agentd cron\`.`);
 }
 
@@ -193,7 +197,7 @@ function required(job: string | undefined, action: string): string {
   throw refusal("job", `${action} needs job, an id or a name. List the jobs to see them.`);
 }
 
-/** What is not said here, such as a model, stays as it is. */
+/** Fields that the tool does not have, such as the model, stay unchanged. */
 function inputOf(input: CronjobInput): JobInput {
   const { schedule, prompt, name, deliver, repeat, skills, script, workdir } = input;
   return {
@@ -232,13 +236,42 @@ function entryOf(job: Job): object {
   return { ...jobEntry({ ...job, definition }), next_run: nextOf(job) };
 }
 
-/** In the job's own zone; people are told of it. */
+/** In the job's own time zone, for people. */
 function nextOf({ state, nextRunAtMs, definition }: Job): string | null {
   const isComing = state === "scheduled" && nextRunAtMs !== undefined;
   return isComing ? zonedTime(nextRunAtMs, definition.zone) : null;
 }
 
-/** Of what there is not, the path as it is: it is refused in its own words. */
+/** Returns a path that does not exist unchanged: the check of the folder refuses it. */
 async function real(path: string): Promise<string> {
   return realpath(path).catch(() => path);
+}
+
+/** The run that calls the tool, and what it may pass on to a job. */
+interface Caller {
+  /** The toolsets of the run; undefined: all. */
+  readonly toolsets: readonly string[] | undefined;
+  /** Where the run delivers its own answer, when jobs can deliver there too. */
+  readonly origin: string | undefined;
+  /** Whether it is a run of a job. */
+  readonly isJob: boolean;
+}
+
+/** For a sub-agent the run at the top of its family has the targets. */
+async function readCaller(store: Store, runId: string): Promise<Caller> {
+  const run = await store.find("runs", { id: runId });
+  if (!run) return { toolsets: [], origin: undefined, isJob: false };
+  const { toolsets, family } = JSON.parse(run.input) as RunInput;
+  const root = family ? await store.find("runs", { id: family.root.runId }) : run;
+  const delivery = root?.delivery ?? null;
+  const plan = readPlan(delivery);
+  const isWebhooks = delivery !== null && isRunDelivery(delivery);
+  const targets = plan?.targets ?? (isWebhooks ? readDelivery(delivery).targets : []);
+  return { toolsets, origin: targets.find(isReplyTarget), isJob: plan !== undefined };
+}
+
+/** Events are over after their answer, and people do not ask from files and logs. */
+function isReplyTarget(target: string): boolean {
+  const { platform, address } = parseTarget(target);
+  return address !== "" && !EVENT_PLATFORMS.includes(platform) && findAddressProblems(target).length === 0;
 }

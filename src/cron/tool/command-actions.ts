@@ -1,10 +1,10 @@
-/** What `/cron` does and says. */
+/** The actions of the command `/cron`. */
 import { ServiceError } from "../../base/errors.ts";
 import { usage } from "../../agent/commands/command.ts";
 import { createJobContext } from "../job/context.ts";
 import { defineJob } from "../job/input.ts";
 import type { Job } from "../job/job.ts";
-import { jobLine, jobLines, nameOf, runLine } from "../job/lines.ts";
+import { jobLine, jobLines, nameOf, runLine } from "../job/format.ts";
 import { Jobs } from "../job/jobs.ts";
 import { removeOutputs } from "../output/outputs.ts";
 import { isTicking } from "../tick/status.ts";
@@ -13,7 +13,7 @@ import type { JobService } from "./job-service.ts";
 const MAX_LISTED = 50;
 const MAX_RUNS = 20;
 
-/** Resolves to what people see. ServiceError `command_usage`, and those of {@link Jobs}. */
+/** Resolves to the text for people. ServiceError `command_usage`, and those of {@link Jobs}. */
 export async function runCronCommand(
   service: JobService,
   { args, hint }: { readonly args: string; readonly hint: string },
@@ -27,7 +27,7 @@ export async function runCronCommand(
 interface Call {
   readonly service: JobService;
   readonly jobs: Jobs;
-  /** Behind the first word. */
+  /** The text after the first word. */
   readonly rest: string;
 }
 
@@ -48,17 +48,18 @@ async function list({ service, jobs }: Call): Promise<string> {
   const left = all.length - MAX_LISTED;
   const lines = [
     ...all.slice(0, MAX_LISTED).map(jobLine),
-    ...(left > 0 ? [`... and ${left} more; \`agentd cron list\` has them all.`] : []),
-    ...(broken.length > 0 ? [`${broken.length} cannot be read; \`agentd cron list\` names them.`] : []),
+    ...(left > 0 ? [`... and ${left} more; \`agentd cron list\` shows all.`] : []),
+    ...(broken.length > 0 ? [`${broken.length} cannot be read; \`agentd cron list\` shows them.`] : []),
   ];
-  if (lines.length === 0) return "No scheduled jobs. Make one: /cron add every 1h -- Sum up what is new.";
-  return [...lines, ...(await stillness(service))].join("\n");
+  if (lines.length === 0)
+    return "No scheduled jobs. Create one: /cron add every 1h -- Summarize what is new.";
+  return [...lines, ...(await noGatewayNotice(service))].join("\n");
 }
 
 async function add({ service, jobs, rest }: Call): Promise<string> {
   const [, schedule = "", prompt = ""] = /^([\s\S]*?)\s+--\s+([\s\S]+)$/.exec(rest) ?? [];
   if (prompt.trim() === "") {
-    const how = "Say when and what: /cron add weekdays at 9am -- Sum up what is new.";
+    const how = "Give a schedule and a task: /cron add weekdays at 9am -- Summarize what is new.";
     throw new ServiceError("command_usage", `${how} \`agentd cron create\` has more options.`);
   }
   const { clock, settings, models, toolsets, scriptsFolder } = service;
@@ -71,7 +72,9 @@ async function add({ service, jobs, rest }: Call): Promise<string> {
     scriptsFolder,
   });
   const job = await jobs.create(await defineJob({ schedule, prompt }, jobContext));
-  return [`Created job: ${job.id}`, ...jobLines(job).slice(1), ...(await stillness(service))].join("\n");
+  return [`Created job: ${job.id}`, ...jobLines(job).slice(1), ...(await noGatewayNotice(service))].join(
+    "\n",
+  );
 }
 
 async function remove({ service, jobs, rest }: Call): Promise<string> {
@@ -95,16 +98,16 @@ async function moved(
 ): Promise<string> {
   const job = await move(jobOf(rest, word === "Resumed" ? "resume" : "run"));
   const next = word === "Resumed" ? [jobLine(job)] : [];
-  return [`${word} job: ${nameOf(job)}`, ...next, ...(await stillness(service))].join("\n");
+  return [`${word} job: ${nameOf(job)}`, ...next, ...(await noGatewayNotice(service))].join("\n");
 }
 
 function jobOf(rest: string, action: string): string {
   if (rest !== "") return rest;
-  throw new ServiceError("command_usage", `Say which job: /cron ${action} <id or name>. /cron lists them.`);
+  throw new ServiceError("command_usage", `Name a job: /cron ${action} <id or name>. /cron lists them.`);
 }
 
-/** Jobs that nobody looks for would wait for ever without a word. */
-async function stillness({ store, clock }: JobService): Promise<readonly string[]> {
+/** Without a scheduler, jobs would wait silently. */
+async function noGatewayNotice({ store, clock }: JobService): Promise<readonly string[]> {
   if (await isTicking(store, clock.now())) return [];
-  return ["No gateway is running: jobs run once `agentd gateway` is started."];
+  return ["No gateway is running: jobs run after `agentd gateway` is started."];
 }

@@ -1,18 +1,18 @@
-/** Where the agent, and people at a prompt, make and change jobs. */
+/** What the agent's tool and the command `/cron` work with. */
 import type { CronDeps } from "../deps.ts";
 
-/** What the agent and people at a prompt need to make and change jobs, in any process. */
+/** Dependencies for creating and changing jobs, in any process. */
 export type JobService = Pick<
   CronDeps,
   "store" | "clock" | "settings" | "models" | "toolsets" | "workspace" | "scriptsFolder" | "outputFolder"
 > & {
-  /** Further folders, absolute, that the agent may let a job work in. */
+  /** More absolute folders that the agent may choose as the working directory of a job. */
   readonly workspaceRoots?: readonly string[];
 };
 
 export const JOB_ACTIONS = ["create", "list", "show", "update", "pause", "resume", "remove", "run"] as const;
 
-/** What the model says. Models and providers are not for it to choose: they cost, and nobody looks on. */
+/** The input of the model. It cannot choose models and providers: those cost money, and scheduled runs are unattended. */
 export interface CronjobInput {
   readonly action: (typeof JOB_ACTIONS)[number];
   readonly job?: string;

@@ -1,16 +1,17 @@
-import { defineTool, type Tool, type ToolIntent } from "../../agent/tool/tool.ts";
 import { JOB_ACTIONS, type CronjobInput, type JobService } from "./job-service.ts";
+import { defineTool, type Tool, type ToolIntent } from "../../agent/tool/tool.ts";
+import type { Command } from "../../agent/commands/command.ts";
 
-/** The tool with which the agent makes, looks at and changes jobs. What it does is loaded when it is called. */
+/** Returns the tool with which the agent creates, reads and changes jobs. Its actions are loaded on first use. */
 export function createCronjob(service: JobService): Tool {
   return defineTool<CronjobInput>({
     name: "cronjob",
     toolset: "cron",
     description:
-      "Schedules jobs that run later without anybody there: each starts a new session that knows nothing of this one, so " +
-      "its prompt must say everything. The answer of a run is delivered to `deliver`. Make or change jobs only when the " +
-      "user asks for it, never because a text sounds as if it recurred. list and show look; update changes the fields " +
-      'that are given, and "" or [] empties one.',
+      "Schedules jobs that run later, unattended: each run starts a new session that knows nothing of this one, so its " +
+      "prompt must be complete. The answer of a run is delivered to `deliver`. Create or change jobs only when the user " +
+      "asks for it, never because a text sounds as if it should be repeated. list and show only read; update changes the " +
+      'given fields, and "" or [] clears one.',
     parameters: PARAMETERS,
     inspect: (input) => intentOf(input),
     run: async (input, context) => (await import("./actions.ts")).actOnJobs(service, input, context),
@@ -31,40 +32,43 @@ const PARAMETERS = {
   required: ["action"],
   properties: {
     action: { type: "string", enum: JOB_ACTIONS },
-    job: text(200, "Id or name of the job, for all but create and list."),
+    job: text(200, "Id or name of the job; not for create and list."),
     schedule: text(
       200,
       "`every 2h`, `in 45m`, `weekdays at 9am`, five cron fields such as `0 9 * * 1-5`, or a date and time such as " +
         "`2026-12-24T18:00`. The shortest interval is a minute.",
     ),
-    prompt: text(100_000, "What the agent is to do at each run, complete in itself."),
+    prompt: text(100_000, "The task of each run, complete in itself."),
     name: text(100, "Default: the start of the prompt."),
     deliver: text(
       4_000,
-      "`local` (kept as a file), `origin`, `all`, a platform, or platform:chat[:thread]; several with commas. Default: " +
+      "`local` (a file only), `origin`, `all`, a platform, or platform:chat[:thread]; several with commas. Default: " +
         "where this conversation answers, else local.",
     ),
     repeat: {
       type: "integer",
       minimum: 0,
       maximum: 1_000_000,
-      description: "How often it runs; 0: without end.",
+      description: "How often the job runs; 0: no limit.",
     },
     skills: list(16, "Skills to load, in order."),
-    script: text(1_000, "A file in <home>/scripts that runs first; what it prints is shown to the agent."),
-    no_agent: { type: "boolean", description: "True: what the script prints is the message, no agent runs." },
-    context_from: list(8, "Jobs whose newest outputs the agent is shown."),
-    toolsets: list(32, "Fewer sets of tools than you have."),
-    workdir: text(1_000, "Absolute folder inside the workspace."),
+    script: text(1_000, "A file in <home>/scripts that runs first; the agent gets its output."),
+    no_agent: {
+      type: "boolean",
+      description: "True: the output of the script is the message, and no agent runs.",
+    },
+    context_from: list(8, "Jobs whose newest outputs the agent gets."),
+    toolsets: list(32, "A subset of your toolsets."),
+    workdir: text(1_000, "Absolute path of a folder in the workspace."),
     time_zone: text(64, "IANA zone of the schedule, such as Europe/Berlin. Default: the configured one."),
-    reason: text(500, "Of pause: why."),
-    all: { type: "boolean", description: "Of list: also those that will not run again." },
+    reason: text(500, "For pause: the reason."),
+    all: { type: "boolean", description: "For list: include jobs that will not run again." },
   },
 } as const;
 
 /**
- * Looking is free. Whatever changes a job is for people to allow, who see what it would be. Leave that they keep covers
- * the very same wish and no other: a reminder that was allowed is no leave for whatever else could be scheduled.
+ * Reading needs no approval. Changes need the approval of a person, who sees them. A remembered approval covers the same
+ * input only: approving a reminder does not approve any other job.
  */
 function intentOf(input: CronjobInput): ToolIntent {
   const { action, job = "?" } = input;
@@ -97,7 +101,7 @@ function whatOf({ prompt = "", skills = [], script = "" }: CronjobInput): string
   return short(prompt, MAX_PROMPT_CHARACTERS) || short(skills.join(", ")) || short(script);
 }
 
-/** What else is worth a thought: where it answers, what runs besides the agent. */
+/** Returns what else matters for an approval: where it answers, and what runs besides the agent. */
 function detailsOf({
   deliver,
   script,
@@ -115,28 +119,28 @@ function detailsOf({
     toolsets === undefined ? "" : `with ${short(toolsets.join(", "))}`,
     repeat === undefined || repeat === 0 ? "" : `${repeat} times`,
     skills.length === 0 ? "" : `skills ${short(skills.join(", "))}`,
-    contexts.length === 0 ? "" : `shown the answers of ${short(contexts.join(", "))}`,
+    contexts.length === 0 ? "" : `with the outputs of ${short(contexts.join(", "))}`,
   ].filter((detail) => detail !== "");
 }
 
-/** What is said at length comes last: it must not push out of sight what else would change. */
+/** Long texts come last: they must not hide the other changes. */
 function changesOf(input: CronjobInput): readonly string[] {
   const { schedule, prompt, name, skills } = input;
-  const said = [
+  const changes = [
     schedule === undefined ? "" : short(schedule),
     name === undefined ? "" : `name ${short(name)}`,
     skills?.length === 0 ? "no skills" : "",
     ...detailsOf(input),
     prompt === undefined ? "" : short(prompt, MAX_PROMPT_CHARACTERS),
   ];
-  return said.filter((change) => change !== "");
+  return changes.filter((change) => change !== "");
 }
 
 const MAX_SHOWN_CHARACTERS = 80;
 const MAX_TARGETS_CHARACTERS = 400;
 const MAX_PROMPT_CHARACTERS = 1_000;
 
-/** One line of it, in which nothing is invisible, and which tells how much it leaves out. */
+/** Returns a text in one line without invisible characters, and with the number of characters that it omits. */
 function short(value: string, max = MAX_SHOWN_CHARACTERS): string {
   const line = value
     .replace(/\p{Cf}/gu, "")
@@ -145,4 +149,21 @@ function short(value: string, max = MAX_SHOWN_CHARACTERS): string {
   const characters = Array.from(line);
   if (characters.length <= max) return line;
   return `${characters.slice(0, max).join("")}... (${characters.length - max} more characters)`;
+}
+
+const HINT = "[list | show <job> | add <schedule> -- <prompt> | pause|resume|run|remove <job> | runs [job]]";
+
+/** Returns the command `/cron`. Its actions are loaded on first use. */
+export function cronCommand(service: JobService): Command {
+  return {
+    name: "cron",
+    description: "List, create and change scheduled jobs",
+    category: "Tools",
+    hint: HINT,
+    subcommands: ["list", "show", "add", "pause", "resume", "run", "remove", "runs"],
+    run: async ({ args }) => {
+      const { runCronCommand } = await import("./command-actions.ts");
+      return { type: "exec", output: await runCronCommand(service, { args, hint: HINT }) };
+    },
+  };
 }

@@ -1,10 +1,15 @@
 import { createId } from "../../base/ids.ts";
 import { silentLog, type Log } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
+import {
+  findNewestDelivery,
+  listDeliveries,
+  type DeliveryFilter as RowFilter,
+  type DeliverySummaryRow,
+} from "../queries.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { DeliveryBodyRow, DeliveryRow } from "../../store/schema/tables.ts";
-import type { VerifiedRequest, Evaluated } from "../receive/evaluate.ts";
-import type { StageResult } from "../receive/stage.ts";
+import type { VerifiedRequest, Evaluated, StageResult } from "../receive/evaluate.ts";
 
 export const DELIVERY_STATUSES = [
   "accepted",
@@ -21,25 +26,26 @@ export const DELIVERY_STATUSES = [
 
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
-export interface DeliveryFacts {
+/** A request with the results of all stages that it passed. */
+export interface EvaluatedRequest {
   readonly request: VerifiedRequest;
   readonly evaluated: Evaluated;
   readonly stages: readonly StageResult[];
 }
 
-/** A row of the record, as it is read. Times in milliseconds since the epoch. */
+/** A delivery without its content. Times in milliseconds since the epoch. */
 export interface DeliverySummary {
   readonly id: string;
   readonly route: string;
-  /** The sender's id, or the request's where it has none. */
+  /** The sender's id, or the request id when it gives none. */
   readonly deliveryId: string;
   readonly event: string;
   readonly status: DeliveryStatus;
-  /** Why it went no further, or how it failed. */
+  /** Why a stage stopped it, or how it failed. */
   readonly reason?: string;
   readonly runId?: string;
   readonly outboxId?: string;
-  /** The delivery that this one repeats. */
+  /** The delivery that this one replays. */
   readonly replayOf?: string;
   readonly createdAtMs: number;
   /** Absent while it is open. */
@@ -48,44 +54,38 @@ export interface DeliverySummary {
 
 export interface Delivery extends DeliverySummary {
   readonly stages: readonly StageResult[];
-  /** Names in lower case; values that prove who sends are redacted. */
+  /** Names in lower case; the values of credentials are redacted. */
   readonly headers: Readonly<Record<string, string>>;
-  /** The body exactly as it was sent, so that it can be repeated: redact it before it is shown. Absent: not kept. */
+  /** The body as sent, for a replay: redact it before you show it. Absent when it is not kept. */
   readonly payload?: string;
-  /** What the agent or the target got. */
+  /** The text for the agent or the target. */
   readonly rendered?: string;
 }
 
-export interface DeliveryFilter {
-  readonly route?: string;
+export interface DeliveryFilter extends RowFilter {
   readonly status?: DeliveryStatus;
-  readonly deliveryId?: string;
-  readonly event?: string;
-  /** From this time on, and before that one. */
-  readonly sinceMs?: number;
-  readonly untilMs?: number;
 }
 
-/** Names the delivery that a request repeats; counts behind the signature only. */
+/** Names the delivery that a request replays. Only requests with a valid signature are recorded. */
 export const REPLAY_HEADER = "x-agentd-replay-of";
 const DELIVERY_ID = /^dlv_[0-9a-z]{26}$/;
 
-/** Headers whose values prove who sends: the record holds only that they were there. */
+/** Headers that carry credentials: the record keeps their names only. */
 const SECRET_HEADERS = /cookie|token|signature|secret|passw|api[-_]?key|auth/i;
 const MAX_PAYLOAD_CHARACTERS = 1_048_576;
 const MAX_RENDERED_CHARACTERS = 100_000;
 const MAX_REASON_CHARACTERS = 500;
-/** Of records that are not written yet; beyond, answers wait for the store. */
-const MAX_WAITING_BYTES = 8 * 1_048_576;
-/** What a record costs besides its body. */
+/** Of records that are not written yet; above it, answers wait for the store. */
+const MAX_UNWRITTEN_BYTES = 8 * 1_048_576;
+/** The size of a record besides its body. */
 const ROW_BYTES = 2_048;
 const MAX_LIST = 500;
 
-/** What the receiver took in, and what became of it. */
+/** The record of all deliveries: what came in, how each stage decided and how it ended. */
 export class Deliveries {
   readonly #store: Store;
   readonly #log: Log;
-  #waitingBytes = 0;
+  #unwrittenBytes = 0;
 
   constructor(store: Store, log: Log = silentLog) {
     this.#store = store;
@@ -93,70 +93,53 @@ export class Deliveries {
   }
 
   /**
-   * Records a request that goes no further. What it was answered stands whether this gets on disk or not, so the answer
-   * does not wait for it, unless very much is waiting already. Never rejects.
+   * Records a request that a stage stopped. Its answer does not depend on the record, and does not wait for it unless
+   * many records are unwritten. Never rejects.
    */
-  async stopped(facts: DeliveryFacts): Promise<void> {
-    const bytes = facts.request.body.byteLength + ROW_BYTES;
-    this.#waitingBytes += bytes;
-    const written = this.#record(facts).finally(() => (this.#waitingBytes -= bytes));
-    if (this.#waitingBytes > MAX_WAITING_BYTES) await written;
+  async recordStopped(stopped: EvaluatedRequest): Promise<void> {
+    const bytes = stopped.request.body.byteLength + ROW_BYTES;
+    this.#unwrittenBytes += bytes;
+    const written = this.#record(stopped).finally(() => (this.#unwrittenBytes -= bytes));
+    if (this.#unwrittenBytes > MAX_UNWRITTEN_BYTES) await written;
   }
 
-  async #record(facts: DeliveryFacts): Promise<void> {
-    const status = statusOf(facts.evaluated);
+  async #record(stopped: EvaluatedRequest): Promise<void> {
+    const status = statusOf(stopped.evaluated);
     try {
       await this.#store.write(
-        (tx) => insertDelivery(tx, { ...facts, id: createId("dlv", tx.nowMs), status, endedAtMs: tx.nowMs }),
+        (tx) =>
+          insertDelivery(tx, { ...stopped, id: createId("dlv", tx.nowMs), status, endedAtMs: tx.nowMs }),
         { durable: false },
       );
     } catch (error) {
-      this.#log.warn("a webhook that went no further could not be recorded", { error });
+      this.#log.warn("cannot record a webhook that a stage stopped", { error });
     }
   }
 
-  /** Newest first, at most 500. `nextCursor` when there are more. */
+  /** Returns a page of deliveries, newest first, at most 500; `nextCursor` when more follow. */
   async list(
     filter: DeliveryFilter,
     page: { readonly limit: number; readonly cursor?: string | undefined },
   ): Promise<{ readonly deliveries: readonly DeliverySummary[]; readonly nextCursor?: string }> {
     const limit = Math.min(Math.max(1, page.limit), MAX_LIST);
-    let query = this.#store.read.selectFrom("deliveries").select(SUMMARY);
-    if (filter.route !== undefined) query = query.where("route", "=", filter.route);
-    if (filter.status !== undefined) query = query.where("status", "=", filter.status);
-    if (filter.deliveryId !== undefined) query = query.where("delivery_id", "=", filter.deliveryId);
-    if (filter.event !== undefined) query = query.where("event", "=", filter.event);
-    if (filter.sinceMs !== undefined) query = query.where("created_at", ">=", filter.sinceMs);
-    if (filter.untilMs !== undefined) query = query.where("created_at", "<", filter.untilMs);
-    if (page.cursor !== undefined) query = query.where("id", "<", page.cursor);
-    const rows = await query
-      .orderBy("id", "desc")
-      .limit(limit + 1)
-      .execute();
+    const rows = await listDeliveries(this.#store, filter, { limit: limit + 1, before: page.cursor });
     const deliveries = rows.slice(0, limit).map(toSummary);
     const last = rows.length > limit ? deliveries.at(-1) : undefined;
     return { deliveries, ...(last ? { nextCursor: last.id } : {}) };
   }
 
-  /** By the record's id (`dlv_...`), or by the sender's: the newest of that. */
+  /** Returns a delivery by its own id (`dlv_...`), or the newest one with the sender's id. */
   async show(id: string): Promise<Delivery | undefined> {
-    const row =
-      (await this.#store.find("deliveries", { id })) ??
-      (await this.#store.read
-        .selectFrom("deliveries")
-        .selectAll()
-        .where("delivery_id", "=", id)
-        .orderBy("id", "desc")
-        .limit(1)
-        .executeTakeFirst());
+    const found = await this.#store.find("deliveries", { id });
+    const row = found ?? (await findNewestDelivery(this.#store, id));
     return row && toDelivery(row, await this.#store.find("delivery_bodies", { id: row.id }));
   }
 }
 
-/** Writes the row of a delivery, inside `tx`. */
+/** Inserts a delivery inside `tx`. */
 export async function insertDelivery(
   tx: Tx,
-  from: DeliveryFacts & {
+  delivery: EvaluatedRequest & {
     readonly id: string;
     readonly status: DeliveryStatus;
     readonly runId?: string;
@@ -164,7 +147,7 @@ export async function insertDelivery(
     readonly endedAtMs?: number;
   },
 ): Promise<void> {
-  const { request, evaluated, stages, id, status } = from;
+  const { request, evaluated, stages, id, status } = delivery;
   const replayOf = request.headers.get(REPLAY_HEADER);
   const row: DeliveryRow = {
     id,
@@ -172,18 +155,18 @@ export async function insertDelivery(
     delivery_id: evaluated.deliveryId,
     event: evaluated.subject.event,
     status,
-    reason: stages.find(({ verdict }) => verdict === "stop")?.detail?.slice(0, MAX_REASON_CHARACTERS) ?? null,
+    reason: stages.find(({ result }) => result === "stop")?.detail?.slice(0, MAX_REASON_CHARACTERS) ?? null,
     stages: JSON.stringify(stages),
-    headers: JSON.stringify(shownHeaders(request.headers)),
-    run_id: from.runId ?? null,
-    outbox_id: from.outboxId ?? null,
+    headers: JSON.stringify(redactHeaders(request.headers)),
+    run_id: delivery.runId ?? null,
+    outbox_id: delivery.outboxId ?? null,
     replay_of: replayOf !== null && DELIVERY_ID.test(replayOf) ? replayOf : null,
     created_at: tx.nowMs,
-    ended_at: from.endedAtMs ?? null,
+    ended_at: delivery.endedAtMs ?? null,
   };
   await tx.insert("deliveries", [row]);
-  const rendered =
-    evaluated.text === undefined ? null : redact(evaluated.text.slice(0, MAX_RENDERED_CHARACTERS));
+  const { text } = evaluated;
+  const rendered = text === undefined ? null : redact(text.slice(0, MAX_RENDERED_CHARACTERS));
   const payload = keptPayload(evaluated);
   if (payload !== null || rendered !== null) await tx.insert("delivery_bodies", [{ id, payload, rendered }]);
 }
@@ -193,33 +176,20 @@ function statusOf({ stop }: Evaluated): DeliveryStatus {
   return status === "ignored" || status === "duplicate" ? status : "refused";
 }
 
-function shownHeaders(headers: Headers): Readonly<Record<string, string>> {
-  const shown: Record<string, string> = {};
-  for (const [name, value] of headers) shown[name] = SECRET_HEADERS.test(name) ? "[redacted]" : redact(value);
-  return shown;
+function redactHeaders(headers: Headers): Readonly<Record<string, string>> {
+  const redacted: Record<string, string> = {};
+  for (const [name, value] of headers)
+    redacted[name] = SECRET_HEADERS.test(name) ? "[redacted]" : redact(value);
+  return redacted;
 }
 
-/** Null for what cannot be kept as it is: half a body would be another one. */
+/** Returns null for a body that cannot be kept as sent: a part of it would be another body. */
 function keptPayload({ bodyText }: Evaluated): string | null {
   if (bodyText === undefined || bodyText.length > MAX_PAYLOAD_CHARACTERS) return null;
   return bodyText.includes("\u0000") ? null : bodyText;
 }
 
-const SUMMARY = [
-  "id",
-  "route",
-  "delivery_id",
-  "event",
-  "status",
-  "reason",
-  "run_id",
-  "outbox_id",
-  "replay_of",
-  "created_at",
-  "ended_at",
-] as const satisfies readonly (keyof DeliveryRow)[];
-
-function toSummary(row: Pick<DeliveryRow, (typeof SUMMARY)[number]>): DeliverySummary {
+function toSummary(row: DeliverySummaryRow): DeliverySummary {
   return {
     id: row.id,
     route: row.route,

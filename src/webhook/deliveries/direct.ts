@@ -8,24 +8,30 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
 import type { Admission } from "../receive/admit.ts";
 import { accepted, delivered, refuse, type WebhookAnswer } from "../receive/answer.ts";
-import { insertDelivery } from "./deliveries.ts";
-import { keepFailed, enqueueFailed } from "./failed-messages.ts";
-import { freeName, keepName, KnownDelivery, reserveName, type DeliveryName } from "../receive/dedupe.ts";
-import type { WebhookDeps } from "../deps.ts";
-import { closeDelivery } from "./settled.ts";
+import {
+  commitKey,
+  DuplicateDelivery,
+  keepFailedMessages,
+  releaseKey,
+  requeueFailedMessage,
+  reserveKey,
+  type DedupeKey,
+} from "../receive/dedupe.ts";
 import { renderTexts } from "../receive/template.ts";
+import type { WebhookDeps } from "../deps.ts";
+import { insertDelivery } from "./deliveries.ts";
+import { closeDelivery } from "./trigger.ts";
 
-/** How long the sender waits for the target; what it is then told leaves room for its own patience of ten seconds. */
+/** How long the sender waits for the targets. Senders commonly give up after ten seconds. */
 const SEND_MS = 8_000;
-/** When the process dies while it sends, others take the message over so late. */
+/** After this time other processes take over the messages of a process that died. */
 const LEASE_MS = 30_000;
 
-/** Messages, one for each target, of which the sender waits to hear. */
-interface Owed {
+/** A delivery whose messages are being sent while the sender waits. */
+interface DirectDelivery {
   readonly admission: Admission;
-  /** Of the delivery's record. */
   readonly id: string;
-  readonly name: DeliveryName;
+  readonly key: DedupeKey;
   readonly rows: readonly OutboxRow[];
 }
 
@@ -35,10 +41,10 @@ interface Sent {
 }
 
 /**
- * Sends the text without the agent, to all targets at once, while the sender waits. It is owed before it is sent: when the
- * process dies in between, the outbox sends it later, and the sender's next attempt is known. Once one target has it, or
- * may have it, the others are owed it. When none took it nothing is owed any more, and the sender may try again: then
- * the targets hear the same ids. Undefined: it was taken before.
+ * Sends the text without the agent, to all targets at once, while the sender waits. The messages are in the outbox first:
+ * when the process dies, another one sends them, and a retry of the sender is a duplicate. When one target has the
+ * message, or may have it, the outbox delivers the others. When none has it the messages are given up, and the sender may
+ * try again with the same message ids. Undefined: the delivery is a duplicate.
  *
  * ServiceError `server_draining`, and `state_store_unavailable`.
  */
@@ -46,34 +52,36 @@ export async function deliverDirect(
   deps: WebhookDeps,
   admission: Admission,
 ): Promise<WebhookAnswer | undefined> {
-  const owed = await enqueue(deps, admission);
-  if (!owed) return undefined;
-  const sent = await Promise.all(owed.rows.map(async (row) => ({ row, end: await deps.send(row, SEND_MS) })));
+  const direct = await enqueue(deps, admission);
+  if (!direct) return undefined;
+  const sent = await Promise.all(
+    direct.rows.map(async (row) => ({ row, end: await deps.send(row, SEND_MS) })),
+  );
   const has = (...statuses: readonly AttemptEnd["status"][]) =>
     sent.some(({ end }) => statuses.includes(end.status));
-  if (has("delivered")) return succeed(deps, owed, sent);
-  if (has("stopped", "lost")) return leave(deps, owed, sent);
-  return has("unknown") ? doubt(deps, owed, sent) : fail(deps, owed, sent);
+  if (has("delivered")) return endDelivered(deps, direct, sent);
+  if (has("stopped", "lost")) return endStopped(deps, direct, sent);
+  return has("unknown") ? endUncertain(deps, direct, sent) : endFailed(deps, direct, sent);
 }
 
-/** The messages with the leases on them; undefined when its names are taken. */
+/** Enqueues and leases the messages; undefined when the delivery is a duplicate. */
 async function enqueue(
   { store, turns, clock, homes }: WebhookDeps,
   admission: Admission,
-): Promise<Owed | undefined> {
+): Promise<DirectDelivery | undefined> {
   if (turns.draining) throw new ServiceError("server_draining", "The server is shutting down.");
-  const { request, evaluated, once } = admission;
+  const { request, evaluated } = admission;
   const { name: route, deliver, deliverExtra } = request.route;
   const id = createId("dlv", clock.now());
-  const name = { route, deliveryId: evaluated.deliveryId, once };
+  const key = { route, deliveryId: evaluated.deliveryId, nonce: request.nonce };
   const extra = renderTexts(deliverExtra, evaluated.subject) as Readonly<Record<string, unknown>>;
   const payload = { text: evaluated.text, extra };
   try {
     return await store.write(async (tx) => {
-      await reserveName(tx, store, name);
+      await reserveKey(tx, store, key);
       const rows: OutboxRow[] = [];
       for (const target of resolveAddresses(deliver, { extra, homes })) {
-        rows.push(await claimNew(tx, store, { name, message: { target, payload, ref: id } }));
+        rows.push(await leaseNew(tx, store, { key, message: { target, payload, ref: id } }));
       }
       const [first] = rows;
       await insertDelivery(tx, {
@@ -82,81 +90,89 @@ async function enqueue(
         status: "running",
         ...(first ? { outboxId: first.id } : {}),
       });
-      return { admission, id, name, rows };
+      return { admission, id, key, rows };
     });
   } catch (error) {
-    if (error instanceof KnownDelivery) return undefined;
+    if (error instanceof DuplicateDelivery) return undefined;
     throw error;
   }
 }
 
-/** The sender waits: older messages to the same chat do not hold this one up. */
-async function claimNew(
+/** The message has no ordering key: the sender does not wait for older messages to the same chat. */
+async function leaseNew(
   tx: Tx,
   { outbox }: Store,
-  { name, message }: { readonly name: DeliveryName; readonly message: NewMessage & { readonly ref: string } },
+  { key, message }: { readonly key: DedupeKey; readonly message: NewMessage & { readonly ref: string } },
 ): Promise<OutboxRow> {
   const id =
-    (await enqueueFailed(tx, name, message)) ?? (await outbox.enqueue(tx, { ...message, lane: null }));
+    (await requeueFailedMessage(tx, key, message)) ?? (await outbox.enqueue(tx, { ...message, lane: null }));
   const [row] = await outbox.claim(tx, { ids: [id], limit: 1, leaseMs: LEASE_MS });
   if (row) return row;
-  throw new TypeError(`The message ${id} is gone in the transaction that made it.`);
+  throw new TypeError(`The message ${id} is gone in the transaction that created it.`);
 }
 
-/** What the others did not take stays owed, and what may have arrived is sent again where repeats are told apart. */
-async function succeed(
+/** The outbox delivers the other messages; it repeats an uncertain one only where the target supports idempotency. */
+async function endDelivered(
   deps: WebhookDeps,
-  { id, name, rows }: Owed,
+  { id, key, rows }: DirectDelivery,
   sent: readonly Sent[],
 ): Promise<WebhookAnswer> {
   const { store } = deps;
   await store.write(async (tx) => {
     for (const { row, end } of sent) await deps.record(tx, row, end);
-    await keepName(tx, store, { ...name, delivery: id });
+    await commitKey(tx, store, { ...key, delivery: id });
     await tx.update("deliveries", { id }, { status: "delivered", ended_at: tx.nowMs });
   });
-  warnOf(deps, name, { id, sent });
+  warnOfErrors(deps, key, { id, sent });
   const target = rows.map((row) => row.target).join(",");
-  return delivered({ route: name.route, target, delivery_id: name.deliveryId });
+  return delivered({ route: key.route, target, delivery_id: key.deliveryId });
 }
 
-/** Nobody knows whether it arrived: the sender is not to send it again, and the record says how it stands. */
-async function doubt(
+/** A target may have the message: the sender must not send it again, and the record shows the uncertainty. */
+async function endUncertain(
   deps: WebhookDeps,
-  { admission, id, name }: Owed,
+  { admission, id, key }: DirectDelivery,
   sent: readonly Sent[],
 ): Promise<WebhookAnswer> {
   const { store } = deps;
   await store.write(async (tx) => {
     for (const { row, end } of sent) await deps.record(tx, row, end);
-    await keepName(tx, store, { ...name, delivery: id });
+    await commitKey(tx, store, { ...key, delivery: id });
     await closeDelivery(tx, id);
   });
-  warnOf(deps, name, { id, sent });
+  warnOfErrors(deps, key, { id, sent });
   const { event } = admission.evaluated.subject;
-  return accepted({ route: name.route, event, delivery_id: name.deliveryId });
+  return accepted({ route: key.route, event, delivery_id: key.deliveryId });
 }
 
-/** What the targets said is for those who run this service, not for the sender. */
-async function fail(deps: WebhookDeps, { id, name }: Owed, sent: readonly Sent[]): Promise<WebhookAnswer> {
+/** The log gets the errors of the targets, the sender does not. */
+async function endFailed(
+  deps: WebhookDeps,
+  { id, key }: DirectDelivery,
+  sent: readonly Sent[],
+): Promise<WebhookAnswer> {
   const { store } = deps;
-  warnOf(deps, name, { id, sent });
+  warnOfErrors(deps, key, { id, sent });
   await store.write(async (tx) => {
     for (const { row, end } of sent) {
       await noteAttempt(tx, store, { row, end });
-      await store.outbox.dead(tx, row.id, reasonOf(end) ?? "");
+      await store.outbox.dead(tx, row.id, errorOf(end) ?? "");
     }
-    // Whoever has a lease by now answers for its message, and for the names.
+    // A process that took over a lease ends its message, and releases the key.
     const closed = await closeDelivery(tx, id);
     if (closed?.status !== "failed") return;
-    await freeName(tx, store, name);
-    await keepFailed(tx, name, closed.messages);
+    await releaseKey(tx, store, key);
+    await keepFailedMessages(tx, key, closed.messages);
   });
-  return refuse("delivery_failed", { status: "error", delivery_id: name.deliveryId });
+  return refuse("delivery_failed", { status: "error", delivery_id: key.deliveryId });
 }
 
-/** Cut by our own end, and a target may have it or not: it stays owed, under the same id, and its names are taken. */
-async function leave(deps: WebhookDeps, { id }: Owed, sent: readonly Sent[]): Promise<WebhookAnswer> {
+/** A shutdown cut the attempt: the messages stay in the outbox under their ids, and the key stays taken. */
+async function endStopped(
+  deps: WebhookDeps,
+  { id }: DirectDelivery,
+  sent: readonly Sent[],
+): Promise<WebhookAnswer> {
   await deps.store.write(async (tx) => {
     for (const { row, end } of sent) await deps.record(tx, row, end);
     await closeDelivery(tx, id);
@@ -164,16 +180,16 @@ async function leave(deps: WebhookDeps, { id }: Owed, sent: readonly Sent[]): Pr
   return refuse("draining", { retryAfterSeconds: 1 });
 }
 
-function warnOf(
+function warnOfErrors(
   { log }: WebhookDeps,
-  { route }: DeliveryName,
+  { route }: DedupeKey,
   { id, sent }: { readonly id: string; readonly sent: readonly Sent[] },
 ): void {
   for (const { row, end } of sent) {
-    const reason = reasonOf(end);
+    const reason = errorOf(end);
     if (reason === undefined) continue;
     log.warn("a message could not be delivered", { delivery: id, route, target: row.target, reason });
   }
 }
 
-const reasonOf = (end: AttemptEnd): string | undefined => ("error" in end ? end.error : undefined);
+const errorOf = (end: AttemptEnd): string | undefined => ("error" in end ? end.error : undefined);

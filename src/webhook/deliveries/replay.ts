@@ -1,10 +1,15 @@
-/** A recorded delivery once more. */
+/** Recorded deliveries as new requests. */
 import { REPLAY_HEADER, type Delivery } from "./deliveries.ts";
-import { evaluate, type VerifiedRequest, type Evaluated, type EvaluationPorts } from "../receive/evaluate.ts";
+import {
+  evaluate,
+  type Evaluated,
+  type EvaluationPorts,
+  type StageName,
+  type VerifiedRequest,
+} from "../receive/evaluate.ts";
 import type { WebhookRoute } from "../routes/route.ts";
-import type { StageName } from "../receive/stage.ts";
 
-/** The request as it was, without what proved who sent it. Undefined: its body was not kept. */
+/** Returns the recorded request without its credentials. Undefined: the body was not kept. */
 export function requestOf(delivery: Delivery, route: WebhookRoute): VerifiedRequest | undefined {
   if (delivery.payload === undefined) return undefined;
   return {
@@ -15,24 +20,21 @@ export function requestOf(delivery: Delivery, route: WebhookRoute): VerifiedRequ
   };
 }
 
-/**
- * What the route would make of a recorded delivery now, up to a stage; its script runs. Nothing is written, and that it
- * was taken before does not stop it.
- */
+/** Evaluates a request as the route is now, up to a stage. Its script runs, nothing is recorded, and nothing is a duplicate. */
 export async function rehearse(
   request: VerifiedRequest,
-  ports: Omit<EvaluationPorts, "knownAs">,
+  ports: Omit<EvaluationPorts, "findDuplicate">,
   options: { readonly upTo?: StageName } = {},
 ): Promise<Evaluated> {
-  return evaluate(request, { ...ports, knownAs: async () => undefined }, options);
+  return evaluate(request, { ...ports, findDuplicate: async () => undefined }, options);
 }
 
-/** Of the connection, the signature and the first delivery's name: none of it is good for another request. */
+/** Headers of the connection, the signature and the delivery id: a new request needs its own. */
 const OF_ONE_REQUEST =
   /^(host|connection|keep-alive|transfer-encoding|te|trailer|upgrade|expect|content-length|content-encoding|accept-encoding|x-forwarded-.*|forwarded|x-request-id|x-request-uuid|.*-delivery|(svix|webhook)-(id|timestamp)|x-webhook-timestamp)$/i;
 const REDACTED = "[redacted]";
 
-/** The headers with which a recorded delivery is posted again; the signature is the caller's. */
+/** Returns the headers for a replay of a delivery; the caller adds the signature. */
 export function replayHeaders({ id, headers }: Delivery): Readonly<Record<string, string>> {
   const again = Object.entries(headers).filter(
     ([name, value]) => !OF_ONE_REQUEST.test(name) && value !== REDACTED,

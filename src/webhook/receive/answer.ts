@@ -1,34 +1,36 @@
-/** Every answer of the receiver: its status, and a flat body. Pure. */
+/** Every answer of the receiver, typed by the operations of specs/webhook.openapi.yaml. Pure. */
+import type { OperationId, Operations } from "../../../generated/webhook/server.gen.ts";
 import type {
   WebhookAccepted,
   WebhookCoalesced,
   WebhookDelivered,
-  WebhookDuplicate,
   WebhookIgnored,
+  WebhookRefusal,
   WebhookRefusalCode,
 } from "../../../generated/webhook/types/types.gen.ts";
 
-export type WebhookAnswer =
-  | { readonly status: 202; readonly body: WebhookAccepted | WebhookCoalesced }
-  | { readonly status: 200; readonly body: WebhookDelivered | WebhookIgnored | WebhookDuplicate }
+type Responses<K extends OperationId> = Operations[K]["response"];
+type RefusalResponse = Extract<Responses<OperationId>, { readonly body: WebhookRefusal }>;
+type KeyOf<T> = T extends unknown ? keyof T : never;
+type RefusalHeader = KeyOf<NonNullable<RefusalResponse["headers"]>>;
+
+/** What a handler of operation `K` may answer: the successes that the spec lists for it, and refusals. */
+export type AnswerOf<K extends OperationId> =
+  | Exclude<Responses<K>, { readonly body: WebhookRefusal }>
   | Refused;
 
+export type WebhookAnswer = AnswerOf<"receiveWebhook">;
+
 export interface Refused {
-  readonly status: 400 | 401 | 403 | 404 | 405 | 408 | 413 | 415 | 429 | 500 | 502 | 503;
-  readonly headers?: Readonly<Record<string, string>>;
-  /** For the log alone: what a stranger is not told. */
+  readonly status: RefusalResponse["status"];
+  readonly headers?: { readonly [Name in RefusalHeader]?: string };
+  /** For the log only: the sender must not learn it. */
   readonly why?: string;
-  readonly body: {
-    readonly error: string;
-    readonly code: WebhookRefusalCode;
-    readonly status?: "error";
-    readonly route?: string;
-    readonly reason?: string;
-    readonly delivery_id?: string;
-  };
+  /** The binder adds the request id. */
+  readonly body: Omit<WebhookRefusal, "request_id">;
 }
 
-/** Texts that senders know, word for word, with their statuses. */
+/** The texts, which senders compare word for word, with their statuses. */
 const REFUSALS = {
   unknown_route: [404, "Unknown route"],
   route_disabled: [403, "Route disabled"],
@@ -49,11 +51,16 @@ const REFUSALS = {
   internal: [500, "Internal error"],
 } as const satisfies Readonly<Record<WebhookRefusalCode, readonly [Refused["status"], string]>>;
 
+/** A status that the spec lists for refusals, and that no code has, is a compile error here. */
+type UnusedStatus = Exclude<Refused["status"], (typeof REFUSALS)[WebhookRefusalCode][0]>;
+const refusals: [UnusedStatus] extends [never] ? typeof REFUSALS : never = REFUSALS;
+
+/** Returns the refusal with the status and text of `code`. */
 export function refuse(
   code: WebhookRefusalCode,
   more: Omit<Refused["body"], "error" | "code"> & { readonly retryAfterSeconds?: number } = {},
 ): Refused {
-  const [status, error] = REFUSALS[code];
+  const [status, error] = refusals[code];
   const { retryAfterSeconds, ...rest } = more;
   return {
     status,

@@ -1,79 +1,98 @@
 import { isExactNumber } from "../../base/json/exact-json.ts";
+import { isRecord } from "../../base/json/schema.ts";
 import { duplicate, ignored, refuse, type WebhookAnswer } from "./answer.ts";
-import { deliveryIdOf, eventTypeOf } from "./event.ts";
-import type { WebhookSubject } from "./field.ts";
+import { deliveryIdOf, eventTypeOf, parsePayload, type PayloadProblem } from "./event.ts";
 import { filterFiles, passesFilters } from "./filter.ts";
-import type { DeliveryName } from "./dedupe.ts";
-import { parsePayload, type PayloadProblem } from "./payload.ts";
-import { renderPrompt } from "./prompt.ts";
+import type { DedupeKey } from "./dedupe.ts";
 import type { WebhookRoute } from "../routes/route.ts";
-import type { RunScript } from "./script.ts";
-import type { LoadSkill } from "./skill.ts";
-import type { StageName, StageResult } from "./stage.ts";
-import { renderRoute } from "./template.ts";
+import type { LoadSkill, RunScript } from "./script.ts";
+import { renderPrompt, renderRoute, type WebhookSubject } from "./template.ts";
 
-/** A request that was believed, with its body read. */
+/** The stages after the body is read, in order. */
+export const STAGES = [
+  "signature",
+  "rate",
+  "parse",
+  "dedupe",
+  "events",
+  "filters",
+  "script",
+  "render",
+  "admit",
+] as const;
+
+export type StageName = (typeof STAGES)[number];
+
+/** The result of a stage, as the record of a delivery keeps it. */
+export interface StageResult {
+  readonly stage: StageName;
+  readonly result: "pass" | "stop";
+  /** For people: which scheme, which filter, how a script ended. Never a secret. */
+  readonly detail?: string;
+}
+
+/** A request whose signature is good. */
 export interface VerifiedRequest {
   readonly route: WebhookRoute;
   readonly headers: Headers;
   readonly body: Uint8Array;
-  /** The delivery's name where the sender gave none. */
+  /** The delivery id when the sender gives none. */
   readonly requestId: string;
-  /** The signature itself, of a scheme that binds the time. */
-  readonly once?: string | undefined;
+  /** Identifies the signature, when its scheme signs the time. */
+  readonly nonce?: string | undefined;
 }
 
 export interface EvaluationPorts {
-  /** The values that a file lists; undefined when it cannot be read. */
+  /** Returns the values that a file lists; undefined when it cannot be read. */
   readonly valuesIn: (path: string) => Promise<readonly unknown[] | undefined>;
   readonly runScript: RunScript;
   readonly loadSkill: LoadSkill;
   readonly warn: (problem: string) => void;
-  /** The id of the delivery that was taken under one of these names. */
-  readonly knownAs: (name: DeliveryName) => Promise<string | undefined>;
+  /** Returns the id of the delivery that has one of these keys. */
+  readonly findDuplicate: (key: DedupeKey) => Promise<string | undefined>;
 }
 
-/** What became of a request on its way to the agent. */
+/** The result of the stages up to the record. */
 export interface Evaluated {
   readonly stages: readonly StageResult[];
   readonly deliveryId: string;
   readonly subject: WebhookSubject;
-  /** The body as text; absent where it is no UTF-8, or was not looked at. */
+  /** The body as text; absent when it is not UTF-8, or was not parsed. */
   readonly bodyText?: string;
-  /** What the sender is answered, when it goes no further. */
+  /** The answer to a request that goes no further. */
   readonly stop?: WebhookAnswer;
-  /** The prompt, or the message, when it goes on. */
+  /** The prompt, or the message, of a request that goes on. */
   readonly text?: string;
 }
 
 /**
- * The stages between the rate and the record, a step each, in the order of the interface. Nothing is written: a rehearsal
- * and a repetition go the same way. `upTo`: the last stage that is gone through.
+ * Runs the stages between the rate limit and the record, up to `upTo`. It writes nothing, so that tests and replays of
+ * deliveries use the same stages.
  */
 export async function evaluate(
   request: VerifiedRequest,
   ports: EvaluationPorts,
   { upTo = "render" }: { readonly upTo?: StageName } = {},
 ): Promise<Evaluated> {
-  const way = new Way(request);
+  const evaluation = new Evaluation(request);
   for (const [stage, step] of STEPS) {
-    // Most steps are done at once: waiting for those would cost a turn of the loop each.
-    const waiting = step(way, ports);
-    if (waiting) await waiting;
-    if (way.stop || stage === upTo) break;
+    // Most steps are synchronous: awaiting each would cost a turn of the event loop.
+    const pending = step(evaluation, ports);
+    if (pending) await pending;
+    if (evaluation.stop || stage === upTo) break;
   }
-  return way.evaluated();
+  return evaluation.result();
 }
 
-/** What is known of a request that was stopped before it was looked into. */
+/** Returns what the headers alone say about a request that `stop` ended before it was parsed. */
 export function unevaluated(request: VerifiedRequest, stop: WebhookAnswer): Evaluated {
-  const way = new Way(request);
-  way.stop = stop;
-  return way.evaluated();
+  const evaluation = new Evaluation(request);
+  evaluation.stop = stop;
+  return evaluation.result();
 }
 
-/** Where a request stands. */
-class Way {
+/** A request on its way through the stages. */
+class Evaluation {
   readonly request: VerifiedRequest;
   readonly stages: StageResult[] = [];
   readonly deliveryId: string;
@@ -90,15 +109,15 @@ class Way {
   }
 
   passed(stage: StageName, detail?: string): void {
-    this.stages.push({ stage, verdict: "pass", ...(detail === undefined ? {} : { detail }) });
+    this.stages.push({ stage, result: "pass", ...(detail === undefined ? {} : { detail }) });
   }
 
   stopped(stage: StageName, answer: WebhookAnswer, detail: string): void {
-    this.stages.push({ stage, verdict: "stop", detail });
+    this.stages.push({ stage, result: "stop", detail });
     this.stop = answer;
   }
 
-  evaluated(): Evaluated {
+  result(): Evaluated {
     const { stages, deliveryId, subject, bodyText, stop, text } = this;
     return {
       stages,
@@ -111,89 +130,98 @@ class Way {
   }
 }
 
-type Step = (way: Way, ports: EvaluationPorts) => void | Promise<void>;
+type Step = (evaluation: Evaluation, ports: EvaluationPorts) => void | Promise<void>;
 
-const parse: Step = (way) => {
-  const { headers, body } = way.request;
+const parse: Step = (evaluation) => {
+  const { headers, body } = evaluation.request;
   const parsed = parsePayload(body, headers);
-  way.bodyText = parsed.text;
-  if ("problem" in parsed) return way.stopped("parse", refuse(REFUSED[parsed.problem]), TOLD[parsed.problem]);
-  way.subject = { payload: parsed.payload, event: eventTypeOf(headers, parsed.payload), headers };
-  way.passed("parse");
+  evaluation.bodyText = parsed.text;
+  if ("problem" in parsed) {
+    const [code, detail] = PAYLOAD_PROBLEMS[parsed.problem];
+    return evaluation.stopped("parse", refuse(code), detail);
+  }
+  evaluation.subject = { payload: parsed.payload, event: eventTypeOf(headers, parsed.payload), headers };
+  evaluation.passed("parse");
 };
 
-/** Before the script: what a script does must not be done again by a sender that tries once more. */
-const known: Step = async (way, ports) => {
-  const { route, once } = way.request;
-  const first = await ports.knownAs({ route: route.name, deliveryId: way.deliveryId, once });
-  if (first === undefined) way.passed("known");
-  else way.stopped("known", duplicate(first), `taken before, as ${first}`);
+/** Runs before the script: a retry of the sender must not repeat the side effects of a script. */
+const dedupe: Step = async (evaluation, ports) => {
+  const { route, nonce } = evaluation.request;
+  const { deliveryId } = evaluation;
+  const first = await ports.findDuplicate({ route: route.name, deliveryId, nonce });
+  if (first === undefined) evaluation.passed("dedupe");
+  else evaluation.stopped("dedupe", duplicate(first), `duplicate of ${first}`);
 };
 
-const events: Step = (way) => {
-  const { events: wanted } = way.request.route;
-  const { event } = way.subject;
-  if (wanted.length === 0 || wanted.includes(event)) way.passed("events", event);
-  else way.stopped("events", ignored({ event }), `${event} is not among ${wanted.join(", ")}`);
+const events: Step = (evaluation) => {
+  const { events: accepted } = evaluation.request.route;
+  const { event } = evaluation.subject;
+  if (accepted.length === 0 || accepted.includes(event)) evaluation.passed("events", event);
+  else evaluation.stopped("events", ignored({ event }), `${event} is not one of ${accepted.join(", ")}`);
 };
 
-const filters: Step = (way, ports) => {
-  const { route } = way.request;
-  const files = filterFiles(route.filters);
-  if (files.length > 0) return listsOf(files, ports).then((lists) => filter(way, ports, lists));
-  return filter(way, ports, new Map());
+const filters: Step = (evaluation, ports) => {
+  const files = filterFiles(evaluation.request.route.filters);
+  if (files.length === 0) return filter(evaluation, ports, new Map());
+  return readLists(files, ports).then((lists) => filter(evaluation, ports, lists));
 };
 
-function filter(way: Way, { warn }: EvaluationPorts, lists: ReadonlyMap<string, readonly unknown[]>): void {
-  const { route } = way.request;
-  const passes = passesFilters(route.filters, way.subject, {
+function filter(
+  evaluation: Evaluation,
+  { warn }: EvaluationPorts,
+  lists: ReadonlyMap<string, readonly unknown[]>,
+): void {
+  const { route } = evaluation.request;
+  const passes = passesFilters(route.filters, evaluation.subject, {
     valuesIn: (path) => lists.get(path),
     warn: (problem) => warn(`${route.name}: ${problem}`),
   });
-  if (passes) return way.passed("filters");
-  way.stopped("filters", ignored({ reason: "filter", route: route.name }), "no match");
+  if (passes) return evaluation.passed("filters");
+  evaluation.stopped("filters", ignored({ reason: "filter", route: route.name }), "no match");
 }
 
-const script: Step = (way, ports) =>
-  way.request.route.script === undefined ? undefined : runScript(way, ports, way.request.route.script);
+const script: Step = (evaluation, ports) => {
+  const { script: path } = evaluation.request.route;
+  return path === undefined ? undefined : runScript(evaluation, ports, path);
+};
 
-async function runScript(way: Way, ports: EvaluationPorts, path: string): Promise<void> {
-  const { route } = way.request;
-  const { deliveryId, subject } = way;
+async function runScript(evaluation: Evaluation, ports: EvaluationPorts, path: string): Promise<void> {
+  const { route } = evaluation.request;
+  const { deliveryId, subject } = evaluation;
   const { payload, event } = subject;
   const outcome = await ports.runScript(path, { payload, event, deliveryId });
   const answer = ignored({ reason: "script", route: route.name });
   switch (outcome.status) {
     case "payload":
-      way.subject = { ...subject, payload: outcome.payload };
-      return way.passed("script", "it gave another payload");
+      evaluation.subject = { ...subject, payload: outcome.payload };
+      return evaluation.passed("script", "it replaced the payload");
     case "text":
-      way.subject = { ...subject, payload: withText(payload, outcome.text) };
-      return way.passed("script", "it gave a text");
+      evaluation.subject = { ...subject, payload: withText(payload, outcome.text) };
+      return evaluation.passed("script", "it added script_output");
     case "ignore":
-      return way.stopped("script", answer, outcome.reason);
+      return evaluation.stopped("script", answer, outcome.reason);
     case "failed":
-      return way.stopped("script", route.retriesScript ? tryAgain(route) : answer, outcome.reason);
+      return evaluation.stopped("script", route.retriesScript ? retryLater(route) : answer, outcome.reason);
   }
 }
 
-const render: Step = (way, ports) => {
-  const { route } = way.request;
-  if (!route.deliverOnly) return renderForAgent(way, ports);
-  way.text = renderRoute(route, way.subject);
-  way.passed("render");
+const render: Step = (evaluation, ports) => {
+  const { route } = evaluation.request;
+  if (!route.deliverOnly) return renderForAgent(evaluation, ports);
+  evaluation.text = renderRoute(route, evaluation.subject);
+  evaluation.passed("render");
 };
 
-async function renderForAgent(way: Way, { loadSkill }: EvaluationPorts): Promise<void> {
-  const { route } = way.request;
+async function renderForAgent(evaluation: Evaluation, { loadSkill }: EvaluationPorts): Promise<void> {
+  const { route } = evaluation.request;
   const skill = route.skills.length > 0 ? await loadSkill(route.skills) : undefined;
-  way.text = renderPrompt(route, way.subject, skill);
-  way.passed("render", skill && `with the skill ${skill.name}`);
+  evaluation.text = renderPrompt(route, evaluation.subject, skill);
+  evaluation.passed("render", skill && `with the skill ${skill.name}`);
 }
 
 const STEPS: readonly (readonly [StageName, Step])[] = Object.entries({
   parse,
-  known,
+  dedupe,
   events,
   filters,
   script,
@@ -202,7 +230,7 @@ const STEPS: readonly (readonly [StageName, Step])[] = Object.entries({
 
 const RETRY_SECONDS = 60;
 
-function tryAgain({ name }: WebhookRoute): WebhookAnswer {
+function retryLater({ name }: WebhookRoute): WebhookAnswer {
   return refuse("script_failed", {
     status: "error",
     reason: "script_failed",
@@ -211,32 +239,23 @@ function tryAgain({ name }: WebhookRoute): WebhookAnswer {
   });
 }
 
-const REFUSED = {
-  malformed: "unparsable_body",
-  too_deep: "unparsable_body",
-  too_many_fields: "unparsable_body",
-  type: "unsupported_type",
-  encoding: "unsupported_type",
-} as const satisfies Readonly<Record<PayloadProblem, string>>;
+const PAYLOAD_PROBLEMS = {
+  malformed: ["unparsable_body", "the body is not JSON"],
+  too_deep: ["unparsable_body", "the body is nested too deeply"],
+  too_many_fields: ["unparsable_body", "the form has too many fields"],
+  type: ["unsupported_type", "the content type is neither JSON nor a form"],
+  encoding: ["unsupported_type", "the body has a content encoding"],
+} as const satisfies Readonly<Record<PayloadProblem, readonly [string, string]>>;
 
-const TOLD: Readonly<Record<PayloadProblem, string>> = {
-  malformed: "the body is no JSON",
-  too_deep: "the body is nested too deep",
-  too_many_fields: "the form has too many fields",
-  type: "the content type is neither JSON nor a form",
-  encoding: "the body has a content encoding",
-};
-
-/** A payload that is no object has no room for a name beside it: it is found under `payload`. */
+/** Adds `script_output` to the payload. A payload that is not an object moves to the field `payload`. */
 function withText(payload: unknown, text: string): unknown {
-  const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload);
-  return isObject && !isExactNumber(payload)
+  return isRecord(payload) && !isExactNumber(payload)
     ? { ...payload, script_output: text }
     : { payload, script_output: text };
 }
 
-/** The files that filters name are read before they are asked, so that asking needs nothing of the machine. */
-async function listsOf(
+/** Reads the files that filters name, so that the filters themselves stay pure. */
+async function readLists(
   files: readonly string[],
   { valuesIn }: EvaluationPorts,
 ): Promise<ReadonlyMap<string, readonly unknown[]>> {

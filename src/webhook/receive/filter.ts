@@ -1,17 +1,17 @@
-/** Whether a request is one that a route wants. Pure, but for the lists in files, which the caller reads. */
+/** Decides whether a route wants a request. Pure: the caller reads the lists in files. */
+import { RE2JS } from "re2js";
 import { isExactNumber } from "../../base/json/exact-json.ts";
-import { fieldOf, MISSING, type WebhookSubject } from "./field.ts";
-import { patternOf } from "../routes/pattern.ts";
-import { isSameJson } from "./same.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import { fieldOf, MISSING, type WebhookSubject } from "./template.ts";
 
 export interface FilterPorts {
-  /** The values that a file lists; undefined when it cannot be read. */
+  /** Returns the values that a file lists; undefined when it cannot be read. */
   readonly valuesIn: (path: string) => readonly unknown[] | undefined;
-  /** Told of what keeps an entry from ever matching. */
+  /** Reports what keeps an entry from ever matching. */
   readonly warn: (problem: string) => void;
 }
 
-/** A test of a field, or a combination of others. */
+/** A test of a field, or a combination of other entries. */
 type Entry = Readonly<Record<string, unknown>>;
 
 const OPERATORS = [
@@ -28,14 +28,14 @@ const COMBINATORS = ["all", "any", "not"] as const;
 type Operator = (typeof OPERATORS)[number];
 type Clause = Operator | (typeof COMBINATORS)[number];
 const CLAUSES: readonly Clause[] = [...COMBINATORS, ...OPERATORS];
-/** What an entry may have besides its clause; the description is for people. */
-const BESIDE = ["field", "description"];
+/** Keys of an entry besides its clause; the description is for people. */
+const OTHER_KEYS = ["field", "description"];
 
-/** Entries inside entries. */
+/** Depth of entries inside entries. */
 const MAX_DEPTH = 16;
 const MAX_ENTRIES = 200;
 
-/** What is wrong with the filters of a route, a clause each; none when they can be used. */
+/** Returns the problems of a route's filters, one clause each; an empty list when they are usable. */
 export function checkFilters(filters: unknown): readonly string[] {
   const entries = entriesOf(filters);
   if (entries === undefined) return ["filters must be a list"];
@@ -43,93 +43,91 @@ export function checkFilters(filters: unknown): readonly string[] {
   return entries.flatMap((entry, index) => findProblems(entry, `filters[${index}]`, 0));
 }
 
-/** True when every entry matches; without entries everything does. What {@link checkFilters} complains of never matches. */
+/** Whether every entry matches. No entries match everything; an entry with a problem matches nothing. */
 export function passesFilters(filters: unknown, subject: WebhookSubject, ports: FilterPorts): boolean {
   const entries = entriesOf(filters);
   if (!entries) {
     ports.warn("filters must be a list");
     return false;
   }
-  return every(entries, (entry) => verdictOf(entry, { subject, ports, depth: 0 })) === true;
+  return every(entries, (entry) => matchEntry(entry, { subject, ports, depth: 0 })) === true;
 }
 
-/** The files whose lists an answer of {@link passesFilters} may depend on. */
+/** Returns the files that the result of {@link passesFilters} may depend on. */
 export function filterFiles(filters: unknown, depth = 0): readonly string[] {
-  const entries = depth > MAX_DEPTH ? [] : (entriesOf(filters) ?? []).filter(isEntry);
+  const entries = depth > MAX_DEPTH ? [] : (entriesOf(filters) ?? []).filter(isRecord);
   return entries.flatMap(({ in_file: file, all, any, not }) => [
     ...(typeof file === "string" ? [file] : []),
     ...[all, any, not].flatMap((nested) => filterFiles(nested, depth + 1)),
   ]);
 }
 
-/** Undefined: there is a flaw, and nobody can say. Its opposite is no match, either. */
-type Verdict = boolean | undefined;
+/** Undefined: the entry has a problem. Neither it nor its negation matches. */
+type Match = boolean | undefined;
 
-interface Judging {
+interface Context {
   readonly subject: WebhookSubject;
   readonly ports: FilterPorts;
   readonly depth: number;
 }
 
-function verdictOf(entry: unknown, judging: Judging): Verdict {
-  const clauses = isEntry(entry) && judging.depth <= MAX_DEPTH ? clausesOf(entry) : [];
-  if (!isEntry(entry) || clauses.length === 0) {
-    judging.ports.warn("a filter has no operator");
+function matchEntry(entry: unknown, context: Context): Match {
+  const clauses = isRecord(entry) && context.depth <= MAX_DEPTH ? clausesOf(entry) : [];
+  if (!isRecord(entry) || clauses.length === 0) {
+    context.ports.warn("a filter has no operator");
     return undefined;
   }
-  return every(clauses, (clause) => verdictOfClause(clause, entry, judging));
+  return every(clauses, (clause) => matchClause(clause, entry, context));
 }
 
-function verdictOfClause(clause: Clause, entry: Entry, judging: Judging): Verdict {
-  const { subject, ports } = judging;
-  const wanted = entry[clause];
+function matchClause(clause: Clause, entry: Entry, context: Context): Match {
+  const { subject, ports } = context;
+  const operand = entry[clause];
   const problem = clauseProblem(clause, entry);
   if (problem !== undefined) {
     ports.warn(`${clause} ${problem}`);
     return undefined;
   }
-  const nested = (each: unknown) => verdictOf(each, { ...judging, depth: judging.depth + 1 });
-  if (clause === "all") return every(wanted as readonly unknown[], nested);
-  if (clause === "any") return some(wanted as readonly unknown[], nested);
-  if (clause === "not") return opposite(nested(wanted));
-  return TESTS[clause](fieldOf(subject, entry["field"] as string), wanted, ports);
+  const nested = (each: unknown) => matchEntry(each, { ...context, depth: context.depth + 1 });
+  if (clause === "all") return every(operand as readonly unknown[], nested);
+  if (clause === "any") return some(operand as readonly unknown[], nested);
+  if (clause === "not") return negate(nested(operand));
+  return TESTS[clause](fieldOf(subject, entry["field"] as string), operand, ports);
 }
 
-type Test = (value: unknown, wanted: unknown, ports: FilterPorts) => Verdict;
+type Test = (value: unknown, operand: unknown, ports: FilterPorts) => Match;
 
-/** Asked only where {@link clauseProblem} has nothing to say. */
+/** {@link clauseProblem} has checked the operands. */
 const TESTS: Readonly<Record<Operator, Test>> = {
-  exists: (value, wanted) => (value !== MISSING) === wanted,
+  exists: (value, operand) => (value !== MISSING) === operand,
   missing: (value) => value === MISSING,
-  equals: (value, wanted) => value !== MISSING && isSameJson(value, wanted),
-  not_equals: (value, wanted) => value === MISSING || !isSameJson(value, wanted),
-  contains: (value, wanted) => {
+  equals: (value, operand) => value !== MISSING && isSameJson(value, operand),
+  not_equals: (value, operand) => value === MISSING || !isSameJson(value, operand),
+  contains: (value, operand) => {
     if (value === MISSING) return false;
-    if (Array.isArray(value)) return isMember(value, wanted);
-    if (typeof value === "object" && value !== null && !isExactNumber(value)) {
-      return Object.hasOwn(value, textOf(wanted));
-    }
-    return textOf(value).includes(textOf(wanted));
+    if (Array.isArray(value)) return isMember(value, operand);
+    if (isRecord(value) && !isExactNumber(value)) return Object.hasOwn(value, textOf(operand));
+    return textOf(value).includes(textOf(operand));
   },
-  in: (value, wanted) => value !== MISSING && isMember(wanted as readonly unknown[], value),
-  in_file: (value, wanted, ports) => {
-    const values = ports.valuesIn(wanted as string);
-    if (values === undefined) ports.warn(`in_file names ${JSON.stringify(wanted)}, which cannot be read`);
+  in: (value, operand) => value !== MISSING && isMember(operand as readonly unknown[], value),
+  in_file: (value, operand, ports) => {
+    const values = ports.valuesIn(operand as string);
+    if (values === undefined) ports.warn(`in_file names ${JSON.stringify(operand)}, which cannot be read`);
     return value !== MISSING && values !== undefined && isMember(values, value);
   },
-  regex: (value, wanted, ports) => {
+  regex: (value, operand, ports) => {
     if (value === MISSING) return false;
-    const found = patternOf(wanted)?.(textOf(value));
-    if (found === undefined) ports.warn(`regex ${JSON.stringify(wanted)} met a text too long for it`);
-    return found;
+    const isFound = patternOf(operand)?.(textOf(value));
+    if (isFound === undefined) ports.warn(`regex ${JSON.stringify(operand)}: the text is too long for it`);
+    return isFound;
   },
 };
 
 function findProblems(entry: unknown, where: string, depth: number): readonly string[] {
-  if (!isEntry(entry)) return [`${where} must be an object`];
-  if (depth > MAX_DEPTH) return [`${where} is nested too deep; the limit is ${MAX_DEPTH}`];
-  const known = `those are: ${[...OPERATORS, ...COMBINATORS].join(", ")}`;
-  const unknown = Object.keys(entry).find((name) => !isClause(name) && !BESIDE.includes(name));
+  if (!isRecord(entry)) return [`${where} must be an object`];
+  if (depth > MAX_DEPTH) return [`${where} is nested too deeply; the limit is ${MAX_DEPTH}`];
+  const known = `the operators are: ${[...OPERATORS, ...COMBINATORS].join(", ")}`;
+  const unknown = Object.keys(entry).find((name) => !isClause(name) && !OTHER_KEYS.includes(name));
   if (unknown !== undefined)
     return [`${where} has the unknown operator ${JSON.stringify(unknown)}; ${known}`];
   const [clause, second] = clausesOf(entry);
@@ -144,7 +142,7 @@ function findProblems(entry: unknown, where: string, depth: number): readonly st
   return nested.flatMap((each, index) => findProblems(each, `${where}.${clause}[${index}]`, depth + 1));
 }
 
-/** What is wrong with a clause, those nested in it left aside. */
+/** Returns the problem of a clause, without those of nested entries. */
 function clauseProblem(clause: Clause, entry: Entry): string | undefined {
   const value = entry[clause];
   switch (clause) {
@@ -154,7 +152,7 @@ function clauseProblem(clause: Clause, entry: Entry): string | undefined {
         ? undefined
         : `must be a list of at most ${MAX_ENTRIES} entries`;
     case "not":
-      return isEntry(value) ? undefined : "must be one entry";
+      return isRecord(value) ? undefined : "must be one entry";
     default:
       return typeof entry["field"] === "string" && entry["field"] !== ""
         ? operandProblem(clause, value)
@@ -173,29 +171,29 @@ function operandProblem(operator: Operator, value: unknown): string | undefined 
     case "in_file":
       return typeof value === "string" && value !== "" ? undefined : "must be the path of a file";
     case "regex":
-      return patternOf(value) ? undefined : "is no pattern that can be used (RE2 syntax), or too large";
+      return patternOf(value) ? undefined : "is not a valid pattern (RE2 syntax), or is too large";
     default:
       return undefined;
   }
 }
 
-/** The first that is false decides; what cannot be said otherwise leaves the whole open. */
-function every<T>(items: readonly T[], verdictOf: (item: T) => Verdict): Verdict {
-  let all: Verdict = true;
+/** False when one item is false; otherwise undefined when one is undefined. */
+function every<T>(items: readonly T[], match: (item: T) => Match): Match {
+  let all: Match = true;
   for (const item of items) {
-    const verdict = verdictOf(item);
-    if (verdict === false) return false;
-    if (verdict === undefined) all = undefined;
+    const result = match(item);
+    if (result === false) return false;
+    if (result === undefined) all = undefined;
   }
   return all;
 }
 
-function some<T>(items: readonly T[], verdictOf: (item: T) => Verdict): Verdict {
-  return opposite(every(items, (item) => opposite(verdictOf(item))));
+function some<T>(items: readonly T[], match: (item: T) => Match): Match {
+  return negate(every(items, (item) => negate(match(item))));
 }
 
-function opposite(verdict: Verdict): Verdict {
-  return verdict === undefined ? undefined : !verdict;
+function negate(match: Match): Match {
+  return match === undefined ? undefined : !match;
 }
 
 function clausesOf(entry: Entry): readonly Clause[] {
@@ -209,14 +207,14 @@ function isClause(name: string): name is Clause {
 function entriesOf(filters: unknown): readonly unknown[] | undefined {
   if (filters === undefined || filters === null) return [];
   if (Array.isArray(filters)) return filters;
-  return isEntry(filters) ? [filters] : undefined;
+  return isRecord(filters) ? [filters] : undefined;
 }
 
 function isMember(list: readonly unknown[], value: unknown): boolean {
   return list.some((each) => isSameJson(each, value));
 }
 
-/** Text as patterns see it: objects and lists as JSON with their names in order. */
+/** Returns a value as the text that patterns see: objects and lists as JSON with sorted names. */
 function textOf(value: unknown): string {
   if (typeof value === "string") return value;
   return JSON.stringify(sorted(value)) ?? "null";
@@ -229,6 +227,57 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(names.map(([name, each]) => [name, sorted(each)]));
 }
 
-function isEntry(value: unknown): value is Entry {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+/**
+ * Whether two JSON values are equal: types count, the order of names does not. An exact number equals a JavaScript number
+ * when both convert to the same double.
+ */
+export function isSameJson(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (isExactNumber(a)) return isExactNumber(b) ? a.rawJSON === b.rawJSON : Number(a.rawJSON) === b;
+  if (isExactNumber(b)) return a === Number(b.rawJSON);
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const names = Object.keys(a);
+  if (names.length !== Object.keys(b).length) return false;
+  return names.every(
+    (name) => Object.hasOwn(b, name) && isSameJson(a[name as keyof typeof a], b[name as keyof typeof b]),
+  );
+}
+
+/** Whether a text contains a match, in linear time. Undefined: the text is too long. */
+export type Pattern = (text: string) => boolean | undefined;
+
+const MAX_PATTERN_CHARACTERS = 1_000;
+/** Steps of a compiled pattern; a repetition counts once for each time it may repeat. */
+const MAX_STEPS = 1_000;
+/** Steps times characters of one match: some tenths of a second at worst. Searching only a part could miss the match. */
+const MAX_WORK = 2_000_000;
+/** A pattern this small compiles to few states and searches a megabyte quickly. */
+const FEW_STEPS = 12;
+const MAX_CACHED_PATTERNS = 1_000;
+
+const patterns = new Map<string, Pattern | undefined>();
+
+/** Returns a pattern in RE2 syntax, from a cache. Undefined when it is invalid or too large. */
+export function patternOf(source: unknown): Pattern | undefined {
+  if (typeof source !== "string" || source.length > MAX_PATTERN_CHARACTERS) return undefined;
+  if (!patterns.has(source)) {
+    const [oldest] = patterns.size >= MAX_CACHED_PATTERNS ? patterns.keys() : [];
+    if (oldest !== undefined) patterns.delete(oldest);
+    patterns.set(source, compile(source));
+  }
+  return patterns.get(source);
+}
+
+function compile(source: string): Pattern | undefined {
+  try {
+    const pattern = RE2JS.compile(source);
+    const steps = pattern.programSize();
+    if (steps > MAX_STEPS) return undefined;
+    const max = steps <= FEW_STEPS ? Number.POSITIVE_INFINITY : MAX_WORK / steps;
+    // `find` would track groups that nothing reads, and take a hundred times as long.
+    return (text) => (text.length > max ? undefined : pattern.test(text));
+  } catch {
+    return undefined;
+  }
 }

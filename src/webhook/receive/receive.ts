@@ -1,50 +1,50 @@
+import type { Clock } from "../../base/clock.ts";
 import { toServiceError } from "../../base/errors.ts";
+import type { Log, LogFields } from "../../base/observe/log.ts";
 import type { RateRefusal } from "../../base/rate-limiter.ts";
 import { admit } from "./admit.ts";
 import { duplicate, refuse, type WebhookAnswer } from "./answer.ts";
+import type { EvaluatedRequest } from "../deliveries/deliveries.ts";
 import { deliverDirect } from "../deliveries/direct.ts";
-import { evaluate, unevaluated, type VerifiedRequest, type Evaluated } from "./evaluate.ts";
-import type { ReceiverLog } from "../deliveries/receiver-log.ts";
+import { evaluate, unevaluated, type Evaluated, type StageResult, type VerifiedRequest } from "./evaluate.ts";
 import type { WebhookDeps } from "../deps.ts";
 import { verifySignature } from "./signature.ts";
-import type { StageResult } from "./stage.ts";
 
-/** A request with its body read, of which nobody knows yet who sent it. */
-export type UnverifiedRequest = Omit<VerifiedRequest, "once">;
+/** A request whose body is read and whose signature is not checked yet. */
+export type UnverifiedRequest = Omit<VerifiedRequest, "nonce">;
 
-/** Believed when its signature is good, judged, and admitted when it goes all the way. */
+/** Verifies, evaluates and admits a request. Rejects when it cannot be recorded: then the sender must try again. */
 export async function receive(
   deps: WebhookDeps,
-  arrived: UnverifiedRequest,
+  unverified: UnverifiedRequest,
   log: ReceiverLog,
 ): Promise<WebhookAnswer> {
-  const { route } = arrived;
+  const { route } = unverified;
   const nowMs = deps.clock.now();
   if (route.secrets.length === 0) return refuse("no_secret");
-  const proof = proofOf(arrived, nowMs);
+  const proof = proofOf(unverified, nowMs);
   if ("why" in proof) return { ...refuse("invalid_signature"), why: proof.why };
-  log.signed(route.name, proof.stage.detail);
-  const request: VerifiedRequest = { ...arrived, once: proof.once };
+  log.verified(route.name, proof.stage.detail);
+  const request: VerifiedRequest = { ...unverified, nonce: proof.nonce };
   const wait = deps.rate.take(route.name, nowMs);
-  if (wait) return tooMany(deps, { request, proof: proof.stage, wait });
+  if (wait) return overRate(deps, { request, proof: proof.stage, wait });
   const evaluated = await evaluate(request, deps.ports);
   const stages: readonly StageResult[] = [
     proof.stage,
-    { stage: "rate", verdict: "pass" },
+    { stage: "rate", result: "pass" },
     ...evaluated.stages,
   ];
   if (evaluated.stop) {
-    await deps.deliveries.stopped({ request, evaluated, stages });
-    log.leftAside(request, { evaluated, stages });
+    await deps.deliveries.recordStopped({ request, evaluated, stages });
+    log.stopped(request, { evaluated, stages });
     return evaluated.stop;
   }
-  return take(deps, request, { evaluated, stages });
+  return take(deps, { request, evaluated, stages });
 }
 
 interface Proof {
   readonly stage: StageResult;
-  /** The signature itself, of a scheme that binds the time. */
-  readonly once?: string | undefined;
+  readonly nonce?: string | undefined;
 }
 
 function proofOf(
@@ -52,15 +52,15 @@ function proofOf(
   nowMs: number,
 ): Proof | { readonly why: string } {
   const { secrets, toleranceSeconds, takesBearer } = route;
-  if (secrets === "none")
-    return { stage: { stage: "signature", verdict: "pass", detail: "none is asked for" } };
-  const verdict = verifySignature({ headers, body }, { secrets, toleranceSeconds, takesBearer, nowMs });
-  if (verdict.status === "invalid") return { why: `${verdict.scheme ?? "no signature"}: ${verdict.reason}` };
-  return { stage: { stage: "signature", verdict: "pass", detail: verdict.scheme }, once: verdict.once };
+  const pass = { stage: "signature", result: "pass" } as const;
+  if (secrets === "none") return { stage: { ...pass, detail: "not required" } };
+  const checked = verifySignature({ headers, body }, { secrets, toleranceSeconds, takesBearer, nowMs });
+  if (checked.status === "invalid") return { why: `${checked.scheme ?? "no signature"}: ${checked.reason}` };
+  return { stage: { ...pass, detail: checked.scheme }, nonce: checked.nonce };
 }
 
-/** Of a flood no more is recorded than of what passes. */
-async function tooMany(
+/** Refuses a request over the rate. Of a flood it records no more requests than the rate lets pass. */
+async function overRate(
   deps: WebhookDeps,
   {
     request,
@@ -71,47 +71,95 @@ async function tooMany(
   const answer = refuse("rate_limited", { retryAfterSeconds: wait.seconds });
   if (wait.count <= deps.rate.max) {
     const detail = `more than ${deps.rate.max} in a minute`;
-    const stages: readonly StageResult[] = [proof, { stage: "rate", verdict: "stop", detail }];
-    await deps.deliveries.stopped({ request, evaluated: unevaluated(request, answer), stages });
+    const stages: readonly StageResult[] = [proof, { stage: "rate", result: "stop", detail }];
+    await deps.deliveries.recordStopped({ request, evaluated: unevaluated(request, answer), stages });
   }
   return answer;
 }
 
-interface StageResults {
-  readonly evaluated: Evaluated;
-  readonly stages: readonly StageResult[];
-}
-
-/** Hands it to the agent, or to its target. Rejects when it could not be recorded: then the sender is to try again. */
+/** Hands the request to the agent, or to its target. */
 async function take(
   deps: WebhookDeps,
-  request: VerifiedRequest,
-  { evaluated, stages }: StageResults,
+  { request, evaluated, stages }: EvaluatedRequest,
 ): Promise<WebhookAnswer> {
-  const stopped = (stop: WebhookAnswer, detail: string): Promise<void> =>
-    deps.deliveries.stopped({
+  const recordStopped = (stop: WebhookAnswer, detail: string): Promise<void> =>
+    deps.deliveries.recordStopped({
       request,
       evaluated: { ...evaluated, stop },
-      stages: [...stages, { stage: "admit", verdict: "stop", detail }],
+      stages: [...stages, { stage: "admit", result: "stop", detail }],
     });
   const admission = {
     request,
     evaluated: { ...evaluated, text: evaluated.text ?? "" },
-    stages: [...stages, { stage: "admit", verdict: "pass" } as const],
-    once: request.once,
+    stages: [...stages, { stage: "admit", result: "pass" } as const],
   };
   try {
-    const way = request.route.deliverOnly ? deliverDirect : admit;
-    const answer = await way(deps, admission);
+    const answer = await (request.route.deliverOnly ? deliverDirect : admit)(deps, admission);
     if (answer) return answer;
   } catch (error) {
-    await stopped(refuse("store_unavailable"), toServiceError(error).code);
+    await recordStopped(refuse("store_unavailable"), toServiceError(error).code);
     throw error;
   }
-  // Two at once got so far; the other one was first.
+  // Another request with the same key passed the dedupe stage at the same time, and was recorded first.
   const { deliveryId } = evaluated;
-  const first = await deps.ports.knownAs({ route: request.route.name, deliveryId, once: request.once });
-  const answer = duplicate(first ?? deliveryId);
-  await stopped(answer, `taken meanwhile, as ${first ?? deliveryId}`);
+  const { route, nonce } = request;
+  const first = (await deps.ports.findDuplicate({ route: route.name, deliveryId, nonce })) ?? deliveryId;
+  const answer = duplicate(first);
+  await recordStopped(answer, `duplicate of ${first}, which was recorded meanwhile`);
   return answer;
+}
+
+const WINDOW_MS = 60_000;
+/** Strangers must not be able to fill the disk with log lines. */
+const MAX_LINES = 60;
+const MAX_ROUTES = 1_000;
+
+/** Logs what the receiver does with requests, without secrets and payloads. */
+export class ReceiverLog {
+  readonly #log: Log;
+  readonly #clock: Pick<Clock, "now">;
+  readonly #deprecatedRoutes = new Set<string>();
+  #startMs = Number.NEGATIVE_INFINITY;
+  #lines = 0;
+
+  constructor({ log, clock }: { readonly log: Log; readonly clock: Pick<Clock, "now"> }) {
+    this.#log = log;
+    this.#clock = clock;
+  }
+
+  /** Logs the first refusals of each minute, and later how many more followed. */
+  refused(fields: () => LogFields): void {
+    const nowMs = this.#clock.now();
+    if (nowMs < this.#startMs || nowMs >= this.#startMs + WINDOW_MS) {
+      const count = this.#lines - MAX_LINES;
+      if (count > 0) this.#log.info("more webhooks were refused", { count });
+      this.#startMs = nowMs;
+      this.#lines = 0;
+    }
+    if (++this.#lines <= MAX_LINES) this.#log.info("a webhook was refused", fields());
+  }
+
+  /** Logs a request that a stage ignored or found to be a duplicate. Pings come with every new hook: debug only. */
+  stopped(
+    { route, requestId }: VerifiedRequest,
+    { evaluated, stages }: { readonly evaluated: Evaluated; readonly stages: readonly StageResult[] },
+  ): void {
+    const { stop, subject, deliveryId } = evaluated;
+    if (stop?.status !== 200) return;
+    const { event } = subject;
+    const reason = stages.at(-1)?.detail;
+    const fields = { request: requestId, route: route.name, event, delivery: deliveryId, reason };
+    if (event === "ping") this.#log.debug("a webhook was ignored", fields);
+    else if (stop.body.status === "ignored") this.#log.info("a webhook was ignored", fields);
+    else this.#log.info("a webhook was a duplicate", fields);
+  }
+
+  /** Warns once per route about the signature that anyone who sees it can replay. */
+  verified(route: string, scheme: string | undefined): void {
+    const routes = this.#deprecatedRoutes;
+    if (scheme !== "v1" || routes.has(route) || routes.size >= MAX_ROUTES) return;
+    routes.add(route);
+    const hint = "X-Webhook-Signature does not sign the time. Send X-Webhook-Signature-V2.";
+    this.#log.warn("a webhook route uses a deprecated signature", { route, scheme, hint });
+  }
 }

@@ -1,4 +1,4 @@
-/** The script of a route: sees the payload before the agent does. */
+/** The script and the skill of a route. */
 import { commandEnvironment } from "../../exec/environment.ts";
 import {
   describeScriptFailure,
@@ -6,10 +6,13 @@ import {
   runScriptFile,
   type ScriptEnd,
 } from "../../exec/script-file.ts";
+import { loadSkill, type LoadedSkill } from "../../agent/skills/load-skill.ts";
+import type { Skills } from "../../agent/skills/skills.ts";
 import { isExactNumber } from "../../base/json/exact-json.ts";
+import { isRecord } from "../../base/json/schema.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { redact, redactValue } from "../../base/observe/redact.ts";
-import { fromJson } from "./payload.ts";
+import { fromJson } from "./event.ts";
 
 export interface ScriptInput {
   readonly payload: unknown;
@@ -20,7 +23,7 @@ export interface ScriptInput {
 export type ScriptOutcome =
   | { readonly status: "payload"; readonly payload: Readonly<Record<string, unknown>> }
   | { readonly status: "text"; readonly text: string }
-  /** It says that nothing is to be done. */
+  /** The script asks to ignore the event. */
   | { readonly status: "ignore"; readonly reason: string }
   | { readonly status: "failed"; readonly reason: string };
 
@@ -28,10 +31,10 @@ export type ScriptOutcome =
 export type RunScript = (script: string, input: ScriptInput) => Promise<ScriptOutcome>;
 
 export interface ScriptOptions {
-  /** `<home>/scripts`, absolute: nothing outside is run, wherever links lead. */
+  /** `<home>/scripts`, absolute. Files outside are not run, even through links. */
   readonly folder: string;
   readonly timeoutMs: number;
-  /** Names of variables that scripts get besides the usual. */
+  /** Names of extra environment variables that scripts get. */
   readonly envPassthrough: readonly string[];
   readonly log: Pick<Log, "warn">;
 }
@@ -40,19 +43,19 @@ const MAX_VARIABLE_CHARACTERS = 1_000;
 const SILENT = "[SILENT]";
 const IGNORE_MARKS = ["__agent_ignore__", SILENT];
 
-/** Scripts of all routes at work at once; others wait. */
+/** Scripts of all routes that run at once; more wait. */
 const MAX_RUNNING = 16;
 const MAX_WAITING = 1_000;
 
 export function createRunScript(options: ScriptOptions): RunScript {
-  const slots = new Slots();
+  const slots = new ScriptSlots();
   return async (script, input) => {
     const path = await findScriptFile(script, options.folder);
     const ended = path === undefined ? ABSENT : await slots.use(() => run(path, input, options));
     const failure = "said" in ended ? undefined : ended;
     const outcome = "said" in ended ? outcomeOf(ended.said) : failed(ended.reason);
     if (outcome.status !== "failed") return outcome;
-    // What it complained of may hold the payload, and stays out of the log.
+    // Error output may contain the payload, and stays out of the log.
     options.log.warn("a webhook's script failed", {
       script,
       delivery: input.deliveryId,
@@ -78,23 +81,20 @@ function run(
   return runScriptFile(path, { env, timeoutMs, input: JSON.stringify(payload ?? null) });
 }
 
-/** Senders choose these: the system takes neither a NUL nor a megabyte. */
+/** Senders choose these values: the system accepts neither a NUL nor a megabyte. */
 function variable(text: string): string {
   return text.slice(0, MAX_VARIABLE_CHARACTERS).replaceAll("\u0000", "");
 }
 
-function outcomeOf(said: Uint8Array): ScriptOutcome {
-  const text = decoder.decode(said).trim();
+function outcomeOf(output: Uint8Array): ScriptOutcome {
+  const text = decoder.decode(output).trim();
   if (text === "") return { status: "ignore", reason: "it printed nothing" };
   if (text === SILENT) return { status: "ignore", reason: `it printed ${SILENT}` };
   const parsed = fromJson(text);
   if ("problem" in parsed && parsed.problem === "too_deep")
-    return failed("it printed JSON that is nested too deep");
-  const value = "payload" in parsed ? redactValue(parsed.payload) : undefined;
-  if (typeof value !== "object" || value === null || Array.isArray(value) || isExactNumber(value)) {
-    return { status: "text", text: redact(text) };
-  }
-  const payload = value as Readonly<Record<string, unknown>>;
+    return failed("it printed JSON that is nested too deeply");
+  const payload = "payload" in parsed ? redactValue(parsed.payload) : undefined;
+  if (!isRecord(payload) || isExactNumber(payload)) return { status: "text", text: redact(text) };
   const mark = IGNORE_MARKS.find((name) => Object.hasOwn(payload, name) && payload[name] === true);
   return mark === undefined
     ? { status: "payload", payload }
@@ -103,7 +103,7 @@ function outcomeOf(said: Uint8Array): ScriptOutcome {
 
 const decoder = new TextDecoder();
 
-class Slots {
+class ScriptSlots {
   readonly #waiting: (() => void)[] = [];
   #running = 0;
 
@@ -114,10 +114,41 @@ class Slots {
     try {
       return await work();
     } finally {
-      // Who waits takes the place over.
+      // The next one inherits the slot.
       const next = this.#waiting.shift();
       if (next) next();
       else this.#running--;
     }
   }
+}
+
+/** Loads the first skill that exists. Never rejects. Undefined: none can be loaded, and the run goes on without one. */
+export type LoadSkill = (names: readonly string[]) => Promise<LoadedSkill | undefined>;
+
+export function createLoadSkill({
+  skills,
+  cwd,
+  log,
+}: {
+  readonly skills: Pick<Skills, "find">;
+  /** Working directory of webhook runs: its project may have skills of its own. */
+  readonly cwd: string;
+  readonly log: Pick<Log, "warn">;
+}): LoadSkill {
+  return async (names) => {
+    for (const name of names) {
+      try {
+        const skill = await loadSkill(skills, name, cwd);
+        if (skill) return skill;
+        log.warn("a skill of a webhook route does not exist", { skill: name });
+      } catch (error) {
+        log.warn("cannot load a skill of a webhook route; the run goes on without it", {
+          skill: name,
+          error,
+        });
+        return undefined;
+      }
+    }
+    return undefined;
+  };
 }

@@ -1,49 +1,49 @@
-/** Who a request is from, by its signature. Pure but for the machine's crypto. */
+/** Verifies who sent a request, by its signature. Pure but for the machine's crypto. */
 import { hmacSha256, isSameSecret } from "../../base/digest.ts";
-import { WEBHOOK_SOURCES } from "./source.ts";
+import { WEBHOOK_SOURCES } from "./event.ts";
 
-/** The bytes on the wire, and their headers. */
+/** The body as sent, and the headers. */
 export interface SignedRequest {
-  /** Names in any case; a value is Latin-1, as HTTP carries it. */
+  /** Names in any case; values are Latin-1, as HTTP carries them. */
   readonly headers: { get(name: string): string | null };
   readonly body: Uint8Array;
 }
 
 export interface SignatureRules {
-  /** Those that are live: while a secret is being changed there are two. */
+  /** All valid secrets: two while a secret is being rotated. */
   readonly secrets: readonly string[];
-  /** What a sender's and our clock may differ, both ways. */
+  /** How far the sender's clock may differ from ours, both ways. */
   readonly toleranceSeconds: number;
-  /** Whether the secret itself will do, as `Authorization: Bearer`. */
+  /** Whether `Authorization: Bearer` with the secret is accepted. */
   readonly takesBearer: boolean;
   readonly nowMs: number;
 }
 
 export type SignatureResult =
-  /** `once`: stands for this very signature of a scheme that binds the time; the same again is a repetition. */
-  | { readonly status: "valid"; readonly scheme: string; readonly once?: string }
+  /** `nonce` identifies the signature of a scheme that signs the time: the same nonce again is a replay. */
+  | { readonly status: "valid"; readonly scheme: string; readonly nonce?: string }
   | { readonly status: "invalid"; readonly scheme: string | undefined; readonly reason: Problem };
 
 export type Problem = "missing" | "mismatch" | "stale" | "malformed";
 
-type Outcome = Problem | { readonly once?: string };
+type Outcome = Problem | { readonly nonce?: string };
 
 interface Scheme {
   readonly name: string;
-  /** The scheme decides when one of these is there: a weaker one beside it does not count. */
+  /** The scheme decides when one of these headers is present: a weaker scheme beside it does not count. */
   readonly commit: readonly string[];
   verify(request: SignedRequest, rules: SignatureRules): Outcome;
 }
 
 const HEX_MAC = /^[0-9a-f]{64}$/;
 const UNIX_SECONDS = /^\d{1,12}$/;
-/** Signatures of one header that are looked at. */
+/** Signatures that are checked of one header. */
 const MAX_SIGNATURES = 16;
 
-/** In the order of their weight: the first that is there decides. */
+/** In order of precedence: the first scheme whose header is present decides. */
 const SCHEMES: readonly Scheme[] = [
   timedList("svix", "svix", ["svix-id", "svix-timestamp", "svix-signature"]),
-  // Its other headers are sent by services that sign in other ways, too.
+  // Services that sign in other ways send its other headers too.
   timedList("standard", "webhook", ["webhook-signature"]),
   bodyMac("linear", "linear-signature", ""),
   bodyMac("hub", "x-hub-signature-256", "sha256="),
@@ -57,15 +57,15 @@ const SCHEMES: readonly Scheme[] = [
       if (!UNIX_SECONDS.test(timestamp) || !HEX_MAC.test(given)) return "malformed";
       const isMatch = matches(rules.secrets, fromHex(given), (key) => hmacSha256(key, `${timestamp}.`, body));
       if (!isMatch) return "mismatch";
-      return isFresh(timestamp, rules) ? { once: `v2:${timestamp}:${given}` } : "stale";
+      return isFresh(timestamp, rules) ? { nonce: `v2:${timestamp}:${given}` } : "stale";
     },
   },
   bodyMac("v1", "x-webhook-signature", ""),
 ];
 
 /**
- * Whether a request is from who it should be. Of the signatures that it carries the strongest decides, alone. All live
- * secrets are tried in constant time. A header that is no signature at all is refused like a wrong one.
+ * Verifies the strongest signature that a request carries; weaker ones beside it do not count. It tries all secrets in
+ * constant time. A malformed signature is refused like a wrong one.
  */
 export function verifySignature(request: SignedRequest, rules: SignatureRules): SignatureResult {
   const scheme = SCHEMES.find(({ commit }) => commit.some((name) => request.headers.get(name) !== null));
@@ -83,7 +83,7 @@ const bearer: Scheme = {
   commit: ["authorization"],
   verify({ headers }, { secrets }) {
     const [, given] = /^Bearer +(\S.*)$/i.exec(headers.get("authorization") ?? "") ?? [];
-    return given === undefined ? "malformed" : holds(secrets, given);
+    return given === undefined ? "malformed" : checkToken(secrets, given);
   },
 };
 
@@ -91,7 +91,7 @@ function token(header: string): Scheme {
   return {
     name: header,
     commit: [header],
-    verify: ({ headers }, { secrets }) => holds(secrets, headers.get(header) ?? ""),
+    verify: ({ headers }, { secrets }) => checkToken(secrets, headers.get(header) ?? ""),
   };
 }
 
@@ -108,7 +108,7 @@ function bodyMac(name: string, header: string, prefix: string): Scheme {
   };
 }
 
-/** Standard Webhooks 1.0, and the service that it came from: a list of signatures over id, time and body. */
+/** Standard Webhooks 1.0 and Svix: a list of signatures over id, time and body. */
 function timedList(name: string, prefix: string, commit: readonly string[]): Scheme {
   return {
     name,
@@ -119,23 +119,23 @@ function timedList(name: string, prefix: string, commit: readonly string[]): Sch
       if (id === "" || !UNIX_SECONDS.test(timestamp)) return "malformed";
       const list = (headers.get(`${prefix}-signature`) ?? "").split(" ", MAX_SIGNATURES);
       const given = list.flatMap((each) => (each.startsWith("v1,") ? (fromBase64(each.slice(3)) ?? []) : []));
-      // The id is text of the header, whose bytes were signed.
+      // The sender signed the bytes of the header.
       const head = latin1(`${id}.${timestamp}.`);
       const macs = rules.secrets.flatMap(standardKeys).map((key) => hmacSha256(key, head, body));
       let isMatch = false;
       for (const mac of macs) for (const each of given) isMatch = isSameSecret(mac, each) || isMatch;
       if (!isMatch) return "mismatch";
-      return isFresh(timestamp, rules) ? { once: `${name}:${timestamp}:${id}` } : "stale";
+      return isFresh(timestamp, rules) ? { nonce: `${name}:${timestamp}:${id}` } : "stale";
     },
   };
 }
 
 function isFresh(timestamp: string, { nowMs, toleranceSeconds }: SignatureRules): boolean {
-  // In whole seconds, as senders count: exactly the tolerance still passes.
+  // Senders count in whole seconds: a difference of exactly the tolerance passes.
   return Math.abs(Math.floor(nowMs / 1000) - Number(timestamp)) <= toleranceSeconds;
 }
 
-/** All secrets are tried, so that the time does not tell which one it was. */
+/** Tries every secret, so that the time does not reveal which one matches. */
 function matches(
   secrets: readonly string[],
   given: Uint8Array,
@@ -146,13 +146,13 @@ function matches(
   return isMatch;
 }
 
-function holds(secrets: readonly string[], given: string): Outcome {
+function checkToken(secrets: readonly string[], given: string): Outcome {
   return matches(secrets, latin1(given), (secret) => new TextEncoder().encode(secret)) ? {} : "mismatch";
 }
 
 /**
- * `whsec_` and base64, or text that is the key itself. Some services show the base64 without its prefix, and their
- * libraries sign with what it stands for; so text that may be base64 is read both ways.
+ * Returns the keys that a secret may stand for: the base64 after `whsec_`, or the text itself. Some services show the
+ * base64 without its prefix and sign with the decoded bytes, so text that may be base64 counts as both.
  */
 function standardKeys(secret: string): readonly Uint8Array[] {
   const isEncoded = secret.startsWith(KEY_PREFIX);
@@ -173,7 +173,7 @@ function fromHex(hex: string): Uint8Array {
   );
 }
 
-/** `atob` alone would pass over spaces. */
+/** `atob` alone would ignore spaces. */
 function fromBase64(text: string): Uint8Array | undefined {
   if (!/^[A-Za-z0-9+/]+={0,2}$/.test(text)) return undefined;
   try {

@@ -1,53 +1,94 @@
-/** Texts with fields of a request in them. Pure. */
-import { MISSING, segmentsOf, walk, type WebhookSubject } from "./field.ts";
-import { cutText, jsonExcerpt } from "./json-excerpt.ts";
+/** Fields of a request, and texts that contain them. Pure but for the random marks around what the sender wrote. */
+import { Fence } from "../../agent/context/fence.ts";
+import { skillInstructions, type ReportedSkill } from "../../agent/skills/load-skill.ts";
+import { isExactNumber } from "../../base/json/exact-json.ts";
+import { headOf } from "../../base/text.ts";
 
-/** What a route says, or without a template what happened. */
+/** What filters and templates read. */
+export interface WebhookSubject {
+  /** Parsed body: any JSON value. */
+  readonly payload: unknown;
+  readonly event: string;
+  readonly headers: { get(name: string): string | null };
+}
+
+/** The parts of a route that its text needs. */
 export interface RenderedRoute {
   readonly name: string;
-  /** Absent: the payload itself. */
+  /** Undefined: the payload itself. */
   readonly prompt: string | undefined;
 }
 
-/** Marks what the sender wrote. */
-export type Fence = (text: string) => string;
+export interface PromptedRoute extends RenderedRoute {
+  /** True: the sender's text counts like the route's own, and is not marked as data. */
+  readonly trustsSender: boolean;
+}
 
-/** Bounds of the interface: what a template may take over of a payload. */
+/** Marks text of the sender. */
+type Mark = (text: string) => string;
+
+/** Limits on what a template may take from a payload. */
 const MAX_PAYLOAD_CHARACTERS = 4_000;
 const MAX_OBJECT_CHARACTERS = 2_000;
-/** Of all texts of one payload together: a template may name the same one many times. */
+/** For all values of one template together: it may name the same field many times. */
 const MAX_VALUES_CHARACTERS = 1_048_576;
 
 const TOKEN = /\{([A-Za-z0-9_.]+)\}/g;
 
-/** The text of a route, for the agent (`fence`) or as the message itself. */
-export function renderRoute(route: RenderedRoute, subject: WebhookSubject, fence: Fence = unmarked): string {
-  return route.prompt === undefined
-    ? withoutTemplate(route.name, subject, fence)
-    : renderTemplate(route.prompt, subject, fence);
+/**
+ * Returns the prompt for the agent: the skill, then the route's text with the sender's text between marks that the sender
+ * cannot know. A signature proves who sent an event, not that the titles and comments in it are harmless.
+ */
+export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skill?: ReportedSkill): string {
+  const fence = new Fence("webhook-data");
+  const mark: Mark = (text) => (isPlain(text) ? text : fence.around(text));
+  const text = renderRoute(route, subject, route.trustsSender ? undefined : mark);
+  return [
+    ...(skill ? [skillInstructions(skill)] : []),
+    ...(fence.isUsed ? [fence.notice("was written by whoever caused this event")] : []),
+    text,
+  ].join("\n\n");
+}
+
+/** A word, a number, a hash or a short path: too little to carry instructions, and easier to read without marks. */
+const PLAIN = /^[A-Za-z0-9_.:/@#+-]{1,100}$/;
+const HASH = /^[0-9a-f]{7,64}$/;
+/** Dashes and dots can separate the words of a sentence. */
+const MAX_WORDS = 4;
+
+function isPlain(text: string): boolean {
+  if (!PLAIN.test(text)) return false;
+  return HASH.test(text) || text.split(/[^A-Za-z]+|(?<=[a-z])(?=[A-Z])/).filter(Boolean).length <= MAX_WORDS;
+}
+
+/** Returns the text of a route, for the agent (with `mark`) or as a message. */
+export function renderRoute(route: RenderedRoute, subject: WebhookSubject, mark: Mark = unmarked): string {
+  if (route.prompt !== undefined) return renderTemplate(route.prompt, subject, mark);
+  const block = `\`\`\`json\n${jsonExcerpt(subject.payload, MAX_PAYLOAD_CHARACTERS)}\n\`\`\``;
+  return `Webhook event '${mark(subject.event)}' on route '${route.name}':\n\n${mark(block)}`;
 }
 
 /**
- * The text with each `{a.b}` replaced by that field of the payload, `{__raw__}` by all of it and `{event_type}` by the
- * type of the event. What names no field stays as it is; what a field says is not looked at again.
+ * Replaces each `{a.b}` by that field of the payload, `{__raw__}` by the whole payload and `{event_type}` by the event
+ * type. Names of missing fields stay as written. Values are not expanded again.
  */
-export function renderTemplate(template: string, subject: WebhookSubject, fence: Fence = unmarked): string {
+export function renderTemplate(template: string, subject: WebhookSubject, mark: Mark = unmarked): string {
   let left = MAX_VALUES_CHARACTERS;
   return template.replaceAll(TOKEN, (token, path: string) => {
     const value = valueOf(subject, path);
     if (value === undefined) return token;
-    const text = cutText(value, left);
+    const text = headOf(value, left);
     left -= text.length;
-    return fence(text);
+    return mark(text);
   });
 }
 
-/** Whether a template names a field that there is not. */
-export function lacksField(template: string, subject: WebhookSubject): boolean {
+/** Whether a template names a field that the payload does not have. */
+export function hasMissingField(template: string, subject: WebhookSubject): boolean {
   return [...template.matchAll(TOKEN)].some(([, path = ""]) => valueOf(subject, path) === undefined);
 }
 
-/** Templates in the texts of a value, however deep; anything else stays. */
+/** Renders the templates in all texts of `value`, at any depth. */
 export function renderTexts(value: unknown, subject: WebhookSubject): unknown {
   if (typeof value === "string") return renderTemplate(value, subject);
   if (Array.isArray(value)) return value.map((each) => renderTexts(each, subject));
@@ -55,12 +96,6 @@ export function renderTexts(value: unknown, subject: WebhookSubject): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, renderTexts(each, subject)]));
 }
 
-function withoutTemplate(route: string, { event, payload }: WebhookSubject, fence: Fence): string {
-  const block = `\`\`\`json\n${jsonExcerpt(payload, MAX_PAYLOAD_CHARACTERS)}\n\`\`\``;
-  return `Webhook event '${fence(event)}' on route '${route}':\n\n${fence(block)}`;
-}
-
-/** Undefined for what names no field. */
 function valueOf({ payload, event }: WebhookSubject, path: string): string | undefined {
   if (path === "__raw__") return jsonExcerpt(payload, MAX_PAYLOAD_CHARACTERS);
   if (path === "event_type") return event;
@@ -74,4 +109,120 @@ function valueOf({ payload, event }: WebhookSubject, path: string): string | und
 
 function unmarked(text: string): string {
   return text;
+}
+
+/** The value of a field that does not exist; null is a value. */
+export const MISSING = Symbol("missing");
+
+/**
+ * Returns the value of a filter's `field`: `event` and `event_type` are the event type, `headers.<Name>` a header in any
+ * case, `payload.<x>` a field of the top-level `payload` or else of the root, and anything else a field of the root.
+ * Empty segments do not count; numbers index lists.
+ */
+export function fieldOf({ payload, event, headers }: WebhookSubject, path: string): unknown {
+  const [first, ...rest] = segmentsOf(path);
+  if (first === undefined) return MISSING;
+  if ((first === "event" || first === "event_type") && rest.length === 0) return event;
+  if (first === "headers") return headerOf(headers, rest.join("."));
+  if (first === "payload") return walk(hasOwn(payload, "payload") ? payload["payload"] : payload, rest);
+  return walk(payload, [first, ...rest]);
+}
+
+/** Follows segments: names of objects, positions in lists. */
+function walk(from: unknown, segments: readonly string[]): unknown {
+  let value = from;
+  for (const segment of segments) {
+    if (Array.isArray(value)) {
+      if (!POSITION.test(segment) || Number(segment) >= value.length) return MISSING;
+      value = value[Number(segment)];
+    } else if (hasOwn(value, segment)) value = value[segment];
+    else return MISSING;
+  }
+  return value;
+}
+
+const POSITION = /^\d{1,9}$/;
+
+function segmentsOf(path: string): readonly string[] {
+  return path.split(".").filter((segment) => segment !== "");
+}
+
+function headerOf(headers: WebhookSubject["headers"], name: string): unknown {
+  // `Headers.get` throws for text that cannot be a header name.
+  return HEADER_NAME.test(name) ? (headers.get(name) ?? MISSING) : MISSING;
+}
+
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+/** Own fields only: `constructor` and the like are not fields of a payload. */
+function hasOwn(value: unknown, name: string): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !isExactNumber(value) && Object.hasOwn(value, name);
+}
+
+const INDENT = "  ";
+
+/**
+ * Returns the first `max` characters of `JSON.stringify(value, undefined, 2)`, never splitting a character. It does not
+ * visit what comes after them: a long payload costs no more than a short one.
+ */
+export function jsonExcerpt(value: unknown, max: number): string {
+  const excerpt = new Excerpt(max);
+  excerpt.write(value, "\n");
+  return headOf(excerpt.text, max);
+}
+
+class Excerpt {
+  readonly #max: number;
+  text = "";
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get #left(): number {
+    return this.#max - this.text.length;
+  }
+
+  /** `line` starts each line of the enclosing value: a line break and its indent. */
+  write(value: unknown, line: string): void {
+    if (typeof value === "string") this.#string(value);
+    else if (Array.isArray(value)) this.#list(value, line);
+    else if (typeof value === "object" && value !== null && !isExactNumber(value)) this.#object(value, line);
+    else this.text += JSON.stringify(value) ?? "null";
+  }
+
+  /** JSON text is never shorter than the string, so the rest of a long string does not count. */
+  #string(value: string): void {
+    this.text += JSON.stringify(value.slice(0, Math.max(0, this.#left + 2)));
+  }
+
+  #list(list: readonly unknown[], line: string): void {
+    if (list.length === 0) {
+      this.text += "[]";
+      return;
+    }
+    let before = "[";
+    for (const each of list) {
+      if (this.#left < 0) return;
+      this.text += before + line + INDENT;
+      this.write(each, line + INDENT);
+      before = ",";
+    }
+    this.text += `${line}]`;
+  }
+
+  #object(object: object, line: string): void {
+    let before = "{";
+    // `Object.entries` would copy all of a large object for the few names that are shown.
+    for (const name in object) {
+      if (!Object.hasOwn(object, name)) continue;
+      if (this.#left < 0) return;
+      this.text += before + line + INDENT;
+      this.#string(name);
+      this.text += ": ";
+      this.write(object[name as keyof typeof object], line + INDENT);
+      before = ",";
+    }
+    this.text += before === "{" ? "{}" : `${line}}`;
+  }
 }

@@ -1,63 +1,65 @@
-/** A place for the events of one service, ready to be used. Pure. */
-import type { WebhookRouteConfig } from "../../../generated/config/types.gen.ts";
+/** The routes of the receiver, checked and with their defaults. Pure. */
+import type { WebhookRouteConfig, Config } from "../../../generated/config/types.gen.ts";
 import { findAddressProblems, platformsOf } from "../../deliver/address.ts";
 import { checkFilters } from "../receive/filter.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { Environment } from "../../config/home.ts";
+import { webhookSettings, type WebhookSettings } from "../settings.ts";
 
-/** In place of a secret: no proof is asked for, on loopback only. */
-export const NO_PROOF = "INSECURE_NO_AUTH";
+/** Stands for a secret and turns the signature check off, on loopback addresses only. */
+export const NO_AUTH = "INSECURE_NO_AUTH";
 
 export interface WebhookRoute {
   readonly name: string;
-  /** static: of the configuration; dynamic: of the file of subscriptions. */
+  /** static: from the configuration; dynamic: from the subscriptions file. */
   readonly origin: "static" | "dynamic";
   readonly isEnabled: boolean;
   readonly events: readonly string[];
-  /** Those that are good; none: no proof is asked for. */
+  /** The valid secrets; `none` turns the signature check off. */
   readonly secrets: readonly string[] | "none";
   readonly takesBearer: boolean;
   readonly toleranceSeconds: number;
-  /** Absent: the payload itself. */
+  /** Undefined: the payload itself. */
   readonly prompt: string | undefined;
   readonly filters: unknown;
   readonly script: string | undefined;
   readonly retriesScript: boolean;
   readonly skills: readonly string[];
-  /** Absent: the narrow default. */
+  /** Undefined: the narrow default. */
   readonly toolsets: readonly string[] | undefined;
-  /** Addresses, as they are written. */
+  /** Addresses as configured. */
   readonly deliver: string;
   readonly deliverExtra: Readonly<Record<string, unknown>>;
   readonly deliverOnly: boolean;
   readonly suppressesSilence: boolean;
-  /** What targets hear of a run that did not complete. Absent: a notice, but in comments of code hosts. */
+  /** What targets get when a run does not complete. Undefined: a notice, except comments of code hosts. */
   readonly onFailure: "notice" | "silent" | undefined;
-  /** True: what the sender writes counts like the route's own words. */
+  /** True: the sender's text counts like the route's own, and is not marked as data. */
   readonly trustsSender: boolean;
   readonly maxConcurrent: number | undefined;
   readonly coalesce: WebhookRouteConfig["coalesce"];
 }
 
 export interface RouteDefaults {
-  /** Secrets of routes that name none, as they are written. */
+  /** Secrets of routes that name none, as configured. */
   readonly secrets: readonly string[];
   /** False: strangers can reach the receiver. */
   readonly isLoopback: boolean;
-  /** The value behind `env:NAME`; text that is no reference stays. Undefined: the variable is not set. */
+  /** Returns the value of `env:NAME`, and any other text unchanged. Undefined when the variable is not set. */
   readonly resolve: (secret: string) => string | undefined;
 }
 
-/** Why a receiver that strangers can reach does without proof for nobody, a clause. */
-export const INSECURE_PROBLEM = `${NO_PROOF} is for loopback addresses only; give a secret, or listen on 127.0.0.1`;
+const INSECURE_PROBLEM = `${NO_AUTH} is for loopback addresses only; give a secret, or listen on 127.0.0.1`;
 
 export type CheckedRoute =
   | {
       readonly route: WebhookRoute;
-      /** Flaws that narrow it and do not keep it from being served: a filter that never matches. */
+      /** Problems that do not keep it from being served: filters that never match. */
       readonly warnings: readonly string[];
     }
   | { readonly problems: readonly string[] };
 
-/** A route as it is written, with what it takes over; or why it cannot be used and what to do, a clause each. */
+/** Returns a route with its defaults, or why it cannot be used and what to do, one clause each. */
 export function checkRoute(
   name: string,
   written: Partial<WebhookRouteConfig>,
@@ -93,7 +95,7 @@ function deliveryProblems({
     ...findAddressProblems(deliver).map((problem) => `deliver: ${problem}`),
     ...(isOnly && !isRead
       ? [
-          "deliver_only needs a real target in deliver, such as local, webhook or telegram, since the agent says nothing",
+          "deliver_only needs a real target in deliver, such as local, webhook or telegram, because no agent answers",
         ]
       : []),
     ...(isOnly && coalesce !== undefined ? ["coalesce does not go with deliver_only; take one out"] : []),
@@ -108,30 +110,29 @@ function secretsOf(
   { secret, secrets = [] }: Partial<WebhookRouteConfig>,
   defaults: RouteDefaults,
 ): FoundSecrets {
-  // An explicit empty secret takes over nothing: it is a mistake that would let everybody in.
-  if (secret === "") return { problem: "its secret is empty; give it one, or take the key out" };
+  // An explicit empty secret does not inherit: it is a mistake that would accept every request.
+  if (secret === "") return { problem: "its secret is empty; set one, or remove the key" };
   const own = [...(secret === undefined ? [] : [secret]), ...secrets];
   const written = own.length > 0 ? own : defaults.secrets;
   if (written.length === 0) {
-    return { problem: "it has no secret; give it one, or set WEBHOOK_SECRET for all routes" };
+    return { problem: "it has no secret; set one, or set WEBHOOK_SECRET for all routes" };
   }
-  if (written.includes(NO_PROOF)) {
-    const isAlone = written.every((each) => each === NO_PROOF);
-    return isAlone ? { secrets: "none" } : { problem: `${NO_PROOF} does not go with other secrets` };
+  if (written.includes(NO_AUTH)) {
+    const isAlone = written.every((each) => each === NO_AUTH);
+    return isAlone ? { secrets: "none" } : { problem: `${NO_AUTH} does not go with other secrets` };
   }
   const resolved: string[] = [];
   for (const each of written) {
     const value = defaults.resolve(each);
     if (!value) {
-      // Only a reference may be shown: anything else is the secret itself.
+      // Only a reference may be shown: any other text is the secret itself.
       const name = each.startsWith("env:") ? each.slice("env:".length) : undefined;
       return {
         problem: name === undefined ? "one of its secrets is empty" : `${name}, its secret, is not set`,
       };
     }
-    // Behind a reference the mark would be a way around the checks above.
-    if (value === NO_PROOF)
-      return { problem: `${NO_PROOF} must be written as it is, not behind a reference` };
+    // Behind a reference it would bypass the checks above.
+    if (value === NO_AUTH) return { problem: `${NO_AUTH} must be written as it is, not behind a reference` };
     resolved.push(value);
   }
   return { secrets: resolved };
@@ -165,4 +166,53 @@ function toRoute(
     maxConcurrent: written.max_concurrent,
     coalesce: written.coalesce,
   };
+}
+
+export interface StaticRoutes {
+  readonly routes: readonly WebhookRoute[];
+  /** What keeps the receiver from starting: a sentence each, without the full stop. */
+  readonly problems: readonly string[];
+}
+
+/** Returns the defaults of routes from the settings and the environment. */
+export function routeDefaults(
+  { secrets, isLoopback }: Pick<WebhookSettings, "secrets" | "isLoopback">,
+  { env }: { readonly env: Environment },
+): RouteDefaults {
+  const resolve = (secret: string) => (secret.startsWith("env:") ? env[secret.slice("env:".length)] : secret);
+  return { secrets, isLoopback, resolve };
+}
+
+export function checkStaticRoutes(
+  settings: Pick<WebhookSettings, "routes" | "secrets" | "isLoopback">,
+  defaults: RouteDefaults,
+): StaticRoutes {
+  const routes: WebhookRoute[] = [];
+  const problems: string[] = [];
+  // Checked even when each route has its own secret: the next subscription may not.
+  if (settings.secrets.includes(NO_AUTH) && !settings.isLoopback) {
+    problems.push(`the secret of all routes: ${INSECURE_PROBLEM}`);
+  }
+  for (const [name, written] of Object.entries(settings.routes)) {
+    const checked = checkRoute(name, written, { ...defaults, origin: "static" });
+    if ("route" in checked) routes.push(checked.route);
+    else problems.push(...checked.problems.map((problem) => `route ${name}: ${problem}`));
+  }
+  return { routes, problems };
+}
+
+/**
+ * Returns the routes of the configuration; none when the receiver is disabled. ServiceError `invalid_config` that lists
+ * every problem.
+ */
+export function requireUsableRoutes(
+  config: Pick<Config, "platforms">,
+  from: { readonly env: Environment },
+): readonly WebhookRoute[] {
+  const settings = webhookSettings(config);
+  if (!settings.isEnabled) return [];
+  const { routes, problems } = checkStaticRoutes(settings, routeDefaults(settings, from));
+  if (problems.length === 0) return routes;
+  const list = problems.map((problem) => `  ${problem}`).join("\n");
+  throw new ServiceError("invalid_config", `The webhook receiver cannot start:\n${list}`);
 }

@@ -1,9 +1,9 @@
-/** A route that is made while the receiver runs, as its file keeps it. Pure. */
+/** A route that is created while the receiver runs, as its file keeps it. Pure. */
 import type { WebhookRouteConfig } from "../../../generated/config/types.gen.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import { checkConfig } from "../../config/check.ts";
 
-/** What somebody added by hand stays, whether it is known here or not. */
+/** Keys that a person adds by hand stay, even unknown ones. */
 export interface Subscription extends Partial<WebhookRouteConfig> {
   /** ISO 8601, UTC. */
   readonly created_at?: string;
@@ -12,23 +12,23 @@ export interface Subscription extends Partial<WebhookRouteConfig> {
 export type Subscriptions = Readonly<Record<string, Subscription>>;
 
 export type ParsedSubscriptions =
-  /** Objects, as they are written: {@link checkSubscription} says which of them can be used. */
+  /** As written: {@link checkSubscription} finds the problems of each. */
   | { readonly subscriptions: Subscriptions }
-  /** What is wrong with the file, a clause. */
+  /** Why the file cannot be used, a clause. */
   | { readonly problem: string };
 
-/** The text of the file. Undefined, for no file, and an empty file are no subscriptions. */
+/** Parses the text of the file. Undefined (no file) and an empty text are no subscriptions. */
 export function parseSubscriptions(text: string | undefined): ParsedSubscriptions {
   const json = (text ?? "").replace(/^\uFEFF/, "");
   if (json.trim() === "") return { subscriptions: {} };
   try {
     const value = JSON.parse(json) as unknown;
     if (!isRecord(value)) return { problem: "it must hold one JSON object, with a route under each name" };
-    const strange = Object.keys(value).find((name) => !isRecord(value[name]));
-    if (strange !== undefined) return { problem: `${JSON.stringify(strange)} must be an object` };
+    const invalid = Object.keys(value).find((name) => !isRecord(value[name]));
+    if (invalid !== undefined) return { problem: `${JSON.stringify(invalid)} must be an object` };
     return { subscriptions: value as Subscriptions };
   } catch (error) {
-    return { problem: `it is no JSON (${error instanceof Error ? error.message : String(error)})` };
+    return { problem: `it is not JSON (${error instanceof Error ? error.message : String(error)})` };
   }
 }
 
@@ -37,18 +37,18 @@ export function formatSubscriptions(subscriptions: Subscriptions): string {
 }
 
 export interface CheckedSubscription {
-  /** What is known of it, in the right form. */
+  /** The known keys with valid values. */
   readonly written: Partial<WebhookRouteConfig>;
-  /** What keeps it from being used, a clause each. */
+  /** Why it cannot be used, a clause each. */
   readonly problems: readonly string[];
-  /** Names in it that mean nothing here. */
+  /** Keys without a meaning. */
   readonly unknown: readonly string[];
 }
 
-/** Names that subscriptions have and routes of the configuration do not. */
-const NOTES = new Set(["created_at", "profile"]);
+/** Keys that only subscriptions have. */
+const EXTRA_KEYS = new Set(["created_at", "profile"]);
 
-/** A subscription against the form of a route. What is wrong is never left out in silence: it might be what protects. */
+/** Checks a subscription against the schema of a route. It reports every invalid key: one may be there for protection. */
 export function checkSubscription(subscription: Subscription): CheckedSubscription {
   const { filters } = subscription;
   const route = { ...subscription, ...(isRecord(filters) ? { filters: [filters] } : {}) };
@@ -57,7 +57,9 @@ export function checkSubscription(subscription: Subscription): CheckedSubscripti
   return {
     written: writtenOf(value),
     problems: found.filter(({ kind }) => kind !== "unknown").map(({ name, message }) => `${name} ${message}`),
-    unknown: found.filter(({ kind, name }) => kind === "unknown" && !NOTES.has(name)).map(({ name }) => name),
+    unknown: found
+      .filter(({ kind, name }) => kind === "unknown" && !EXTRA_KEYS.has(name))
+      .map(({ name }) => name),
   };
 }
 
@@ -70,7 +72,7 @@ function writtenOf(value: unknown): Partial<WebhookRouteConfig> {
   return platforms?.webhook?.routes?.route ?? {};
 }
 
-/** What `agentd webhook subscribe` can say of a route. Undefined is what was not said. */
+/** The options of `agentd webhook subscribe`; undefined when an option is not given. */
 export interface SubscribeInput {
   readonly description?: string | undefined;
   readonly events?: readonly string[] | undefined;
@@ -84,8 +86,8 @@ export interface SubscribeInput {
 }
 
 /**
- * The subscription that was wished for. What can be said is as it was said now, or is not there; what only a hand can
- * write into the file (filters, toolsets, further secrets ...) stays as it was.
+ * Returns the subscription for `input`. Keys that have an option are as given now, or absent; keys that a person wrote
+ * into the file (filters, toolsets, more secrets ...) stay.
  */
 export function subscriptionOf(
   input: SubscribeInput,
@@ -94,7 +96,7 @@ export function subscriptionOf(
   const extra = { ...before?.deliver_extra };
   delete extra["chat_id"];
   if (input.chatId !== undefined) extra["chat_id"] = input.chatId;
-  const said = {
+  const fromOptions = {
     ...(input.description ? { description: input.description } : {}),
     events: [...(input.events ?? [])],
     secret,
@@ -107,12 +109,12 @@ export function subscriptionOf(
     ...(input.retriesScript ? { retry_on_script_failure: true } : {}),
     created_at: before?.created_at ?? createdAt,
   };
-  const kept = Object.entries(before ?? {}).filter(([name]) => !SAID.has(name));
-  return { ...Object.fromEntries(kept), ...said };
+  const kept = Object.entries(before ?? {}).filter(([name]) => !OPTION_KEYS.has(name));
+  return { ...Object.fromEntries(kept), ...fromOptions };
 }
 
-/** What a subscribe command says, even by saying nothing. */
-const SAID = new Set([
+/** Keys that the command sets, or removes when the option is not given. */
+const OPTION_KEYS = new Set([
   "description",
   "events",
   "secret",
@@ -128,7 +130,7 @@ const SAID = new Set([
 
 const NAME = /^[a-z0-9][a-z0-9_-]{0,127}$/;
 
-/** The name that is meant: lower case, `-` for spaces. Undefined for one that cannot be in a URL as it is. */
+/** Returns the name in lower case with `-` for spaces. Undefined when a URL cannot contain it unescaped. */
 export function subscriptionName(text: string): string | undefined {
   const name = text.trim().toLowerCase().replace(/\s+/g, "-");
   return NAME.test(name) ? name : undefined;

@@ -30,7 +30,7 @@ async function prompts(service: WebhookService): Promise<readonly string[]> {
   return runs.map(({ input }) => (JSON.parse(input) as { prompt: { text: string }[] }).prompt[0]?.text ?? "");
 }
 
-test("of several events with one key the newest is handled once it is quiet, with a note on the others", async () => {
+test("of several events with one key only the newest is handled after the window, with a note on the others", async () => {
   await using service = await startWebhookService({ routes });
   for (const [id, sha] of [
     ["d1", "a1"],
@@ -69,7 +69,7 @@ test("the first event waits no longer than max_wait_seconds, however many follow
   ]);
 });
 
-test("an event without the fields of the key is handled at once; a known id is a duplicate first", async () => {
+test("an event without the fields of the key is handled at once, and a repeated id is a duplicate", async () => {
   await using service = await startWebhookService({ routes });
   assert.equal((await service.post("slow", { sha: "a" }, named("d1"))).body.status, "accepted");
   assert.equal((await service.post("slow", { pr: 1, sha: "a" }, named("d2"))).body.status, "coalesced");
@@ -81,7 +81,7 @@ test("an event without the fields of the key is handled at once; a known id is a
   );
 });
 
-test("many at once with one key are one run", async () => {
+test("many simultaneous events with one key are one run", async () => {
   await using service = await startWebhookService({ routes });
   const ids = Array.from({ length: 20 }, (_, index) => `d${index}`);
   const answers = await Promise.all(ids.map((id) => service.post("hook", { pr: 1, sha: id }, named(id))));
@@ -93,7 +93,7 @@ test("many at once with one key are one run", async () => {
   assert.match(asked[0] ?? "", /19 earlier events were superseded/);
 });
 
-test("what waits when the service ends is handled after the next start, when it is due", async () => {
+test("an event that waits when the service stops is handled when due after the next start", async () => {
   await using first = await startWebhookService({ routes });
   await first.post("slow", { pr: 1, sha: "a" }, named("d1"));
   await first.post("hook", { pr: 1, sha: "b" }, named("d2"));

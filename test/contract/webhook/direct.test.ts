@@ -163,7 +163,7 @@ test("a direct delivery without a target address answers 502, and the record nam
   assert.match(row?.reason ?? "", /deliver_extra\.url/);
 });
 
-test("a private address that nobody allowed is not sent to, whatever the payload names", async (t) => {
+test("a message is not sent to a private address that is not allowed, whatever the payload names", async (t) => {
   const target = await openReceiver(t);
   await using service = await startDirect({ url: "{url}", host: "example.com" });
   assert.equal((await service.post("direct", { url: target.url })).status, 502);

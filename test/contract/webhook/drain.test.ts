@@ -47,7 +47,7 @@ test("a receiver that drains answers 503 with Retry-After, lets runs end, and th
   );
 });
 
-test("a message on its way when the grace is over stays owed: 503, sent after the restart, its id known", async (t) => {
+test("a direct message that a shutdown cuts answers 503, is sent after the restart, and keeps its id", async (t) => {
   const open: ServerResponse[] = [];
   const target = await openReceiver(t, (response, _request, count) => {
     if (count === 1) open.push(response);
@@ -90,7 +90,7 @@ test("a busy webhook port is logged with the setting to change, and the rest of 
   assert.match(told, /WEBHOOK_PORT/);
 });
 
-test("a busy webhook port is tried again until it is free; until then the health report says what is wrong", async (t) => {
+test("a busy webhook port is retried until it is free, and the health report shows the problem until then", async (t) => {
   const other = createServer();
   other.listen(0, "127.0.0.1");
   await once(other, "listening");

@@ -167,7 +167,7 @@ test("identical requests without a delivery id both run, even in the same millis
   assert.equal(await runCount(service), 2);
 });
 
-test("duplicates are still recognised after a restart", async () => {
+test("duplicates are still recognized after a restart", async () => {
   const first = await startWebhookService();
   const request = timed("{}", Math.floor(Date.now() / 1000));
   assert.equal((await first.post("hook", {}, named("one"))).status, 202);
@@ -191,7 +191,7 @@ test("one of 100 concurrent posts of a delivery is accepted and starts the only 
   assert.equal(rows.filter(({ status }) => status === "duplicate").length, 99);
 });
 
-test("a delivery is a duplicate while its run is at work and once it completed, and free again once its run failed", async () => {
+test("a repeated delivery is a duplicate while its run is running or completed, and is accepted after a failed run", async () => {
   const begun = Promise.withResolvers<void>();
   const held = Promise.withResolvers<void>();
   let count = 0;
@@ -219,7 +219,7 @@ test("a delivery is a duplicate while its run is at work and once it completed, 
   assert.equal(count, 2);
 });
 
-test("a delivery whose run somebody stopped can be sent again", async () => {
+test("a delivery whose run was stopped can be sent again", async () => {
   const begun = Promise.withResolvers<void>();
   let count = 0;
   await using service = await startWebhookService({
@@ -238,7 +238,7 @@ test("a delivery whose run somebody stopped can be sent again", async () => {
   assert.equal((await service.post("hook", {}, named("stopped"))).body.status, "accepted");
 });
 
-test("a failure frees its own id only: the delivery that took the id when it had run out keeps it", async () => {
+test("a failure releases only its own id, not the same id of a later delivery", async () => {
   const releases: (() => void)[] = [];
   await using service = await startWebhookService({
     script: async () => {
@@ -260,7 +260,7 @@ test("a failure frees its own id only: the delivery that took the id when it had
   releases[2]?.();
 });
 
-test("of many redeliveries that arrive while a run fails, one at most is accepted", async () => {
+test("at most one of many redeliveries during a failing run is accepted", async () => {
   let count = 0;
   await using service = await startWebhookService({
     script: () =>

@@ -39,13 +39,13 @@ test("on a failure chats get a neutral sentence, the home channel and files the 
   assert.deepEqual([logged[0]?.["delivery"], logged[0]?.["reason"]], [row?.id, REASON]);
 });
 
-test("with `on_failure: notice` code hosts get the neutral sentence, too", async () => {
+test("with `on_failure: notice` code hosts get the neutral sentence too", async () => {
   const { texts } = await told({ on_failure: "notice" });
   assert.deepEqual(texts[0], ["github_comment", notice]);
   assert.equal(texts.length, 4);
 });
 
-test("with `on_failure: silent` a failure is told to nobody, and stands in the record and in the log", async () => {
+test("with `on_failure: silent` a failure is only recorded and logged", async () => {
   const { row, texts, logged } = await told({ on_failure: "silent" });
   assert.deepEqual(texts, []);
   assert.deepEqual([row?.status, row?.reason, row?.outbox_id], ["failed", REASON, null]);

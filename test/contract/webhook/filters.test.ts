@@ -184,11 +184,11 @@ filtering("`regex` searches the value as text and matches anywhere unless it is 
 ]);
 
 const unusable: readonly (readonly [entry: Record<string, unknown>, problem: RegExp])[] = [
-  [{ field: "a", regex: "(" }, /filters\[0\]\.regex is no pattern/],
-  [{ field: "a", regex: "(?<=x)y" }, /is no pattern/],
-  [{ field: "a", regex: "(a)\\1" }, /is no pattern/],
-  [{ field: "a", regex: "(?:[ab]?){900}[ab]{900}" }, /is no pattern .* or too large/],
-  [{ field: "a", regex: 7 }, /is no pattern/],
+  [{ field: "a", regex: "(" }, /filters\[0\]\.regex is not a valid pattern/],
+  [{ field: "a", regex: "(?<=x)y" }, /is not a valid pattern/],
+  [{ field: "a", regex: "(a)\\1" }, /is not a valid pattern/],
+  [{ field: "a", regex: "(?:[ab]?){900}[ab]{900}" }, /is not a valid pattern .* or too large/],
+  [{ field: "a", regex: 7 }, /is not a valid pattern/],
   [{ field: "a", exists: "yes" }, /exists must be true or false/],
   [{ field: "a", missing: false }, /missing must be true; for its opposite use exists/],
   [{ field: "a", in: "main" }, /in must be a list/],
@@ -200,7 +200,10 @@ const unusable: readonly (readonly [entry: Record<string, unknown>, problem: Reg
   [{ not: { any: [{ field: "a", regex: "(" }] } }, /filters\[0\]\.not\.any\[0\]\.regex/],
 ];
 const unknown: typeof unusable = [
-  [{ field: "a", matches: "x" }, /filters\[0\] has the unknown operator "matches"; those are: exists, /],
+  [
+    { field: "a", matches: "x" },
+    /filters\[0\] has the unknown operator "matches"; the operators are: exists, /,
+  ],
   [{ field: "a" }, /filters\[0\] has no operator/],
   [{ field: "a", equals: 1, contains: 1 }, /more than one operator: equals, contains/],
 ];

@@ -63,7 +63,7 @@ test("ignored, duplicate and unparsable requests count towards the rate limit, a
   assert.equal((await service.post("hook", {}, { headers })).status, 429);
 });
 
-test("of a flood that is refused no more is recorded than of what passes", async () => {
+test("a flood over the rate limit records no more requests than the limit", async () => {
   await using service = await startWebhookService({ clock: new FakeClock(), settings: { rate_limit: 2 } });
   await Promise.all(Array.from({ length: 20 }, () => service.post("hook")));
   const rows = await service.recorded((all) => all.filter(({ status }) => status === "refused").length === 2);
@@ -71,9 +71,10 @@ test("of a flood that is refused no more is recorded than of what passes", async
   const [refused] = rows.filter(({ status }) => status === "refused");
   assert.equal(refused?.reason, "more than 2 in a minute");
   assert.deepEqual(
-    (JSON.parse(refused?.stages ?? "[]") as { stage: string; verdict: string }[]).map(
-      ({ stage, verdict }) => [stage, verdict],
-    ),
+    (JSON.parse(refused?.stages ?? "[]") as { stage: string; result: string }[]).map(({ stage, result }) => [
+      stage,
+      result,
+    ]),
     [
       ["signature", "pass"],
       ["rate", "stop"],

@@ -9,8 +9,8 @@ import type { WebhookRoutes } from "../../../src/webhook/routes/routes.ts";
 import { SECRET, serveChangedRoom, startWebhookService, webhookScenario } from "../../harness/webhook.ts";
 
 const stagesOf = ({ stages }: DeliveryRow): readonly string[] =>
-  (JSON.parse(stages) as { stage: string; verdict: string }[]).map(
-    ({ stage, verdict }) => `${stage} ${verdict}`,
+  (JSON.parse(stages) as { stage: string; result: string }[]).map(
+    ({ stage, result }) => `${stage} ${result}`,
   );
 
 const event = (name: string) => ({ headers: { "x-github-event": name } });
@@ -26,7 +26,7 @@ test("an event outside the route's list answers 200 `ignored`, and an ignored pi
   const lines = service.logged("a webhook was ignored");
   assert.deepEqual(
     lines.map(({ level, route, event: type, reason }) => [level, route, type, reason]),
-    [["info", "hook", "issues", "issues is not among push"]],
+    [["info", "hook", "issues", "issues is not one of push"]],
   );
   assert.match(String(lines[0]?.["request"]), /^req_/);
 });
@@ -85,7 +85,7 @@ test("a route that loses its secret at runtime answers 403 `no_secret`", async (
   assert.equal(tooLong.status, 413, "the size comes first");
 });
 
-test("each request that was believed has a row with the verdicts of its stages", async () => {
+test("each request with a valid signature has a row with the results of its stages", async () => {
   await using service = await startWebhookService({
     routes: { hook: { events: ["push", "issues"], filters: [{ field: "a", equals: 1 }], prompt: "do {a}" } },
   });
@@ -109,7 +109,7 @@ test("each request that was believed has a row with the verdicts of its stages",
   assert.deepEqual(taken && stagesOf(taken), [
     ...before,
     "parse pass",
-    "known pass",
+    "dedupe pass",
     "events pass",
     "filters pass",
     "render pass",
@@ -120,14 +120,14 @@ test("each request that was believed has a row with the verdicts of its stages",
   assert.deepEqual(found.get("duplicate") && stagesOf(found.get("duplicate")!), [
     ...before,
     "parse pass",
-    "known stop",
+    "dedupe stop",
   ]);
   assert.deepEqual(stagesOf(found.get("issues")!).at(-1), "filters stop");
   assert.deepEqual(stagesOf(found.get("star")!).at(-1), "events stop");
   assert.deepEqual(stagesOf(found.get("refused")!), [...before, "parse stop"]);
   assert.deepEqual(
     [found.get("refused")?.payload, found.get("refused")?.reason],
-    ["{bad", "the body is no JSON"],
+    ["{bad", "the body is not JSON"],
   );
 });
 
@@ -224,11 +224,11 @@ webhookScenario(
   "what breaks inside is answered 500 without a word of it, and logged",
   async (service) => {
     await using changed = await serveChangedRoom(service, ({ ports }) => ({
-      ports: { ...ports, knownAs: () => Promise.reject(new TypeError("inner workings")) },
+      ports: { ...ports, findDuplicate: () => Promise.reject(new TypeError("inner workings")) },
     }));
     const { status, body } = await changed.post("hook");
     assert.deepEqual([status, body.error, body.code], [500, "Internal error", "internal"]);
-    const [line] = service.logged("a webhook could not be received");
+    const [line] = service.logged("cannot receive a webhook");
     assert.equal(line?.["request"], body.request_id);
     assert.match(JSON.stringify(line), /inner workings/);
   },

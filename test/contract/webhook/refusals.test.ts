@@ -64,7 +64,7 @@ test("INSECURE_NO_AUTH starts on loopback addresses only, and a busy port does n
 
 test("a route without a usable secret keeps the service from starting, and the error says how to fix it", async () => {
   const text = await refusalOf({ ...routes({}), settings: { secret: "" } });
-  assert.match(text, /route hook: it has no secret; give it one, or set WEBHOOK_SECRET for all routes/);
+  assert.match(text, /route hook: it has no secret; set one, or set WEBHOOK_SECRET for all routes/);
   assert.match(await refusalOf(routes({ secret: "" })), /route hook: its secret is empty/);
   assert.match(
     await refusalOf(routes({ secret: "env:NOT_SET" })),

@@ -47,7 +47,7 @@ async function inLanes<T, R>(items: readonly T[], work: (item: T) => Promise<R>)
   return results;
 }
 
-test("every published sample is taken, and tells what it is", async () => {
+test("every published sample is accepted with its event type", async () => {
   await using agent = await openWebhookAgent({ routes: { hook: {} } });
   assert.ok(SAMPLES.length > 300 && new Set(SAMPLES.map(({ event }) => event)).size > 50);
   const answers = await inLanes(SAMPLES, (sample) => send(agent.service, "hook", sample));
@@ -153,7 +153,7 @@ const RECIPES: Readonly<Record<string, Recipe>> = {
   },
 };
 
-test("samples go through routes with events, filters and templates as those say", async () => {
+test("published samples work with events, filters and templates", async () => {
   const routes = Object.fromEntries(
     Object.entries(RECIPES).map(([event, { route }]) => [
       event.replace("_", "-"),
@@ -182,7 +182,7 @@ test("samples go through routes with events, filters and templates as those say"
   assert.deepEqual(prompts.toSorted(), expected.toSorted());
 });
 
-test("the same delivery sent again is a duplicate; as a form it means the same", async () => {
+test("a repeated sample is a duplicate, and a sample as a form has the same meaning", async () => {
   await using agent = await openWebhookAgent({
     routes: { hook: { events: ["push"], prompt: "{ref}" }, form: { prompt: "{ref} {pusher.name}" } },
   });
@@ -264,7 +264,7 @@ const SECOND_HOST: readonly Sample[] = [
   },
 ];
 
-test("the second code host's events, by its token and by its signature, with the names that it sends", async () => {
+test("events of the second code host are accepted by token and by signature, with the names that it sends", async () => {
   const key = `whsec_${btoa("the second host's signing key...")}`;
   await using agent = await openWebhookAgent({
     settings: { secrets: [key] },
@@ -327,7 +327,7 @@ test("the second code host's events, by its token and by its signature, with the
   assert.equal(runs, 4);
 });
 
-test("events of services that keep to Standard Webhooks, by the library of its authors", async () => {
+test("events signed with the Standard Webhooks library are accepted", async () => {
   const key = `whsec_${btoa("0123456789abcdef0123456789abcdef")}`;
   await using agent = await openWebhookAgent({
     routes: {

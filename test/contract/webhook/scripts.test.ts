@@ -272,7 +272,7 @@ test("scripts run with bash, the service's runtime or Python by file extension, 
   ]);
 });
 
-test("a script that hangs is killed with all that it started, also what ignores kind signals", async () => {
+test("a script that hangs is killed with all its child processes, even those that ignore SIGTERM", async () => {
   const hang = [
     "trap '' TERM",
     "sleep 600 & echo $! > child.pid",
@@ -286,7 +286,7 @@ test("a script that hangs is killed with all that it started, also what ignores 
     await untilGone(await numberIn(join(place.folder, `${name}.pid`)));
 });
 
-test("what a script leaves running when it ends goes with it", async () => {
+test("processes that a script leaves running are killed when it ends", async () => {
   const files = {
     "forks.sh": "for i in 1 2 3; do sleep 600 & done; echo $! > last.pid; echo forked",
     // Out of its group and with its output open: nobody waits for that one.
@@ -305,7 +305,7 @@ test("what a script leaves running when it ends goes with it", async () => {
   process.kill(left, "SIGKILL");
 });
 
-test("a script that floods is stopped, on its output; what it floods its errors with is dropped", async () => {
+test("a script that floods stdout is killed, and a flood on stderr is dropped", async () => {
   const files = {
     "flood.sh": "echo $$ > flood.pid; yes flood",
     "errors.sh": "head -c 5000000 /dev/zero >&2; echo fine",
@@ -318,11 +318,11 @@ test("a script that floods is stopped, on its output; what it floods its errors 
   await assertIgnored(service, /printed more than 1048576 bytes/, "flood");
   await untilGone(await numberIn(join(place.folder, "flood.pid")));
   assert.equal((await service.post("errors")).status, 202);
-  await assertIgnored(service, /nested too deep/, "deep");
+  await assertIgnored(service, /nested too deeply/, "deep");
   assert.equal((await service.post("deaf", { text: "x".repeat(900_000) })).status, 202);
 });
 
-test("what senders choose cannot keep a script from starting", async () => {
+test("values that senders choose cannot keep a script from starting", async () => {
   await using place = await openPlace(
     { "echo.sh": 'echo "got ${#AGENT_WEBHOOK_EVENT_TYPE}"' },
     { routes: { hook: { script: "echo.sh", prompt: "{script_output}", trusts_sender: true } } },
@@ -335,7 +335,7 @@ test("what senders choose cannot keep a script from starting", async () => {
   assert.ok(Number(long.slice("got ".length)) <= 1_000, long);
 });
 
-test("numbers that the language cannot hold go through a script as they were written", async () => {
+test("numbers beyond the range of doubles pass through a script as written", async () => {
   await using place = await openPlace(
     { "pass.sh": "cat", "one.sh": "cat >/dev/null; echo 9007199254740995" },
     {
@@ -357,13 +357,13 @@ test("numbers that the language cannot hold go through a script as they were wri
   ]);
 });
 
-test("many scripts at once: all come to their turn", async () => {
+test("many simultaneous scripts all run", async () => {
   await using place = await openPlace({ "slow.sh": "sleep 0.05; echo done" });
   const answers = await Promise.all(Array.from({ length: 40 }, () => place.service.post("hook")));
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([202]));
 });
 
-test("a script need not be executable; without the folder there are no scripts", async () => {
+test("a script need not be executable, and without the folder every script is missing", async () => {
   await using place = await openPlace({ "plain.sh": "echo hello" });
   await chmod(join(place.folder, "plain.sh"), 0o600);
   assert.equal((await place.service.post("hook")).status, 202);

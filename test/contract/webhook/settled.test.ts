@@ -61,7 +61,7 @@ async function giveUp(service: WebhookService, target: string): Promise<void> {
   await wakeOutbox(service);
 }
 
-test("a message that the outbox gives up frees its names: the sender may try again", async (t) => {
+test("a direct delivery that the outbox gives up releases its id, so that the sender may try again", async (t) => {
   const target = await openReceiver(t, (response) => void response.writeHead(404).end());
   const { service, cut } = await startCut(target);
   await using _ = service;
@@ -78,7 +78,7 @@ test("a message that the outbox gives up frees its names: the sender may try aga
   await target.count(2);
 });
 
-test("a message that the outbox delivers keeps its names: the sender's next attempt is known", async (t) => {
+test("a direct delivery that the outbox completes keeps its id, so that a retry is a duplicate", async (t) => {
   const target = await openReceiver(t);
   const { service, cut } = await startCut(target);
   await using _ = service;
@@ -93,7 +93,7 @@ test("a message that the outbox delivers keeps its names: the sender's next atte
   assert.equal(target.received.length, 1);
 });
 
-test("of several messages the last one that ends closes the record: delivered when one target has it", async (t) => {
+test("the last of several messages closes the delivery, as delivered when one target has it", async (t) => {
   const target = await openReceiver(t);
   const { service, cut } = await startCut(target, "webhook,carrier_pigeon:home");
   await using _ = service;
@@ -111,7 +111,7 @@ test("of several messages the last one that ends closes the record: delivered wh
   assert.ok(await store.find("ledger", { scope: "webhook:direct", key: "d-1" }), "its name stays taken");
 });
 
-test("of several messages that are all given up the names are free, and the reasons stand in the record", async (t) => {
+test("a delivery whose messages are all given up releases its id, and records the reasons", async (t) => {
   const target = await openReceiver(t, (response) => void response.writeHead(404).end());
   const { service, cut } = await startCut(target, "webhook,carrier_pigeon:home");
   await using _ = service;

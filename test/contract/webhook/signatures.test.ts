@@ -174,7 +174,7 @@ test("a valid V1 signature passes and logs one warning per route", async () => {
     assert.equal((await sent(service, headers, BODY, route)).status, 202);
   }
   assert.equal((await sent(service, { "x-webhook-signature": mac("other") }, BODY, "two")).status, 401);
-  const warned = service.logged("a webhook route is signed in the old way");
+  const warned = service.logged("a webhook route uses a deprecated signature");
   assert.deepEqual(
     warned.map(({ level, route }) => [level, route]),
     [

@@ -12,7 +12,7 @@ import {
 } from "../../harness/webhook.ts";
 
 const FLAWED = "a webhook subscription cannot be used";
-const UNREADABLE = "the file of webhook subscriptions cannot be used; what it said before holds";
+const UNREADABLE = "the webhook subscriptions file cannot be used; the last valid one applies";
 
 async function startEmpty(options: WebhookServiceOptions = {}): Promise<WebhookService> {
   const service = await startWebhookService({ routes: {}, ...options });
@@ -92,7 +92,7 @@ test("a subscription without a usable secret is skipped, and one without its own
       .logged(FLAWED)
       .map(({ route, problems: text }) => `${String(route)}: ${String(text)}`);
     assert.deepEqual(problems, [
-      "empty: its secret is empty; give it one, or take the key out",
+      "empty: its secret is empty; set one, or remove the key",
       "unset: NOBODY_SET_THIS, its secret, is not set",
       "mixed: INSECURE_NO_AUTH does not go with other secrets",
     ]);
@@ -106,7 +106,7 @@ test("a subscription without a usable secret is skipped, and one without its own
     assert.equal((await service.post("open", {}, { secret: null })).status, 202, "on loopback");
     assert.match(
       String(service.logged(FLAWED)[0]?.["problems"]),
-      /no secret; give it one, or set WEBHOOK_SECRET/,
+      /no secret; set one, or set WEBHOOK_SECRET/,
     );
   });
   await t.test("on all addresses", async () => {
@@ -151,7 +151,7 @@ test("a subscription with invalid fields or an unknown target is skipped and log
     String(problems[2]?.["problems"]),
     /deliver: "telegran" is no target; did you mean "telegram"/,
   );
-  const [strange] = service.logged("a webhook subscription has keys that mean nothing");
+  const [strange] = service.logged("a webhook subscription has unknown keys");
   assert.deepEqual(strange?.["unknown"], ["likes"]);
 });
 

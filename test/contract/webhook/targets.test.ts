@@ -245,7 +245,7 @@ test("a platform that is not set up is a warning with what to do; its messages w
   const telegram = await startTelegram(t);
   const routes = { hook: { deliver: "slack:C1, sms:+15550100,telegram:42", deliver_only: false } };
   await using service = await start({ telegram }, routes);
-  const [told, ...more] = service.logged("a webhook route delivers to what is not set up");
+  const [told, ...more] = service.logged("a webhook route delivers to a platform that is not set up");
   assert.deepEqual(more, []);
   assert.equal(told?.["route"], "hook");
   assert.match(String(told?.["problems"]), /Slack/);

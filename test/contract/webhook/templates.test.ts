@@ -129,7 +129,7 @@ test("runs of webhooks have narrow tools; a route's `toolsets` take their place,
   }
   assert.deepEqual(wide, ["patch", "read_file", "search_files", "todo", "write_file"]);
   assert.deepEqual(none, []);
-  const warned = agent.service.logged("a webhook route names toolsets that are not offered");
+  const warned = agent.service.logged("a webhook route names unknown toolsets");
   assert.deepEqual(
     warned.map((entry) => [entry["route"], entry["toolsets"]]),
     [["wide", "teleport"]],

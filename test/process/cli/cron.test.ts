@@ -113,7 +113,7 @@ describe("agentd cron create", () => {
   it("refuses what makes no job with `Failed to create job:` and exit code 1, and makes nothing", async (t) => {
     const place = await openCronPlace(t);
     const refused: readonly (readonly [readonly string[], RegExp])[] = [
-      [["30m", "x"], /say `every 30m` or `in 30m`/],
+      [["30m", "x"], /use `every 30m` or `in 30m`/],
       [["every 1h"], /say a prompt, a skill or a script/],
       [["every 1h", "x", "--tz", "Europe/Berln"], /did you mean "Europe\/Berlin"/],
     ];

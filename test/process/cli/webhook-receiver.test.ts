@@ -167,7 +167,7 @@ async function record(store: Store, { event, n }: { readonly event: string; read
   const bodyText = JSON.stringify(payload);
   const headers = new Headers({ "content-type": "application/json", "x-github-event": event });
   const route = { name: "ci" } as WebhookRoute;
-  const stages = [{ stage: "events", verdict: "stop", detail: "not wanted" }] as const;
+  const stages = [{ stage: "events", result: "stop", detail: "not wanted" }] as const;
   const request = { route, headers, body: new TextEncoder().encode(bodyText), requestId: `req_${n}` };
   const evaluated = { stages, deliveryId: `req_${n}`, subject: { payload, event, headers }, bodyText };
   const facts = { request, evaluated, stages, id, status: "ignored", endedAtMs: Date.now() } as const;
@@ -183,7 +183,7 @@ test("invalid webhook routes keep `agentd gateway` from starting: it prints why 
   assert.equal(started.code, 1);
   assert.match(
     started.stderr,
-    /The receiver of webhooks cannot be started:\n {2}route a: it has no secret; .*\n {2}route b: INSECURE_NO_AUTH is for loopback/,
+    /The webhook receiver cannot start:\n {2}route a: it has no secret; .*\n {2}route b: INSECURE_NO_AUTH is for loopback/,
   );
   const checked = await agentd(["config", "check"], { AGENTD_HOME: place.home });
   assert.equal(checked.code, 1);

@@ -150,7 +150,7 @@ test("the subscriptions file always gets mode 0600, and a corrupt file is set as
   await writeFile(place.file, '{"a": {');
   const listed = await place.webhook("list");
   assert.match(listed.stdout, /No dynamic webhook subscriptions\./);
-  assert.match(listed.stderr, /webhook_subscriptions\.json cannot be used: it is no JSON/);
+  assert.match(listed.stderr, /webhook_subscriptions\.json cannot be used: it is not JSON/);
   assert.equal(listed.code, 1);
   const next = await place.webhook("subscribe", "c");
   assert.equal(next.code, 0);
@@ -229,7 +229,7 @@ test("`test --dry-run` prints each stage and the rendered prompt without a gatew
   const ignored = await place.webhook(...words, "--json");
   const { answer, stages, rendered } = JSON.parse(ignored.stdout);
   assert.deepEqual(answer, { status: 200, body: { status: "ignored", event: "test" } });
-  assert.equal(stages.at(-1).verdict, "stop");
+  assert.equal(stages.at(-1).result, "stop");
   assert.equal(rendered, null);
   const own = await place.webhook(...words, "--header", "X-Gitlab-Event: push");
   assert.match(own.stdout, /by ada on push/);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { isExactNumber, parseExactJson } from "../../../src/base/json/exact-json.ts";
 import { redactValue } from "../../../src/base/observe/redact.ts";
-import { isSameJson } from "../../../src/webhook/receive/same.ts";
+import { isSameJson } from "../../../src/webhook/receive/filter.ts";
 
 test("integers of any length, and numbers beyond the doubles, are written as they were read", () => {
   const number = fc.oneof(

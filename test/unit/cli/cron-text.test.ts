@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { registerSecret } from "../../../src/base/observe/redact.ts";
 import { readDefinition, type Job, type JobDefinition } from "../../../src/cron/job/job.ts";
-import { jobEntry, occurrenceEntry } from "../../../src/cron/job/entry.ts";
+import { jobEntry, occurrenceEntry } from "../../../src/cron/job/format.ts";
 import type { Occurrence } from "../../../src/cron/tick/occurrence.ts";
 import type { CronStatus } from "../../../src/cron/tick/status.ts";
 import { zonedTime } from "../../../src/cron/schedule/zoned-time.ts";

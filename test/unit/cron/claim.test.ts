@@ -58,7 +58,7 @@ test("an overdue job runs once and skips ahead, records missed instants without 
   assert.equal(ran?.status, "ok");
   const [stated, ...others] = await occurrencesOf(store, strict);
   assert.deepEqual([stated?.status, stated?.covers_count, others.length], ["missed", 24, 0]);
-  assert.match(stated?.reason ?? "", /not to catch up/);
+  assert.match(stated?.reason ?? "", /does not catch up/);
   assert.ok(logLines.some((line) => line.includes("was not run at its time") && line.includes(strict)));
   for (const id of [eager, strict]) {
     assert.equal((await jobOf(store, id)).next_run_at, START_MS + 25 * HOUR_MS);
@@ -72,7 +72,7 @@ test("an overdue job runs once and skips ahead, records missed instants without 
   assert.equal((await jobOf(store, strict)).next_run_at, START_MS + 25 * HOUR_MS);
 });
 
-test("a one-shot that nobody saw in time is missed, and people are told", async (t) => {
+test("a one-shot whose time passed without a scheduler is missed, and people are notified", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start();
   const id = await makeJob(store, { schedule: { kind: "once", atMs: START_MS + HOUR_MS } });
@@ -109,7 +109,7 @@ test("a job that is still running skips its next instant unless overlap is allow
   assert.deepEqual(await statuses(skips), ["ok", "skipped", "claimed"]);
 });
 
-test("rows that are broken run nothing, say what to do, and do not stop the others", async (t) => {
+test("broken rows run nothing, show what to do, and do not stop other jobs", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start();
   const due = { due_at: START_MS, next_run_at: START_MS };
@@ -149,7 +149,7 @@ test("rows that are broken run nothing, say what to do, and do not stop the othe
   );
 });
 
-test("a row that the database refuses to claim does not stop the others", async (t) => {
+test("a row that the database refuses to update does not stop other jobs", async (t) => {
   const { store, start, logLines } = await startTicking(t);
   const one = await start();
   const due = { due_at: START_MS, next_run_at: START_MS };
@@ -165,7 +165,7 @@ test("a row that the database refuses to claim does not stop the others", async 
   assert.equal((await jobOf(store, bad)).state, "error");
 });
 
-test("a claim that the database gave up in favour of another is made at the next look, not in an hour", async (t) => {
+test("a claim that the database rolled back is repeated at the next tick, not an hour later", async (t) => {
   const { store, start } = await startTicking(t);
   const one = await start();
   await one.ticker.tick();
@@ -191,7 +191,7 @@ async function refuse(db: Store["read"], dialect: Store["dialect"], jobId: strin
   await sql.raw(statement).execute(db);
 }
 
-test("a job whose times are no numbers is left out", async (t) => {
+test("a job with invalid times is left out", async (t) => {
   const { store, start } = await startTicking(t);
   const one = await start();
   const broken = JSON.stringify({ ...definition(), jitterSeconds: "much" });
@@ -202,7 +202,7 @@ test("a job whose times are no numbers is left out", async (t) => {
   assert.match(last_error ?? "", /Edit the job/);
 });
 
-test("an instant is on record once: doubles are impossible, also when the clock was put back", async (t) => {
+test("an instant has at most one occurrence, even after the clock was set back", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start({ endsAtOnce: true });
   const id = await makeJob(store);
@@ -233,14 +233,14 @@ test("an instant is on record once: doubles are impossible, also when the clock 
   );
 });
 
-test("a job that was changed meanwhile is not claimed as it was", async (t) => {
+test("a job that changed during a claim is not claimed in its old form", async (t) => {
   const { clock, store } = await startTicking(t);
   const id = await makeJob(store);
   clock.tick(HOUR_MS);
   const request = {
     store,
     settings: { catchUpMissed: true },
-    telling: { homes: new Map(), settings: { wrapResponse: true, silentMatch: "contains" } },
+    planOptions: { homes: new Map(), settings: { wrapResponse: true, silentMatch: "contains" } },
     limit: 10,
   } as const;
   await store.write(async (tx) => {
@@ -261,7 +261,7 @@ test("a job that was changed meanwhile is not claimed as it was", async (t) => {
       },
     });
     const round = await claimDue(slow, request);
-    assert.deepEqual([round.claimed.length, round.looked], [0, 1]);
+    assert.deepEqual([round.claimed.length, round.decided], [0, 1]);
   });
   assert.deepEqual(await occurrencesOf(store), []);
 });

@@ -54,7 +54,7 @@ for (const [title, schedule] of schedules) {
   });
 }
 
-test("a scheduler that starts when the clock is right again finds what was put off, and the reports say so for a day", async (t) => {
+test("a scheduler that starts after the clock was corrected finds delayed jobs, and the status shows it for a day", async (t) => {
   const ticking = await startTicking(t);
   const { clock, store, start } = ticking;
   const { id } = await ranAhead(ticking, { kind: "interval", minutes: 1 });
@@ -70,7 +70,7 @@ test("a scheduler that starts when the clock is right again finds what was put o
   assert.equal(await corrected(), undefined);
 });
 
-test("a repeating job that people put off stays where they put it", async (t) => {
+test("a repeating job that people postponed keeps its time", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const atMs = START_MS + DAYS_MS;
   const id = await makeJob(
@@ -85,7 +85,7 @@ test("a repeating job that people put off stays where they put it", async (t) =>
   assert.equal((await jobOf(store, id)).next_run_at, atMs);
 });
 
-test("an interval keeps its beat, a one-time job its time, and what was asked for by hand or is tried again comes at once", async (t) => {
+test("after a clock correction intervals keep their phase, one-shots their time, and manual runs and retries run at once", async (t) => {
   const { store } = await startTicking(t);
   const nearer = async (schedule: Schedule, columns: object) => {
     const id = await makeJob(store, { schedule }, { due_at: START_MS, ...columns });

@@ -47,7 +47,7 @@ for (const [what, jumpMs] of [
   });
 }
 
-test("the clock jumps back an hour: nothing runs twice, and it goes on where it was", async (t) => {
+test("when the clock jumps back an hour, nothing runs twice and the schedule continues", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start({ endsAtOnce: true });
   await makeJob(store, every5);
@@ -69,7 +69,7 @@ test("the clock jumps back an hour: nothing runs twice, and it goes on where it 
   assert.ok(rows.every(({ status }) => status === "ok"));
 });
 
-test("the clock jumps back while a job is at work: its claim is kept, and its place is not lost", async (t) => {
+test("when the clock jumps back while a job is running, its claim stays", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const [one, other] = [await start(), await start({ store: { host: "elsewhere" } })];
   await makeJob(store, {}, { due_at: START_MS, next_run_at: START_MS });
@@ -85,7 +85,7 @@ test("the clock jumps back while a job is at work: its claim is kept, and its pl
   assert.equal(one.ticker.atWork, 1);
 });
 
-test("the database's clock decides: ahead or behind of the process's, and no look is made in vain", async (t) => {
+test("the database's clock decides, whether it is ahead of or behind the process", async (t) => {
   for (const aheadMs of [-30_000, 30_000]) {
     const { clock, store, start } = await startTicking(t);
     const one = await start({ endsAtOnce: true, store: { now: () => clock.now() + aheadMs } });
@@ -118,7 +118,7 @@ test("the database's clock decides: ahead or behind of the process's, and no loo
   }
 });
 
-test("a one-shot in a year waits without a timer of a year", async (t) => {
+test("a one-shot in a year needs no timer of a year", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start();
   const id = await makeJob(store, { schedule: { kind: "once", atMs: START_MS + 365 * DAY_MS } });

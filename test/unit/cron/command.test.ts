@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cronCommand } from "../../../src/cron/tool/command.ts";
+import { cronCommand } from "../../../src/cron/tool/tool.ts";
 import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
 import { startTestService } from "../../harness/service.ts";
 import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";
@@ -14,7 +14,7 @@ async function cronText(cron: TestCron, args: string): Promise<string> {
   return directive.type === "exec" ? directive.output : "";
 }
 
-test("/cron makes a job, and lists it with its next run in its own zone", async () => {
+test("/cron creates a job, and lists it with its next run in its own zone", async () => {
   await using cron = await createTestCron({ cron: { zone: "America/Toronto" } });
   const made = await cronText(cron, "add every 1h -- make\n tea");
   const id = /^Created job: ([0-9a-f]{12})\n/.exec(made)?.[1] ?? "";
@@ -52,16 +52,16 @@ test("/cron pauses, resumes, runs, shows and removes jobs by id or name", async 
   assert.equal(await cronText(cron, "runs"), "Nothing has run yet.");
 });
 
-test("/cron tells how it is written, and what is wrong with a schedule", async () => {
+test("/cron shows its usage, and what is wrong with a schedule", async () => {
   await using cron = await createTestCron();
   const refused = (args: string, message: RegExp) => assert.rejects(cronText(cron, args), { message });
   await refused("bake", /Usage: \/cron \[list/);
   await refused("constructor", /Usage: \/cron/);
-  await refused("add every 1h", /Say when and what: \/cron add/);
-  await refused("add every 1h -- ", /Say when and what/);
-  await refused("add 30m -- tea", /say `every 30m` or `in 30m`/);
-  await refused("pause", /Say which job: \/cron pause/);
-  await refused("run nobody", /no job "nobody"/);
+  await refused("add every 1h", /Give a schedule and a task: \/cron add/);
+  await refused("add every 1h -- ", /Give a schedule and a task/);
+  await refused("add 30m -- tea", /use `every 30m` or `in 30m`/);
+  await refused("pause", /Name a job: \/cron pause/);
+  await refused("run nobody", /No job matches "nobody"/);
   assert.deepEqual((await cron.jobs.list()).jobs, []);
 });
 
@@ -79,7 +79,7 @@ test("/cron names failures, late and broken jobs, in one line each and without s
     await tx.update("cron_jobs", { id: broken.id }, { definition: "{" });
   });
   const listed = await cronText(cron, "");
-  assert.match(listed, /; last run: error\n1 cannot be read; `agentd cron list` names them\./);
+  assert.match(listed, /; last run: error\n1 cannot be read; `agentd cron list` shows them\./);
   const shown = await cronText(cron, `show ${id}`);
   assert.match(shown, /Last run +1970-01-01 00:00:00 .*, error: a b /);
   assert.doesNotMatch(listed + shown, /sk-proj/);
@@ -106,7 +106,7 @@ test("a service offers the tool and the command, and both work on its jobs", asy
   assert.match(listed.type === "exec" ? listed.output : "", /sum up: every 1h, next /);
 });
 
-test("agent.toolsets without cron: the agent has no tool, people keep the command", async () => {
+test("without `cron` in agent.toolsets the agent has no tool, and people still have the command", async () => {
   await using service = await startTestService({ config: { agent: { toolsets: ["files"] } } });
   const { agent, commands } = service.service.deps;
   assert.ok(!agent.deps.tools().some(({ name }) => name === "cronjob"));

@@ -4,9 +4,8 @@ import fc from "fast-check";
 import { evaluateDue, MAX_COUNTED, type DueDecision } from "../../../src/cron/schedule/due.ts";
 import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
 import type { Job, JobDefinition } from "../../../src/cron/job/job.ts";
-import { jitterMs } from "../../../src/cron/schedule/jitter.ts";
+import { jitterMs, dueAtMs } from "../../../src/cron/schedule/upcoming.ts";
 import type { Schedule } from "../../../src/cron/schedule/schedule.ts";
-import { dueAtMs } from "../../../src/cron/schedule/upcoming.ts";
 import { definition } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;
@@ -127,7 +126,7 @@ const sleeps = fc.array(
   { minLength: 3, maxLength: 12 },
 );
 
-test("every instant between two looks is the one run or missed once, whatever the schedule, the zone and the sleep", () => {
+test("every instant between two ticks is run or missed exactly once, for any schedule, zone and delay", () => {
   fc.assert(
     fc.property(
       schedules,
@@ -269,7 +268,7 @@ test("a job's own catch_up and grace override the defaults", () => {
   assert.equal(evaluateDue(eager, late).run?.timing, "catch_up");
 });
 
-test("a one-shot runs up to 120 s behind its time, and is missed after that", () => {
+test("a one-shot runs up to 120 s after its time, and is missed after that", () => {
   const atMs = START_MS + HOUR_MS;
   const once = jobOf({ schedule: { kind: "once", atMs } });
   assert.equal(evaluateDue(once, { ...FACTS, nowMs: atMs + 120_000 }).run?.timing, "on_time");
@@ -287,14 +286,14 @@ test("a one-shot job created 120 s after its time still runs a moment later", ()
   assert.equal(evaluateDue(taken, { ...FACTS, nowMs: START_MS + 120_001 }).after.state, "missed");
 });
 
-test("a grace of nothing is no grace of less than a look takes", () => {
+test("a grace period of 0 still covers the duration of a tick", () => {
   const strict = jobOf({ catchUp: false, misfireGraceSeconds: 0 });
   const at = (lateMs: number) => evaluateDue(strict, { ...FACTS, nowMs: START_MS + HOUR_MS + lateMs });
   assert.equal(at(1_500).run?.timing, "on_time");
   assert.equal(at(60_000).run, undefined);
 });
 
-test("an instant is skipped while the run before is at work, and does not use up a repeat", () => {
+test("an instant is skipped while the previous run is running, and does not count for repeat", () => {
   const last = jobOf({ repeat: 2 }, { repeatDone: 1 });
   const busy = evaluateDue(last, { ...FACTS, isAtWork: true, nowMs: START_MS + HOUR_MS });
   assert.equal(busy.run?.isSkipped, true);
@@ -306,7 +305,7 @@ test("an instant is skipped while the run before is at work, and does not use up
   );
 });
 
-test("another try is made at its time, and not behind the next instant", () => {
+test("a retry runs at its time, and not after the next instant", () => {
   const failed = jobOf({}, { retryAtMs: START_MS + 5 * MINUTE_MS });
   const again = evaluateDue(failed, { ...FACTS, nowMs: START_MS + 5 * MINUTE_MS });
   assert.equal(again.run?.cause, "retry");
@@ -317,7 +316,7 @@ test("another try is made at its time, and not behind the next instant", () => {
   assert.equal(slept.after.retryAtMs, undefined);
 });
 
-test("a row that was broken for a while says which instants it missed once it can be read", () => {
+test("a row that was broken for a while records its missed instants when it can be read again", () => {
   const broken = jobOf({}, { state: "error", nextRunAtMs: START_MS + HOUR_MS });
   const { after, missed, run } = evaluateDue(broken, { ...FACTS, nowMs: START_MS + 3 * HOUR_MS });
   assert.equal(after.state, "scheduled");

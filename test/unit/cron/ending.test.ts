@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import { createId } from "../../../src/base/ids.ts";
-import { endLost } from "../../../src/cron/tick/end-lost.ts";
+import { endLost } from "../../../src/cron/tick/reclaim.ts";
 import { endOccurrence } from "../../../src/cron/run/end-occurrence.ts";
 import { planOccurrence } from "../../../src/cron/run/plan.ts";
 import type { Job } from "../../../src/cron/job/job.ts";
@@ -42,7 +42,7 @@ test("each run records its result and count, and a job at its repeat limit is co
   assert.equal((await cron.occurrences(id)).length, 3);
 });
 
-test("a one-shot is completed by its end, not before", async () => {
+test("a one-shot is completed when its run ends, not before", async () => {
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   await using cron = await createTestCron({
@@ -101,13 +101,13 @@ const causes = async (cron: TestCron, id: string) =>
     (atMs - START_MS) / MINUTE_MS,
   ]);
 
-test("a run that never reached a model is tried again after 5, 15 and 30 minutes, and told when the last try failed", async () => {
+test("a run that never reached a model is retried after 5, 15 and 30 minutes, and reported after the last retry", async () => {
   await using cron = await createTestCron({ script: () => unreachable });
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
   const waiting = await cron.job(id);
   assert.equal(waiting.dueAtMs, START_MS + 65 * MINUTE_MS);
-  assert.match(waiting.lastError ?? "", /could not be reached\. It is tried again in 5 minutes\.$/);
+  assert.match(waiting.lastError ?? "", /could not be reached\. It is retried in 5 minutes\.$/);
   assert.deepEqual([waiting.retries, waiting.failureStreak], [1, 0]);
   await cron.advance(5 * MINUTE_MS);
   await cron.advance(15 * MINUTE_MS);
@@ -126,7 +126,7 @@ test("a run that never reached a model is tried again after 5, 15 and 30 minutes
   assert.equal(after.repeatDone, 1, "tries at one instant use up one repeat");
 });
 
-test("a try that reaches its model is told as any run, and ends the line", async () => {
+test("a retry that reaches its model is reported like any run, and ends the retries", async () => {
   const steps: ScriptStep[] = [unreachable, unreachable, { text: "tea" }, unreachable];
   await using cron = await createTestCron({ script: () => steps.shift() ?? {} });
   const { id } = await cron.create();
@@ -144,7 +144,7 @@ test("a try that reaches its model is told as any run, and ends the line", async
   );
 });
 
-test("tries never pass the next time of the job", async () => {
+test("retries never come after the job's next instant", async () => {
   await using cron = await createTestCron({ script: () => unreachable });
   const { id } = await cron.create({ schedule: { kind: "interval", minutes: 10 } });
   await cron.advance(10 * MINUTE_MS);
@@ -159,7 +159,7 @@ test("tries never pass the next time of the job", async () => {
   assert.equal((await cron.job(often)).retryAtMs, undefined);
 });
 
-test("what runs once, was asked for by hand, or did something is not tried again", async () => {
+test("one-shots, manual runs and runs that reached a model are not retried", async () => {
   const acts = callsOnce("true");
   let deeds = 0;
   await using cron = await createTestCron({
@@ -188,7 +188,7 @@ test("what runs once, was asked for by hand, or did something is not tried again
   assert.deepEqual([cron.sent.length, deeds], [3, 1]);
 });
 
-test("a job that is paused while it fails is told, and not tried again", async () => {
+test("a job that is paused while it fails is reported, and not retried", async () => {
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   await using cron = await createTestCron({
@@ -209,15 +209,15 @@ test("a job that is paused while it fails is told, and not tried again", async (
   assert.deepEqual([job.state, job.retryAtMs, job.dueAtMs], ["paused", undefined, undefined]);
 });
 
-test("a run that makes up for missed times says for how many", async () => {
+test("a catch-up run shows how many instants it replaces", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea" }) });
   await cron.create();
   await cron.advance(6 * HOUR_MS);
   assert.equal(cron.sent.length, 1);
-  assert.match(cron.sent[0]?.text ?? "", /makes up for 5 missed times\)\n-----/);
+  assert.match(cron.sent[0]?.text ?? "", /replaces 5 missed times\)\n-----/);
 });
 
-test("people are told of a one-shot that nobody saw in time", async () => {
+test("people are notified of a missed one-shot", async () => {
   await using cron = await createTestCron({ script: () => assert.fail("nothing runs") });
   const { id } = await cron.create({
     schedule: { kind: "once", atMs: START_MS + HOUR_MS },
@@ -237,7 +237,7 @@ test("people are told of a one-shot that nobody saw in time", async () => {
   assert.equal(cron.sent.length, 1);
 });
 
-const telling = { homes: new Map(), settings: { wrapResponse: false, silentMatch: "contains" } } as const;
+const planOptions = { homes: new Map(), settings: { wrapResponse: false, silentMatch: "contains" } } as const;
 
 async function claimed(cron: TestCron, job: Job, parts: Partial<OccurrenceRow> = {}): Promise<OccurrenceRow> {
   const nowMs = cron.clock.now();
@@ -268,12 +268,12 @@ async function claimed(cron: TestCron, job: Job, parts: Partial<OccurrenceRow> =
   return row;
 }
 
-test("an occurrence whose process is gone ends as unknown, once, and people are told", async () => {
+test("an occurrence whose process is gone ends once as unknown, and people are notified", async () => {
   await using cron = await createTestCron();
   const job = await cron.create({ failureDeliver: "test" });
   const occurrence = await claimed(cron, job);
   const end = (row = occurrence) =>
-    cron.store.write((tx) => endLost(tx, cron.store, { occurrence: row, job, telling }));
+    cron.store.write((tx) => endLost(tx, cron.store, { occurrence: row, job, planOptions }));
   assert.equal(await end({ ...occurrence, lease_until: 1 }), false, "somebody renewed it meanwhile");
   assert.equal(await end(), true);
   assert.equal(await end(), false);
@@ -287,11 +287,11 @@ test("an occurrence whose process is gone ends as unknown, once, and people are 
   assert.equal((await cron.job(job.id)).lastStatus, "unknown");
 });
 
-test("of a job that is gone, too, only the record of its lost run remains", async () => {
+test("a lost occurrence of a deleted job is only recorded", async () => {
   await using cron = await createTestCron();
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
-  const about = { occurrence, job: undefined, telling };
+  const about = { occurrence, job: undefined, planOptions };
   assert.equal(await cron.store.write((tx) => endLost(tx, cron.store, about)), true);
   await cron.sentAll();
   assert.deepEqual(cron.sent, []);
@@ -308,7 +308,7 @@ test("20 runs that end concurrently all count in the failure streak", async () =
   const ending = { status: "failed", text: "x" } as const;
   const ends = rows.map((occurrence, index) => {
     const { store } = index % 2 === 0 ? cron : other;
-    const plan = planOccurrence({ occurrence, job }, telling);
+    const plan = planOccurrence({ occurrence, job }, planOptions);
     return store.write((tx) => endOccurrence(tx, store, { plan, ending }));
   });
   assert.deepEqual(
@@ -318,11 +318,11 @@ test("20 runs that end concurrently all count in the failure streak", async () =
   assert.equal((await cron.job(job.id)).failureStreak, 20);
 });
 
-test("an end counts once, and by its owner alone where it says so", async () => {
+test("an end counts once, and only from the owner of the lease where required", async () => {
   await using cron = await createTestCron();
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
-  const plan = planOccurrence({ occurrence, job }, telling);
+  const plan = planOccurrence({ occurrence, job }, planOptions);
   const end = (isMine: boolean) => {
     const ending = { status: "ok", text: "tea" } as const;
     return cron.store.write((tx) => endOccurrence(tx, cron.store, { plan, ending, isMine }));
@@ -335,7 +335,7 @@ test("an end counts once, and by its owner alone where it says so", async () => 
   assert.equal(cron.sent.length, 1);
 });
 
-test("a run by hand in between does not lengthen a line of tries", async () => {
+test("a manual run between two retries does not change their number", async () => {
   await using cron = await createTestCron({ script: () => unreachable });
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
@@ -349,12 +349,12 @@ test("a run by hand in between does not lengthen a line of tries", async () => {
   assert.equal((await cron.job(id)).retries, 3);
 });
 
-test("a claim that decided before an end asked for another try is made anew", async () => {
+test("a claim that was decided before a retry was requested is decided again", async () => {
   await using cron = await createTestCron();
   await using other = await createTestCron({ like: cron });
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
-  const plan = planOccurrence({ occurrence, job }, telling);
+  const plan = planOccurrence({ occurrence, job }, planOptions);
   const ending = { status: "failed", text: "x", canRetry: true } as const;
   await other.store.write((tx) => endOccurrence(tx, other.store, { plan, ending }));
   const stale = { due_at: START_MS + 2 * HOUR_MS, retry_at: null, revision: job.revision + 1 };
@@ -385,12 +385,12 @@ test("a failed run whose schedule changed meanwhile is reported and not retried 
   assert.equal(cron.sent.length, 1);
 });
 
-test("a failure that cannot be tried again since its job is broken by now is told", async () => {
+test("a failure whose job is broken meanwhile is reported and not retried", async () => {
   await using cron = await createTestCron();
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
   await cron.store.write((tx) => tx.update("cron_jobs", { id: job.id }, { definition: "{" }));
-  const plan = planOccurrence({ occurrence, job }, telling);
+  const plan = planOccurrence({ occurrence, job }, planOptions);
   const ending = { status: "failed", text: "x", canRetry: true } as const;
   await cron.store.write((tx) => endOccurrence(tx, cron.store, { plan, ending }));
   await cron.sentAll();

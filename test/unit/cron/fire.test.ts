@@ -21,8 +21,10 @@ async function claimOf(cron: TestCron, parts: Parameters<TestCron["create"]>[0] 
   const { id } = await cron.create(parts);
   cron.clock.tick(HOUR_MS);
   const { store, homes, settings } = cron.deps;
-  const telling = { homes, settings };
-  const round = await store.write((tx) => claimDue(tx, { store, settings, telling, limit: 1, jobId: id }));
+  const planOptions = { homes, settings };
+  const round = await store.write((tx) =>
+    claimDue(tx, { store, settings, planOptions, limit: 1, jobId: id }),
+  );
   const [claimed] = round.claimed;
   assert.ok(claimed);
   return claimed;
@@ -63,7 +65,7 @@ async function openCron() {
   return { cron, asked, note: join(cron.home, "scripts", "note") };
 }
 
-test("a claim that is another's by now runs neither script nor agent, and is left alone", async () => {
+test("a claim that another process holds runs neither script nor agent", async () => {
   for (const parts of [{}, { script: "note.sh" }, { script: "note.sh", isScriptOnly: true }]) {
     const { cron: opened, asked, note } = await openCron();
     await using cron = opened;
@@ -79,7 +81,7 @@ test("a claim that is another's by now runs neither script nor agent, and is lef
   }
 });
 
-test("a claim that ended meanwhile is not run", async () => {
+test("an occurrence that ended meanwhile is not run", async () => {
   const { cron: opened, asked, note } = await openCron();
   await using cron = opened;
   const claimed = await claimOf(cron, { script: "note.sh" });
@@ -90,7 +92,7 @@ test("a claim that ended meanwhile is not run", async () => {
   assert.equal(await isThere(note), false);
 });
 
-test("what a blocked job is told does not count when the claim is another's", async () => {
+test("a blocked job is not reported when another process holds the claim", async () => {
   const { cron: opened } = await openCron();
   await using cron = opened;
   const claimed = await claimOf(cron, { workdir: "/nowhere" });
@@ -101,7 +103,7 @@ test("what a blocked job is told does not count when the claim is another's", as
   assert.deepEqual(cron.sent, []);
 });
 
-test("a process that shuts down gives its claim back, and another runs it once", async () => {
+test("a process that shuts down releases its claim, and another process runs it once", async () => {
   for (const parts of [{}, { script: "note.sh" }]) {
     const { cron: opened, asked, note } = await openCron();
     await using cron = opened;
@@ -121,7 +123,7 @@ test("a process that shuts down gives its claim back, and another runs it once",
   }
 });
 
-test("a process that shuts down behind the script tells so, and the script runs no second time", async () => {
+test("a shutdown after the script is reported, and the script does not run again", async () => {
   const { cron: opened, asked, note } = await openCron();
   await using cron = opened;
   const claimed = await claimOf(cron, { script: "note.sh" });
@@ -130,12 +132,12 @@ test("a process that shuts down behind the script tells so, and the script runs 
   const row = await rowOf(cron, claimed);
   assert.ok(await isThere(note));
   assert.equal(row.status, "failed");
-  assert.match(row.reason ?? "", /shut down behind the script/);
+  assert.match(row.reason ?? "", /shut down after the script/);
   assert.equal(cron.sent.length, 1);
   assert.equal(asked.length, 0);
 });
 
-test("where too many runs are at work a job waits for its turn", async () => {
+test("a job waits while too many runs are active", async () => {
   const { cron: opened, asked } = await openCron();
   await using cron = opened;
   const claimed = await claimOf(cron);
@@ -166,7 +168,7 @@ test("where too many runs are at work a job waits for its turn", async () => {
   assert.equal((await rowOf(cron, claimed)).status, "ok");
 });
 
-test("jobs that there is no room for wait recorded, and every one runs", async () => {
+test("jobs over the concurrency limit wait in the store, and every one runs", async () => {
   let atWork = 0;
   let most = 0;
   await using cron = await createTestCron({
@@ -185,7 +187,7 @@ test("jobs that there is no room for wait recorded, and every one runs", async (
   assert.equal(most, 1);
 });
 
-test("nothing that fails makes firing reject, and no permit is kept", async () => {
+test("`fire` never rejects, and releases its permit after any failure", async () => {
   {
     const { cron: opened } = await openCron();
     await using cron = opened;
@@ -216,7 +218,7 @@ test("nothing that fails makes firing reject, and no permit is kept", async () =
   }
 });
 
-test("a script that ends when its claim is another's tells nothing", async () => {
+test("a script that ends after its claim was lost reports nothing", async () => {
   const { cron: opened } = await openCron();
   await using cron = opened;
   const claimed = await claimOf(cron, { script: "note.sh", isScriptOnly: true });
@@ -232,7 +234,7 @@ test("a script that ends when its claim is another's tells nothing", async () =>
   assert.deepEqual(cron.sent, []);
 });
 
-test("a run has the model, the effort, the folder and the limits of its job, else those of all jobs", async () => {
+test("a run has the model, effort, folder and limits of its job, or else the configured ones", async () => {
   const { cron: opened } = await openCron();
   await using cron = opened;
   const provider = { name: "openai", type: "openai", models: ["gpt-x"], hasKey: true };
@@ -282,7 +284,7 @@ test("a run has the model, the effort, the folder and the limits of its job, els
   });
 });
 
-test("a job whose run spends its tokens fails, and says by what limit", async () => {
+test("a run over its token budget fails, and the reason names the limit", async () => {
   await using cron = await createTestCron({
     script: ({ step }) => (step === 0 ? { text: "x".repeat(400), calls: [{ tool: "none", input: {} }] } : {}),
   });
@@ -294,7 +296,7 @@ test("a job whose run spends its tokens fails, and says by what limit", async ()
   assert.match(cron.sent[0]?.text ?? "", /tokens of its 50/);
 });
 
-test("a job whose run hangs fails when nothing happened for as long as it may not", async () => {
+test("a run without activity fails after the inactivity limit", async () => {
   const asked = Promise.withResolvers<void>();
   await using cron = await createTestCron({
     cron: { inactivityMs: 120_000 },
@@ -317,7 +319,7 @@ test("a job whose run hangs fails when nothing happened for as long as it may no
   assert.equal(cron.ticker.atWork, 0);
 });
 
-test("a script takes its time under the lease of its occurrence, which is running meanwhile", async () => {
+test("a long script keeps the lease of its occurrence, which is running meanwhile", async () => {
   await using cron = await createTestCron();
   const begun = join(cron.home, "begun");
   const go = join(cron.home, "go");
@@ -360,7 +362,7 @@ test("a run stopped by a person is reported as failed with that person's reason"
   assert.equal((await cron.occurrences(id))[0]?.status, "failed");
 });
 
-test("what would need leave is refused in a job's run, which waits for nobody", async () => {
+test("a job's run does not wait for approval: a tool call that needs it is refused", async () => {
   let deeds = 0;
   await using cron = await createTestCron({
     script: callsOnce("rm -rf build"),
@@ -373,7 +375,7 @@ test("what would need leave is refused in a job's run, which waits for nobody", 
   assert.match(cron.sent[0]?.text ?? "", /requires approval/);
 });
 
-test("what a script said is not lost when the database is away for a moment as it ends", async () => {
+test("the output of a script is not lost when the database is briefly unavailable", async () => {
   await using cron = await createTestCron();
   await cron.write("scripts/say.sh", "echo tea is ready");
   const claimed = await claimOf(cron, { script: "say.sh", isScriptOnly: true, prompt: "" });

@@ -42,7 +42,7 @@ async function taken(cron: TestCron, value: unknown) {
   };
 }
 
-test("the file may be marked, bare, keyed by ids, or as it should be", () => {
+test("an import accepts a byte order mark, a bare list and an object keyed by ids", () => {
   const { id: _id, ...rest } = TEA;
   const forms = [
     JSON.stringify({ jobs: [TEA], updated_at: "2026-01-05T12:00:00" }),
@@ -115,15 +115,15 @@ test("one bad record never stops the others", async () => {
   for (const { id } of jobs) assert.match(id, /^[0-9a-f]{12}$/);
   assert.equal(new Set(jobs.map(({ id }) => id)).size, 3);
   const expected = [
-    /^A job without a name: it is no object/,
-    /^A job without a name: it is no object/,
-    /^"odd": its schedule is no object, so it is left out/,
-    /^"kindless": its schedule is of no kind/,
-    /^"timeless": its time is none/,
+    /^A job without a name: it is not an object/,
+    /^A job without a name: it is not an object/,
+    /^"odd": its schedule is not an object, so it is left out/,
+    /^"kindless": its schedule has an unknown kind/,
+    /^"timeless": its time is invalid/,
     /^"stray": it has no id of 12 hex digits/,
     /^"stray": it has no id of 12 hex digits/,
-    /^"double": the id 0123456789ab is another job's/,
-    /^"tea": "never" is no schedule. Say one of/,
+    /^"double": another job in the file has the id 0123456789ab/,
+    /^"tea": "never" is not a schedule. Use one of/,
     /^"past": .* in the past/,
     /^"bare": There is nothing to do/,
     /^"spy": Blocked: prompt matches/,
@@ -133,7 +133,7 @@ test("one bad record never stops the others", async () => {
   for (const [index, pattern] of expected.entries()) assert.match(problems[index] ?? "", pattern);
 });
 
-test("a job of the file becomes the same job here", async () => {
+test("an imported job keeps its fields", async () => {
   await using cron = await createTestCron();
   await cron.write("scripts/look.sh", "uptime\n");
   const { jobs, problems } = await taken(cron, {
@@ -262,17 +262,17 @@ test("a job of the file becomes the same job here", async () => {
   const before = await cron.jobs.list({ withOver: true });
   const again = await taken(cron, [TEA, { ...TEA, id: "00000000000a" }]);
   assert.deepEqual(again.jobs, []);
-  assert.match(again.problems[0] ?? "", /a job with the id 0123456789ab is there already/);
+  assert.match(again.problems[0] ?? "", /a job with the id 0123456789ab exists already/);
   assert.deepEqual(await cron.jobs.list({ withOver: true }), before);
 });
 
-test("what is no file of jobs is refused, and so is more than there may be", async () => {
+test("an import refuses other files, and jobs over the limit", async () => {
   await using cron = await createTestCron({ cron: { maxJobs: 1 } });
-  await assertRefused(taken(cron, "tea"), { says: /It is no JSON/ });
+  await assertRefused(taken(cron, "tea"), { says: /It is not JSON/ });
   await assertRefused(taken(cron, { a: 1 }), { says: /neither a list nor/ });
   const { jobs, problems } = await taken(cron, [TEA, { ...TEA, id: "00000000000a", name: "more" }]);
   assert.equal(jobs.length, 1);
-  assert.match(problems[0] ?? "", /^"more": There are 1 jobs, which is the limit/);
+  assert.match(problems[0] ?? "", /^"more": The limit of 1 jobs is reached/);
 });
 
 const FIELDS = [
@@ -298,7 +298,7 @@ const values = fc.oneof(
 );
 const records = fc.dictionary(fc.constantFrom(...FIELDS, "__proto__"), values);
 
-test("whatever a file holds, it is read or refused, and what is imported is sound", async () => {
+test("any file is imported or refused, and imported jobs are valid", async () => {
   await using cron = await createTestCron();
   await fc.assert(
     fc.asyncProperty(fc.array(fc.oneof(records, values), { maxLength: 4 }), async (list) => {
@@ -323,7 +323,7 @@ test("whatever a file holds, it is read or refused, and what is imported is soun
   );
 });
 
-test("figures that nobody can count on from leave a job that runs", async () => {
+test("an import limits huge counts, and the job still runs", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const most = Number.MAX_SAFE_INTEGER;
   const { jobs } = await taken(cron, [{ ...TEA, repeat: { completed: most }, failure_streak: most }]);
@@ -333,7 +333,7 @@ test("figures that nobody can count on from leave a job that runs", async () => 
   assert.deepEqual([job?.repeatDone, job?.lastStatus], [1_000_000_001, "ok"]);
 });
 
-test("a dry import makes nothing, and records without an id are known again", async () => {
+test("a dry run imports nothing, and records without an id are recognized again", async () => {
   await using cron = await createTestCron();
   const text = JSON.stringify([TEA, { ...TEA, id: undefined }, { ...TEA, id: undefined }]);
   const place = { jobs: cron.jobs, jobContext: jobContext(cron) };

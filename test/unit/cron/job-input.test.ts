@@ -1,3 +1,4 @@
+import type { JobChange, JobInput } from "../../../src/cron/job/fields.ts";
 import assert from "node:assert/strict";
 import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -6,13 +7,7 @@ import { test } from "node:test";
 import { createModelCatalog } from "../../../src/agent/model.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { createJobContext } from "../../../src/cron/job/context.ts";
-import {
-  changeJob,
-  defineJob,
-  type JobContext,
-  type JobChange,
-  type JobInput,
-} from "../../../src/cron/job/input.ts";
+import { changeJob, defineJob, type JobContext } from "../../../src/cron/job/input.ts";
 import { readDefinition, type JobDefinition } from "../../../src/cron/job/job.ts";
 
 /** Monday. */
@@ -134,7 +129,7 @@ test("catch_up and misfire_grace_seconds are kept for recurring jobs and refused
   const once = { schedule: "in 2h", prompt: "tea" };
   await assertRefused(defineJob({ ...once, catchUp: true }, jobContext), {
     param: "catch_up",
-    says: /jobs that repeat/,
+    says: /repeating jobs/,
   });
   await assertRefused(defineJob({ ...once, misfireGraceSeconds: 0 }, jobContext), {
     param: "misfire_grace_seconds",
@@ -147,7 +142,7 @@ test("catch_up and misfire_grace_seconds are kept for recurring jobs and refused
   assert.equal("misfireGraceSeconds" in changed, false);
 });
 
-test("repeat is a number or a word, and is derived anew for another kind of schedule", async () => {
+test("repeat is a number or a word, and is reset for another kind of schedule", async () => {
   await using place = await createPlace();
   const { jobContext } = place;
   const repeatOf = async (repeat: JobInput["repeat"], schedule = "every 2h") =>
@@ -175,7 +170,7 @@ test("repeat is a number or a word, and is derived anew for another kind of sche
   assert.equal((await changeJob(three, { repeat: null }, jobContext)).repeat, null);
 });
 
-test("what is not said stays, and null or nothing makes it what it would be", async () => {
+test("a field that is not given stays, and null or an empty value resets it", async () => {
   await using place = await createPlace();
   const { jobContext, home } = place;
   const full: JobInput = {
@@ -235,7 +230,7 @@ test("what is not said stays, and null or nothing makes it what it would be", as
   await assertRefused(changeJob(job, { schedule: null }, jobContext), { param: "schedule" });
 });
 
-test("skills are put, added, taken away, in their order and each once", async () => {
+test("skills are set, added and removed in order and without repeats", async () => {
   await using place = await createPlace();
   const { jobContext } = place;
   const job = await defineJob({ ...EVERY, skills: ["b", "a", "b"] }, jobContext);
@@ -252,11 +247,11 @@ test("skills are put, added, taken away, in their order and each once", async ()
   await assertRefused(after({ skills: many }), { param: "skills", says: /at most 16/ });
 });
 
-test("every flaw is refused by the name of its field, with what would be right", async () => {
+test("every invalid field is refused by name, with what is valid", async () => {
   await using place = await createPlace();
   const { jobContext, home } = place;
   const problems: readonly (readonly [JobInput, string, RegExp])[] = [
-    [{ schedule: undefined }, "schedule", /Say one of/],
+    [{ schedule: undefined }, "schedule", /Use one of/],
     [{ schedule: "30m" }, "schedule", /every 30m/],
     [{ schedule: "every 0m" }, "schedule", /one minute/],
     [{ schedule: "0 0 31 2 *" }, "schedule", /never comes/],
@@ -269,7 +264,7 @@ test("every flaw is refused by the name of its field, with what would be right",
       "prompt",
       /^Blocked: prompt matches threat pattern 'prompt_injection'/,
     ],
-    [{ prompt: "systemctl restart agentd" }, "prompt", /in a circle/],
+    [{ prompt: "systemctl restart agentd" }, "prompt", /endless loop/],
     [{ name: "x".repeat(101) }, "name", /at most 100/],
     [{ name: "a\u0007b" }, "name", /control/],
     [{ name: "a\u202eb" }, "name", /invisible/],
@@ -281,21 +276,21 @@ test("every flaw is refused by the name of its field, with what would be right",
     [{ failureDeliver: "github_comment" }, "failure_deliver", /answers events/],
     [{ origin: "all" }, "origin", /one address/],
     [{ origin: "sms:1, sms:2" }, "origin", /one address/],
-    [{ script: "absent.sh" }, "script", /folder of scripts/],
-    [{ script: "../outside.sh" }, "script", /folder of scripts/],
-    [{ script: "link.sh" }, "script", /folder of scripts/],
-    [{ script: join(home, "outside.sh") }, "script", /folder of scripts/],
-    [{ script: "sub" }, "script", /folder of scripts/],
+    [{ script: "absent.sh" }, "script", /does not exist in <home>\/scripts/],
+    [{ script: "../outside.sh" }, "script", /does not exist in <home>\/scripts/],
+    [{ script: "link.sh" }, "script", /does not exist in <home>\/scripts/],
+    [{ script: join(home, "outside.sh") }, "script", /does not exist in <home>\/scripts/],
+    [{ script: "sub" }, "script", /does not exist in <home>\/scripts/],
     [{ script: "a\u0000b" }, "script", /control/],
-    [{ script: "loop.sh" }, "script", /in a circle/],
+    [{ script: "loop.sh" }, "script", /endless loop/],
     [{ workdir: "." }, "workdir", /from the root on/],
-    [{ workdir: join(home, "absent") }, "workdir", /no folder/],
-    [{ workdir: join(home, "outside.sh") }, "workdir", /no folder/],
-    [{ workdir: "/\u0000" }, "workdir", /no folder/],
+    [{ workdir: join(home, "absent") }, "workdir", /not a folder/],
+    [{ workdir: join(home, "outside.sh") }, "workdir", /not a folder/],
+    [{ workdir: "/\u0000" }, "workdir", /not a folder/],
     [{ model: "nobody:big" }, "model", /providers are: local/],
     [{ reasoningEffort: "huge" }, "reasoning_effort", /medium/],
     [{ toolsets: ["wab"] }, "toolsets", /did you mean "web"\?$/],
-    [{ contextFrom: ["twin"] }, "context_from", /no job/],
+    [{ contextFrom: ["twin"] }, "context_from", /No job/],
     [{ contextFrom: Array.from({ length: 9 }, () => "weather") }, "context_from", /at most 8/],
     [{ tokenBudget: 0 }, "token_budget", /from 1 to/],
     [{ inactivitySeconds: -1 }, "inactivity_seconds", /from 0 to/],
@@ -327,7 +322,7 @@ test("a shorter period is refused while the jitter is longer", async () => {
   );
 });
 
-test("what has gone since does not stand in the way of another change", async () => {
+test("a script or folder that is gone does not block a change of another field", async () => {
   await using place = await createPlace();
   const { jobContext, home } = place;
   const job = await defineJob(
@@ -347,7 +342,7 @@ test("what has gone since does not stand in the way of another change", async ()
   assert.equal((await changeJob(poisoned, { name: "new" }, bare)).name, "new");
 });
 
-test("a new zone is that of the times that are said with it", async () => {
+test("a new time zone applies to the times given with it", async () => {
   await using place = await createPlace();
   const { jobContext } = place;
   const once = await defineJob(

@@ -6,7 +6,7 @@ import { assertRefused } from "../../harness/refusal.ts";
 
 const HOUR_MS = 3_600_000;
 
-test("the history is newest first, by pages, of one job or of all", async () => {
+test("the history is paged, newest first, for one job or all", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs } = cron;
   const { id } = await cron.create();
@@ -45,5 +45,5 @@ test("the history is newest first, by pages, of one job or of all", async () => 
     await assertRefused(jobs.history(id, { cursor }), { code: "invalid_cursor", says: /cursor/ });
   for (const limit of [0, 501, 1.5, Number.NaN])
     await assertRefused(jobs.history(id, { limit }), { says: /from 1 to 500/ });
-  await assertRefused(jobs.history("nobody"), { code: "not_found", says: /no job/ });
+  await assertRefused(jobs.history("nobody"), { code: "not_found", says: /No job/ });
 });

@@ -55,7 +55,7 @@ const steps: fc.Arbitrary<readonly [string, Step]> = fc.oneof(
     .map((minutes) => [`wait ${minutes}`, (cron: TestCron) => cron.advance(minutes * MINUTE_MS)] as const),
 );
 
-test("whatever people do, a job is due exactly when there is something to do", async () => {
+test("after any sequence of commands a job is due exactly when it has something to do", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   await fc.assert(
     fc.asyncProperty(fc.array(steps, { maxLength: 14 }), async (list) => {

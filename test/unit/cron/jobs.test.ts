@@ -46,16 +46,16 @@ test("a job is paused, resumed, run and removed by id or name, and ambiguous nam
 
   const twin = await cron.create({ name: "GRÜNER TEE" });
   await assertRefused(jobs.find("grüner tee"), { says: new RegExp(`${id}, ${twin.id}`) });
-  await assertRefused(jobs.remove("grüner tee"), { says: /by its id/ });
+  await assertRefused(jobs.remove("grüner tee"), { says: /Use an id/ });
   await assertRefused(jobs.find("grüner te"), {
     code: "not_found",
     says: /Did you mean "G.*agentd cron list/s,
   });
   for (const strange of ["", " ", "\u0000", "\ud800", "x".repeat(5_000), "%", "' or 1=1 --"])
-    await assertRefused(jobs.find(strange), { code: "not_found", says: /There is no job/ });
+    await assertRefused(jobs.find(strange), { code: "not_found", says: /No job matches/ });
   assert.equal((await jobs.remove(twin.id)).name, "GRÜNER TEE");
   assert.equal((await jobs.remove("grüner tee")).id, id);
-  await assertRefused(jobs.pause(id), { code: "not_found", says: /There is no job/ });
+  await assertRefused(jobs.pause(id), { code: "not_found", says: /No job matches/ });
   assert.deepEqual(await cron.occurrences(), []);
 
   const last = await jobs.create(once(cron.clock.now() + MINUTE_MS));
@@ -67,10 +67,12 @@ test("a job is paused, resumed, run and removed by id or name, and ambiguous nam
   await assertRefused(jobs.resume(last.id), { says });
   const thrice = await cron.create({ name: "thrice", repeat: 1 });
   await cron.advance(HOUR_MS);
-  await assertRefused(jobs.resume(thrice.id, { runNow: true }), { says: /raise its repeat/ });
+  await assertRefused(jobs.resume(thrice.id, { runNow: true }), { says: /Raise its repeat/ });
   const gone = await jobs.create(once(cron.clock.now() + MINUTE_MS));
   await cron.advance(HOUR_MS);
-  await assertRefused(jobs.run(gone.id), { says: /is missed: its time passed unseen/ });
+  await assertRefused(jobs.run(gone.id), {
+    says: /is missed: its time passed while no scheduler was running/,
+  });
 });
 
 test("concurrent edits lose no write, a corrupt row does not stop the other jobs, and a bare list of jobs is readable", async () => {
@@ -145,7 +147,7 @@ test("a half-paused job never runs, and reads change no row", async () => {
   assert.deepEqual(await tables(cron), before);
 });
 
-test("a job begins paused, with the reason, and is numbered by the limit", async () => {
+test("a job can be created paused with a reason, and the number of jobs is limited", async () => {
   await using cron = await createTestCron({ cron: { maxJobs: 2 } });
   const job = await cron.jobs.create(definition(), { isPaused: true, pausedReason: "not yet" });
   assert.match(job.id, /^[0-9a-f]{12}$/);
@@ -153,7 +155,7 @@ test("a job begins paused, with the reason, and is numbered by the limit", async
   assert.equal(job.pausedReason, "not yet");
   assert.equal(job.dueAtMs, undefined);
   await cron.create();
-  await assertRefused(cron.create(), { says: /There are 2 jobs.*cron\.max_jobs.*Remove some/ });
+  await assertRefused(cron.create(), { says: /The limit of 2 jobs .*cron\.max_jobs.*Remove some/ });
   const past = definition({ schedule: { kind: "once", atMs: START_MS - 121_000 } });
   await cron.jobs.remove(job.id);
   await assertRefused(cron.jobs.create(past), { says: /in the past/ });
@@ -161,7 +163,7 @@ test("a job begins paused, with the reason, and is numbered by the limit", async
   await assertRefused(cron.jobs.create(never), { says: /never comes/ });
 });
 
-test("an interval that was paused keeps its beat, and a schedule of the wall goes on with its next time", async () => {
+test("a resumed interval keeps its phase, and a resumed cron schedule continues at its next time", async () => {
   await using cron = await createTestCron();
   const beat = await cron.create();
   const wall = await cron.create({
@@ -175,7 +177,7 @@ test("an interval that was paused keeps its beat, and a schedule of the wall goe
   assert.deepEqual((await cron.jobs.resume(beat.id)).revision, 3);
 });
 
-test("resuming at a time, or at once", async () => {
+test("a job can be resumed at a time or at once", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, clock } = cron;
   const { id } = await cron.create();
@@ -208,7 +210,7 @@ test("resuming at a time, or at once", async () => {
   assert.equal((await cron.occurrences(gone.id)).length, 2);
 });
 
-test("a job at work is not asked to run again, unless its runs may overlap", async () => {
+test("a running job refuses a manual run unless its runs may overlap", async () => {
   await using cron = await createTestCron();
   const { jobs } = cron;
   const { id } = await cron.create();
@@ -216,8 +218,8 @@ test("a job at work is not asked to run again, unless its runs may overlap", asy
   await cron.store.write((tx) =>
     tx.insert("occurrences", [openOccurrence(cron, id), openOccurrence(cron, loose.id)]),
   );
-  await assertRefused(jobs.run(id), { code: "session_busy", says: /is at work. Wait for its end/ });
-  await assertRefused(jobs.resume(id, { runNow: true }), { code: "session_busy", says: /at work/ });
+  await assertRefused(jobs.run(id), { code: "session_busy", says: /is running. Wait until it ends/ });
+  await assertRefused(jobs.resume(id, { runNow: true }), { code: "session_busy", says: /is running/ });
   assert.equal((await jobs.run(loose.id)).manualAtMs, START_MS - 1);
   const removed = await jobs.remove(id);
   assert.equal(removed.job?.id, id);
@@ -226,10 +228,10 @@ test("a job at work is not asked to run again, unless its runs may overlap", asy
   await cron.store.write(async (tx) => {
     await tx.update("cron_jobs", { id: one.id }, { next_run_at: null, due_at: null });
   });
-  await assertRefused(jobs.pause(one.id), { says: /at its last run/ });
+  await assertRefused(jobs.pause(one.id), { says: /in its last run/ });
 });
 
-test("two runs by hand in one millisecond are two occurrences", async () => {
+test("two manual runs in one millisecond are two occurrences", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { id } = await cron.create();
   for (let count = 1; count <= 3; count++) {
@@ -240,7 +242,7 @@ test("two runs by hand in one millisecond are two occurrences", async () => {
   }
 });
 
-test("an edit of the schedule begins anew, any other leaves the beat", async () => {
+test("an edit of the schedule restarts it, and any other edit keeps its phase", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, clock } = cron;
   const { id } = await cron.create({ repeat: 5 });
@@ -270,7 +272,7 @@ test("an edit of the schedule begins anew, any other leaves the beat", async () 
   assert.equal(still.dueAtMs, undefined);
 });
 
-test("what was wrong with a schedule is not said any more of a new one, nor of a job that goes on", async () => {
+test("a new schedule and a resumed job clear the error of the old schedule", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, store } = cron;
   const problem = { state: "error", last_error: "No next run can be computed.", next_run_at: null };
@@ -286,13 +288,13 @@ test("what was wrong with a schedule is not said any more of a new one, nor of a
   }
 });
 
-test("an edit revives what is over, and counts no further than is left", async () => {
+test("an edit restarts a completed job, and keeps its repeat limit", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, clock } = cron;
   const { id } = await cron.create({ repeat: 2 });
   const edit = (parts: object) => jobs.edit(id, (job) => ({ ...job.definition, ...parts }));
   await cron.advance(HOUR_MS);
-  await assertRefused(edit({ repeat: 1 }), { says: /1 so far.*more than that, or forever/ });
+  await assertRefused(edit({ repeat: 1 }), { says: /1 so far.*larger number, or forever/ });
   await cron.advance(HOUR_MS);
   assert.equal((await cron.job(id)).state, "completed");
   await assertRefused(edit({ repeat: 1 }), { says: /2 so far/ });
@@ -316,7 +318,7 @@ test("an edit revives what is over, and counts no further than is left", async (
   );
 });
 
-test("what is refused inside an edit changes nothing, and a job that goes meanwhile is gone", async () => {
+test("a refused edit changes nothing, and an edit of a job deleted meanwhile is refused", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create();
   const before = await tables(cron);
@@ -329,7 +331,7 @@ test("what is refused inside an edit changes nothing, and a job that goes meanwh
     await cron.jobs.remove(id);
     return { ...job.definition, name: "late" };
   });
-  await assertRefused(gone, { code: "not_found", says: /There is no job/ });
+  await assertRefused(gone, { code: "not_found", says: /No job matches/ });
   const busy = await cron.create();
   let tries = 0;
   const never = cron.jobs.edit(busy.id, async (job) => {
@@ -337,11 +339,11 @@ test("what is refused inside an edit changes nothing, and a job that goes meanwh
     await cron.jobs.edit(busy.id, (now) => ({ ...now.definition, prompt: `${tries}` }));
     return { ...job.definition, name: "late" };
   });
-  await assertRefused(never, { code: "state_store_unavailable", says: /Try once more/ });
+  await assertRefused(never, { code: "state_store_unavailable", says: /Try again/ });
   assert.equal(tries, 8);
 });
 
-test("a row of which any field is of another kind is broken, and one of an earlier version is not", () => {
+test("a row with a field of the wrong type is broken, and a row with missing optional fields is not", () => {
   const whole = definition({
     skills: ["brew"],
     toolsets: ["web"],

@@ -46,15 +46,15 @@ test("a message is wrapped with the job's name and id, uses the id without a nam
   assert.equal(messageText({ ...plan, wraps: false, timing: "late" }, ok("hot\n\ntea")), "hot\n\ntea");
 });
 
-test("a run that comes late says so above its text", () => {
+test("a late run is marked as late above its text", () => {
   const late = { ...plan, timing: "late", atMs: START_MS + 12 * MINUTE_MS } as const;
   assert.match(messageText(late, ok("x")), /\(job_id: 0123456789ab\)\n\(late by 12 min\)\n-------------\n/);
   const caughtUp = { ...late, timing: "catch_up" } as const;
   assert.match(
     messageText(caughtUp, ok("x"), { missedCount: 5 }),
-    /\n\(late by 12 min; it makes up for 5 missed times\)\n/,
+    /\n\(late by 12 min; it replaces 5 missed times\)\n/,
   );
-  assert.match(messageText(caughtUp, ok("x"), { missedCount: 1 }), /makes up for 1 missed time\)/);
+  assert.match(messageText(caughtUp, ok("x"), { missedCount: 1 }), /replaces 1 missed time\)/);
   assert.match(messageText(caughtUp, ok("x")), /\n\(late by 12 min\)\n/);
   const stats = { 0: "0 s", 61_000: "61 s", 120_000: "2 min", 7_199_999: "119 min", 7_200_000: "2 h" };
   for (const [ms, text] of Object.entries(stats)) assert.equal(durationText(Number(ms)), text);
@@ -62,41 +62,41 @@ test("a run that comes late says so above its text", () => {
   assert.equal(durationText(-5), "0 s", "a clock that was set back");
 });
 
-test("a failure says what failed, what was not done, and where to look; from the third on what to do", () => {
+test("a failure message has the reason and the next step, and from the third failure in a row a hint", () => {
   const raw = { ...plan, wraps: false };
   const once = messageText(raw, failed("The disk is full."), { failureStreak: 2 });
   assert.match(
     once,
-    /^The job tea failed: The disk is full\.\n\nIt has no answer to deliver, and it is not tried again before its next time\./,
+    /^The job tea failed: The disk is full\.\n\nIt has no answer to deliver, and it is not retried before its next time\./,
   );
   assert.match(once, /`agentd cron runs 0123456789ab`/);
   assert.doesNotMatch(once, /in a row/);
   assert.match(
     messageText(raw, failed("x"), { failureStreak: 3 }),
-    /failed 3 times in a row: .*agentd cron pause/,
+    /failed 3 times in a row\. .*agentd cron pause/,
   );
   const cut = messageText(raw, { status: "unknown", text: "The process is gone." });
-  assert.match(cut, /^The job tea was cut off: .*\n\nHow much of it was done is not known/);
-  assert.match(messageText({ ...raw, isOnce: true }, failed("x")), /not tried again by itself/);
+  assert.match(cut, /^The job tea was cut off: .*\n\nHow much of it was done is unknown/);
+  assert.match(messageText({ ...raw, isOnce: true }, failed("x")), /not retried/);
 });
 
-test("a failure says nothing of why where anybody may read it, but for what the agent itself says", () => {
+test("a failure message hides the reason where anyone may read it, except a reason that the agent gave", () => {
   const raw = { ...plan, wraps: false };
   const hidden = { failureStreak: 3, hidesReason: true };
   const reason = "The provider acme could not be reached at 10.0.0.9.";
   assert.equal(
     messageText(raw, failed(reason), hidden),
-    "The job tea failed. It has no answer to deliver, and it is not tried again before its next time.",
+    "The job tea failed. It has no answer to deliver, and it is not retried before its next time.",
   );
   const cut = messageText(raw, { status: "unknown", text: "The process is gone." }, hidden);
-  assert.match(cut, /^The job tea was cut off\. How much of it was done is not known/);
+  assert.match(cut, /^The job tea was cut off\. How much of it was done is unknown/);
   assert.match(
-    messageText(raw, { ...failed("There is no milk."), isSaid: true }, hidden),
+    messageText(raw, { ...failed("There is no milk."), isFromAgent: true }, hidden),
     /^The job tea failed: There is no milk\./,
   );
 });
 
-test("a job whose one time passed says when that was, and what to do", () => {
+test("the message about a missed one-shot says when it was due and what to do", () => {
   const text = missedText({ ...plan, isOnce: true, wraps: false, atMs: START_MS + 3 * MINUTE_MS });
   assert.match(
     text,
@@ -132,23 +132,23 @@ test("secrets are redacted in delivered text, errors, names and outputs", async 
   );
 });
 
-test("a text that cannot be redacted is held back", () => {
+test("a text that cannot be redacted is withheld", () => {
   const text = safely(
     ID,
     () => SECRET,
     () => assert.fail("broken"),
   );
-  assert.match(text, /^The job 0123456789ab has ended\. Its text is held back/);
+  assert.match(text, /^The job 0123456789ab has ended\. Its text is withheld/);
   assert.doesNotMatch(text, /horse/);
 });
 
-test("what a database or a person cannot take is left out of reasons", () => {
+test("a reason contains no characters that a database refuses or people cannot see", () => {
   assert.equal(clip("a\u0000b\ud800c", 10), "abc");
   assert.equal(clip(`${"x".repeat(9)}😀`, 10), "x".repeat(9), "no half of a character");
   assert.equal(clip("abc", -4), "");
 });
 
-test("the document says whose it is, what was asked and what came of it", () => {
+test("an output file has the job, its prompt and its result", () => {
   const { jobId, file, text } = keptOutput(plan, ok("hot tea"));
   assert.deepEqual({ jobId, file }, { jobId: ID, file: "x.md" });
   assert.equal(
@@ -174,7 +174,7 @@ test("the document says whose it is, what was asked and what came of it", () => 
   assert.match(keptOutput(plan, failed("no water")).text, /\n## Error\n\nno water\n$/);
 });
 
-test("a prompt with our headings does not pass for an answer", () => {
+test("a prompt that contains our headings is not mistaken for an answer", () => {
   const sly = { ...plan, prompt: "say\n## Response\nmine\n## Error" };
   assert.equal(
     responseOf(keptOutput(sly, ok("yours\n## Response\nstill yours")).text),
@@ -186,7 +186,7 @@ test("a prompt with our headings does not pass for an answer", () => {
   assert.equal(responseOf(keptOutput(hidden, ok("yours")).text), "yours");
 });
 
-test("why a job failed is told to home channels and to what is named for failures, and to no other chat", async () => {
+test("only home channels and failure targets get the reason of a failure", async () => {
   const reason = "The provider acme could not be reached at 10.0.0.9.";
   await using cron = await createTestCron({
     homes: { slack: "C1" },

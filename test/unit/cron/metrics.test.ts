@@ -8,7 +8,7 @@ import { createTestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;
 
-test("metrics count runs of jobs by their end, how late they began, and jobs that are late", async () => {
+test("metrics count runs by status, their delay, and late jobs", async () => {
   await using cron = await createTestCron({
     script: ({ user }) => ({ text: user.includes("badly") ? "[CRON_FAILURE]\nno" : "fine" }),
   });

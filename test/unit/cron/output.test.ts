@@ -2,9 +2,15 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { isOutputFileName, outputFileName } from "../../../src/cron/output/name.ts";
-import { createOutputTarget, type OutputTargetOptions } from "../../../src/cron/output/target.ts";
-import { listOutputs, pruneOutputs, readOutput, removeOutputs } from "../../../src/cron/output/outputs.ts";
+import { isOutputFileName, outputFileName } from "../../../src/cron/output/output.ts";
+import {
+  createOutputTarget,
+  type OutputTargetOptions,
+  listOutputs,
+  pruneOutputs,
+  readOutput,
+  removeOutputs,
+} from "../../../src/cron/output/outputs.ts";
 import { writePrivateFile } from "../../../src/config/home.ts";
 import type { SendOptions } from "../../../src/deliver/target.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
@@ -75,14 +81,14 @@ test("outputs are pruned to the newest N, unsafe ids are refused, and removing a
   await removeOutputs(cron.deps.outputFolder, id);
 });
 
-test("a payload that is no output will never be one", async () => {
+test("an invalid output payload is a permanent failure", async () => {
   await using cron = await createTestCron();
   for (const payload of [undefined, null, "x", [], {}, output({ text: 1 }), output({ file: undefined })]) {
     assert.equal((await send(cron, payload)).status, "permanent", JSON.stringify(payload));
   }
 });
 
-test("outputs are for the user of the service alone, whole, and the same however often they are written", async () => {
+test("an output file is private, written atomically, and the same after each attempt", async () => {
   await using cron = await createTestCron();
   assert.deepEqual(await send(cron, output()), { status: "delivered" });
   assert.deepEqual(await send(cron, output()), { status: "delivered" });
@@ -113,7 +119,7 @@ test("links are not followed", async () => {
   assert.deepEqual(await readdir(outside), ["x.md"]);
 });
 
-test("for a job that is gone nothing is written, nor left when it goes meanwhile", async () => {
+test("no output file is written for a deleted job, or left when the job is deleted meanwhile", async () => {
   await using cron = await createTestCron();
   const root = cron.deps.outputFolder;
   assert.deepEqual(await send(cron, output(), { hasJob: async () => false }), { status: "delivered" });
@@ -144,7 +150,7 @@ test("a job removed during its run still sends its message and leaves no output 
   assert.deepEqual(await cron.outputs(id), {});
 });
 
-test("what the disk refuses is tried again, and says why", async () => {
+test("an output that the disk refuses is retried with the reason", async () => {
   await using cron = await createTestCron();
   const refusing = (code: string) => async () => {
     throw Object.assign(new Error("secret path"), { code });
@@ -160,7 +166,7 @@ test("what the disk refuses is tried again, and says why", async () => {
   }
 });
 
-test("the file just written stays, though its name sorts before older ones", async () => {
+test("pruning keeps the newest written file even when its name sorts first", async () => {
   await using cron = await createTestCron();
   const root = cron.deps.outputFolder;
   const folder = join(root, ID);
@@ -176,7 +182,7 @@ test("the file just written stays, though its name sorts before older ones", asy
   assert.deepEqual(await listOutputs(root, "nobody"), []);
 });
 
-test("no two runs of a job have one name, also where clocks go back", () => {
+test("each run of a job has its own file name, also when clocks go back", () => {
   const name = (iso: string, zone: string, cause: "schedule" | "manual" | "retry" = "schedule") =>
     outputFileName({ atMs: Date.parse(iso), zone, cause });
   assert.equal(name("2026-01-05T12:00:00.250Z", "Europe/Berlin"), "2026-01-05_13-00-00.md");

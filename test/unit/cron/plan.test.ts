@@ -42,7 +42,7 @@ test("targets resolve from the origin, home channels, explicit addresses, lists 
   assert.deepEqual(targets("all"), ["all"], "the target of this name refuses");
 });
 
-test("a platform without a home channel is the chat of the origin, when that is one of the platform's", () => {
+test("a platform without a home channel resolves to the origin when that is on the platform", () => {
   const origin = "telegram:-200:5";
   assert.deepEqual(targets("telegram", { origin }), [origin]);
   assert.deepEqual(targets("telegram,origin", { origin }), [origin], "each place once");
@@ -51,7 +51,7 @@ test("a platform without a home channel is the chat of the origin, when that is 
   assert.deepEqual(targets("matrix", { origin: "matrix:!a:b.org:$e" }), ["matrix:!a:b.org:$e"]);
 });
 
-test("failures go where answers go, or where they are told to go", () => {
+test("failures go to the same targets as answers unless failure targets are set", () => {
   const origin = "slack:C9";
   assert.deepEqual(plan({ deliver: "origin", origin }).failureTargets, [origin]);
   assert.deepEqual(plan({ deliver: "local", failureDeliver: "origin,log", origin }).failureTargets, [
@@ -61,7 +61,7 @@ test("failures go where answers go, or where they are told to go", () => {
   assert.deepEqual(plan({ deliver: "log", failureDeliver: "local" }).failureTargets, []);
 });
 
-test("a plan is told from the records of other triggers, and comes back as it was", () => {
+test("a plan is recognized among the records of other triggers, and survives a round trip", () => {
   const made = plan({ deliver: "all" }, HOMES);
   const text = JSON.stringify(made);
   assert.deepEqual(readPlan(text), made);

@@ -83,7 +83,7 @@ async function kept(store: Store, table: "occurrences" | "cron_jobs"): Promise<r
   return rows.map(({ id }) => id);
 }
 
-test("occurrences older than their retention go, open ones and the newest of each job never do", async (t) => {
+test("occurrences older than their retention are deleted, except open ones and the newest of each job", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   await job(store, "tea");
   await job(store, "rare");
@@ -100,7 +100,7 @@ test("occurrences older than their retention go, open ones and the newest of eac
   assert.equal((await sweep(store, { retention: { occurrencesMs: 30 * DAY_MS } })).occurrences, 0);
 });
 
-test("of more occurrences than are kept the oldest go, open ones and the newest of each job never do", async (t) => {
+test("the oldest occurrences over the limit are deleted, except open ones and the newest of each job", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   await job(store, "tea");
   await job(store, "rare");
@@ -114,7 +114,7 @@ test("of more occurrences than are kept the oldest go, open ones and the newest 
   assert.deepEqual(await kept(store, "occurrences"), [open, rare, ...newest]);
 });
 
-test("jobs that will not run again go after their time, others and those at work never do", async (t) => {
+test("completed jobs are deleted after their retention, and other or running jobs are not", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   await job(store, "a-scheduled");
   await job(store, "b-paused", { state: "paused", due_at: null });
@@ -135,7 +135,7 @@ test("jobs that will not run again go after their time, others and those at work
   );
 });
 
-test("processes that look for jobs are forgotten a day after their last sign of life, the last one never", async (t) => {
+test("scheduler rows are deleted a day after their last heartbeat, except the newest", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const beat = (owner: string, days: number) => {
     const ticked = {
@@ -160,7 +160,7 @@ test("processes that look for jobs are forgotten a day after their last sign of 
   assert.deepEqual((await owners()).toSorted(), ["c", "d"]);
 });
 
-test("whoever keeps files of jobs is told which went", async (t) => {
+test("the retention reports the deleted jobs, so that their files can be removed", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   await job(store, "x1", over(8));
   const clock = new FakeClock(NOW_MS);

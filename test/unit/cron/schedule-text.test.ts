@@ -46,7 +46,7 @@ test("`every` accepts minutes, hours and days and refuses other input", () => {
     "every 5",
     "every 1e3m",
   ]) {
-    refused(text, /is no schedule\. Say one of: `every 30m`/);
+    refused(text, /is not a schedule\. Use one of: `every 30m`/);
   }
   refused("every 99999999d", /ten years/);
   refused(`every ${"9".repeat(300)}m`, /200 characters/);
@@ -76,11 +76,11 @@ test("a valid cron expression parses, formats back and has a next run, and an in
     assert.equal(formatSchedule(schedule), expression);
     assert.ok(nextRunMs(schedule, nowMs, "UTC")! > nowMs, expression);
   }
-  refused("99 * * * *", /no cron expression: .*minute/);
-  refused("0 9 * * 9", /no cron expression/);
+  refused("99 * * * *", /not a cron expression: .*minute/);
+  refused("0 9 * * 9", /not a cron expression/);
   refused("* * * * * *", /five fields/);
-  refused("@reboot", /not known here: there are @hourly/);
-  refused("0 9 * *", /is no schedule/);
+  refused("@reboot", /is unknown\. The nicknames are @hourly/);
+  refused("0 9 * *", /is not a schedule/);
 });
 
 test("an ISO time without offset is read in the given zone, and an impossible one is refused", () => {
@@ -98,7 +98,7 @@ test("an ISO time without offset is read in the given zone, and an impossible on
 });
 
 test("`30m` alone is refused as ambiguous, and `in 30m` is a one-shot", () => {
-  refused("30m", /once or again and again: say `every 30m` or `in 30m`/);
+  refused("30m", /once or repeatedly: use `every 30m` or `in 30m`/);
   refused("2 hours", /`every 2h` or `in 2h`/);
   assert.equal(iso("in 30m"), new Date(nowMs + 30 * 60_000).toISOString());
   assert.equal(iso("in 2 days"), new Date(nowMs + 2 * 86_400_000).toISOString());
@@ -122,7 +122,7 @@ test("a one-shot up to 120 s in the past is accepted, and an older one is refuse
     refused(date, /in the past/);
 });
 
-test("times of the week in words are cron fields", () => {
+test("times of the week in words become cron fields", () => {
   const table = {
     "every monday 9am": "0 9 * * 1",
     "weekdays at 9am": "0 9 * * 1-5",
@@ -151,11 +151,11 @@ test("times of the week in words are cron fields", () => {
     "monday and at 9am",
     "sun,,mon at 9am",
   ]) {
-    refused(text, /is no schedule/);
+    refused(text, /is not a schedule/);
   }
 });
 
-test("a text of 200 characters of anything is answered at once", () => {
+test("any text of 200 characters is parsed quickly", () => {
   for (const text of [
     "mon, ".repeat(40),
     "mon and ".repeat(25),
@@ -167,7 +167,7 @@ test("a text of 200 characters of anything is answered at once", () => {
   }
 });
 
-test("the zone of this machine is one", () => {
+test("the time zone of this machine is valid", () => {
   assert.equal(zoneProblem(machineZone()), undefined);
   assert.equal(zoneProblem("UTC"), undefined);
 });

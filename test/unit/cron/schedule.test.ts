@@ -148,7 +148,7 @@ test("a one-shot has no next run once its time is reached", () => {
   assert.equal(formatSchedule(once), "2026-11-21T12:00:00Z");
 });
 
-test("a wall time that comes twice is the first; one that never comes is as much later", () => {
+test("a local time that occurs twice is the first one, and a skipped local time is that much later", () => {
   const at = (wall: string) => new Date(instantOf(wall, TORONTO)).toISOString();
   assert.equal(at("2026-11-01T01:30:00"), "2026-11-01T05:30:00.000Z");
   assert.equal(at("2026-03-08T02:30:00"), "2026-03-08T07:30:00.000Z");

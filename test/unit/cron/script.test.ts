@@ -51,7 +51,7 @@ async function openJob(text: string, parts: Parameters<TestCron["create"]>[0] = 
   return { cron, id, occurrence, asked: () => asked };
 }
 
-const said = (text: string): ScriptOutcome => ({ status: "said", text });
+const said = (text: string): ScriptOutcome => ({ status: "printed", text });
 const failed = (reason: string): ScriptOutcome => ({ status: "failed", reason });
 const ABSENT = failed("there is no such file in the folder of scripts");
 
@@ -114,12 +114,12 @@ test("a script can skip the agent, stay silent, deliver its output or fail, and 
     await cron.advance(HOUR_MS);
     const [occurrence] = await cron.occurrences();
     assert.equal(occurrence?.status, "failed");
-    assert.match(occurrence.reason ?? "", /no file .* in the folder of scripts/);
+    assert.match(occurrence.reason ?? "", /file .* does not exist in the folder of scripts/);
     assert.equal(cron.sent.length, 1);
   }
 });
 
-test("what the script prints is told to the agent, and its time counts as begun", async () => {
+test("the agent gets the output of the script, and the occurrence is running meanwhile", async () => {
   const job = await openJob("echo 'seven mails'");
   await using cron = job.cron;
   assert.equal(job.asked(), 1);
@@ -130,7 +130,7 @@ test("what the script prints is told to the agent, and its time counts as begun"
   assert.match(cron.sent[0]?.text ?? "", /the agent's answer/);
 });
 
-test("only an object with wakeAgent false on the last line that is not empty lets the agent sleep", async (t) => {
+test("only an object with `wakeAgent: false` on the last non-empty line skips the agent", async (t) => {
   const asleep: ScriptOutcome = { status: "asleep" };
   const cases: Readonly<Record<string, ScriptOutcome>> = {
     '{"wakeAgent": false}': asleep,
@@ -150,7 +150,7 @@ test("only an object with wakeAgent false on the last line that is not empty let
   }
 });
 
-test("a script that says nothing is to be done is quiet whether or not there is an agent", () => {
+test("a script that reports nothing to do is quiet with and without an agent", () => {
   for (const isScriptOnly of [true, false]) {
     const ending = endingOfScript(isScriptOnly, { status: "asleep" });
     assert.equal(ending?.status, "ok");
@@ -160,7 +160,7 @@ test("a script that says nothing is to be done is quiet whether or not there is 
   assert.equal(endingOfScript(false, said("")), undefined);
 });
 
-test("a script that hangs, and all that it started, is ended when its time is over", async (t) => {
+test("a script that hangs is killed after its timeout with all its child processes", async (t) => {
   const hang = [
     "trap '' TERM",
     "sleep 600 & echo $! > one.pid",
@@ -177,7 +177,7 @@ test("a script that hangs, and all that it started, is ended when its time is ov
   }
 });
 
-test("a script that hangs is a failure that people are told of, and the job goes on", async () => {
+test("a script that hangs is a reported failure, and the job goes on", async () => {
   await using cron = await createTestCron({ cron: { scriptTimeoutMs: SHORT_MS } });
   await cron.write("scripts/hang.sh", "sleep 600");
   const { id } = await cron.create({ script: "hang.sh", isScriptOnly: true, failureDeliver: "test" });
@@ -189,14 +189,14 @@ test("a script that hangs is a failure that people are told of, and the job goes
   assert.equal((await cron.job(id)).lastStatus, "ok");
 });
 
-test("what a script leaves behind when it ends is ended too", async (t) => {
+test("processes that a script leaves behind are killed", async (t) => {
   const script = "sleep 600 & echo $! > child.pid; echo done";
   const { folder, run } = await openFolder(t, { "leave.sh": script });
   assert.deepEqual(await run("leave.sh"), said("done"));
   assert.ok(await isGone(Number(await readFile(join(folder, "child.pid"), "utf8"))));
 });
 
-test("a script that floods is ended, on either of its outputs", async (t) => {
+test("a script that floods stdout or stderr is killed", async (t) => {
   const { run } = await openFolder(t, {
     "out.sh": "yes flood",
     "error.sh": "head -c 20000000 /dev/zero >&2; echo the end >&2; exit 1",
@@ -208,10 +208,10 @@ test("a script that floods is ended, on either of its outputs", async (t) => {
   assert.ok("reason" in error && error.reason.endsWith("the end"));
   assert.ok(error.reason.length < 600 && !error.reason.includes("\u0000"));
   const most = await run("most.sh");
-  assert.equal(most.status === "said" && most.text.length, 1_048_576);
+  assert.equal(most.status === "printed" && most.text.length, 1_048_576);
 });
 
-test("binary output becomes a text that stores and people can take", async (t) => {
+test("binary output becomes readable text", async (t) => {
   const colours = "printf '\\033[1;31mred\\033[0m \\033]0;title\\007plain'";
   const { run } = await openFolder(t, {
     "binary.sh": "printf 'a\\000b\\377\\376c\\001\\033'",
@@ -232,13 +232,13 @@ test("binary output of a script without an agent is delivered, kept and recorded
   }
 });
 
-test("a script may read, gets nothing, and need not", async (t) => {
+test("a script may read its empty standard input", async (t) => {
   const { run } = await openFolder(t, { "read.sh": "cat; echo read", "closed.sh": "exec 0<&-; echo closed" });
   assert.deepEqual(await run("read.sh"), said("read"));
   assert.deepEqual(await run("closed.sh"), said("closed"));
 });
 
-test("a script sees no secret of the service, and prints none that is known", async (t) => {
+test("a script gets no secrets of the service, and known secrets in its output are redacted", async (t) => {
   registerSecret("cron-script-secret-1");
   const { run } = await openFolder(t, {
     "env.sh": "env",
@@ -246,7 +246,7 @@ test("a script sees no secret of the service, and prints none that is known", as
     "fail.sh": "echo key cron-script-secret-1 >&2; exit 1",
   });
   const outcome = await run("env.sh");
-  assert.ok(outcome.status === "said");
+  assert.ok(outcome.status === "printed");
   const names = outcome.text.split("\n").map((line) => line.split("=")[0] ?? "");
   const allowed =
     /^(PATH|HOME|LANG|TMPDIR|USER|SHELL|TZ|TERM|AGENTD_HOME|AGENTD_PROFILE|AGENTD_TEST_SHARED|LC_\w+|PWD|SHLVL|_)$/;
@@ -258,17 +258,17 @@ test("a script sees no secret of the service, and prints none that is known", as
   assert.deepEqual(await run("fail.sh"), failed("it ended with code 1: key [redacted]"));
 });
 
-test("a script works where it stands, or in the folder of its job", async (t) => {
+test("a script runs in its own folder, or in the working directory of its job", async (t) => {
   const { home, run } = await openFolder(t, { "where.sh": "pwd -P" });
   const place = async (outcome: Promise<ScriptOutcome>) => {
     const ended = await outcome;
-    return ended.status === "said" ? ended.text : ended;
+    return ended.status === "printed" ? ended.text : ended;
   };
   assert.match(String(await place(run("where.sh"))), /\/scripts$/);
   assert.doesNotMatch(String(await place(run("where.sh", home))), /\/scripts$/);
 });
 
-test("what is missing, outside, or no file is not run, wherever links lead", async (t) => {
+test("a missing file, a folder and a file outside the scripts folder are not run, even through links", async (t) => {
   const { home, folder, run } = await openFolder(t, { "own.sh": "echo own" });
   await writeFile(join(home, "outside.sh"), "echo never");
   await mkdir(join(folder, "sub"));
@@ -300,7 +300,7 @@ test("what is missing, outside, or no file is not run, wherever links lead", asy
   assert.deepEqual(await run(join(folder, "own.sh")), said("own"));
 });
 
-test("no leave to execute does not matter, no leave to read is a failure", async (t) => {
+test("a script need not be executable, but must be readable", async (t) => {
   const { folder, run } = await openFolder(t, { "plain.sh": "echo runs", "sealed.sh": "echo sealed" });
   await chmod(join(folder, "plain.sh"), 0o600);
   assert.deepEqual(await run("plain.sh"), said("runs"));
@@ -311,7 +311,7 @@ test("no leave to execute does not matter, no leave to read is a failure", async
   else assert.ok(outcome.status === "failed" && /code/.test(outcome.reason));
 });
 
-test("the extension says what runs a file; Python runs what has none that is known", async (t) => {
+test("the file extension selects the interpreter, by default Python", async (t) => {
   const { run } = await openFolder(t, {
     "a.sh": "echo $((1 + 1)) ${BASH_VERSION:+bash}",
     "b.BASH": "echo bash",

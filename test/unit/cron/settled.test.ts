@@ -128,7 +128,7 @@ test("a message that was given up and retried by hand clears the delivery failur
   assert.equal(cron.sent.length, 1);
 });
 
-test("a message that people dropped was not delivered", async () => {
+test("a dropped message counts as not delivered", async () => {
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
     send: { test: () => ({ status: "retry", error: "The platform is away." }) },
@@ -141,7 +141,7 @@ test("a message that people dropped was not delivered", async () => {
   assert.deepEqual([delivery, error], ["failed", "test: It was dropped."]);
 });
 
-test("a message whose sender was lost may have arrived, and the job says so", async () => {
+test("a message whose sender died may have arrived, and the job shows that", async () => {
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
     send: { test: () => ({ status: "retry", error: "The platform is away." }) },
@@ -159,7 +159,7 @@ test("a message whose sender was lost may have arrived, and the job says so", as
   assert.equal((await cron.job(id)).lastStatus, "delivery_failed");
 });
 
-test("a message of an earlier run says nothing of a job that ran since", async () => {
+test("a message of an earlier run does not change the status of a job that ran since", async () => {
   const outcomes: SendOutcome[] = [{ status: "retry", error: "The platform is away." }, delivered, permanent];
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
@@ -186,7 +186,7 @@ test("a message of an earlier run says nothing of a job that ran since", async (
   assert.deepEqual([job.lastStatus, job.lastDeliveryError], ["ok", undefined]);
 });
 
-test("messages of one occurrence that end at once, in two processes, settle it once for all", async () => {
+test("messages of one occurrence that end at once in two processes produce one final status", async () => {
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
     send: { test: () => permanent },
@@ -209,7 +209,7 @@ test("messages of one occurrence that end at once, in two processes, settle it o
   assert.equal((await cron.job(id)).lastStatus, "ok");
 });
 
-test("an output that could not be kept shows in the job, though nobody else was to be told", async () => {
+test("an output file that cannot be written is a delivery error of the job", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea" }) });
   const { id } = await cron.create({ deliver: "local" });
   await cron.write(`cron/output/${id}`, "a file where a folder belongs");
@@ -220,7 +220,7 @@ test("an output that could not be kept shows in the job, though nobody else was 
   assert.equal((await cron.job(id)).lastStatus, "delivery_failed");
 });
 
-test("messages of others, and of occurrences that are gone, change nothing", async () => {
+test("messages of other modules and of deleted occurrences change nothing", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea" }) });
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endingOfAnswer } from "../../../src/cron/run/ending.ts";
-import { isSilent } from "../../../src/cron/run/silence.ts";
+import { endingOfAnswer, isSilent } from "../../../src/cron/run/ending.ts";
 import { createTestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;
@@ -82,9 +81,9 @@ test("silentMatch `contains` takes only the marker in brackets, anywhere in the 
   }
 });
 
-test("an answer that is marked as a failure is one, silent or not", () => {
+test("an answer with the failure mark is a failure, even a silent one", () => {
   const table: Readonly<Record<string, string>> = {
-    "[CRON_FAILURE]": "The agent said that it failed, and not why.",
+    "[CRON_FAILURE]": "The agent reported a failure without a reason.",
     "[CRON_FAILURE] the mailbox is full": "the mailbox is full",
     "**[cron_failure]**: no network\nsee the log": "no network\nsee the log",
     "\n\n[CRON_FAILURE]\n[SILENT]": "[SILENT]",
@@ -93,7 +92,7 @@ test("an answer that is marked as a failure is one, silent or not", () => {
   for (const [answer, text] of Object.entries(table)) {
     assert.deepEqual(
       endingOfAnswer(answer),
-      { status: "failed", isSaid: true, text },
+      { status: "failed", isFromAgent: true, text },
       JSON.stringify(answer),
     );
   }
@@ -101,18 +100,18 @@ test("an answer that is marked as a failure is one, silent or not", () => {
   for (const answer of ["", " \n\t", "\u200b\u00ad", "\u0000"]) {
     assert.deepEqual(endingOfAnswer(answer), {
       status: "failed",
-      isSaid: true,
+      isFromAgent: true,
       text: "The agent gave no answer.",
     });
   }
 });
 
-test("a failure marker behind non-ASCII characters is recognised and removed", async () => {
+test("a failure mark after non-ASCII characters is recognized and removed", async () => {
   const { text, status } = endingOfAnswer("Stra\u00dfe \ufb03 [cron_failure] no milk");
   assert.deepEqual([status, text], ["failed", "Stra\u00dfe \ufb03  no milk"]);
 });
 
-test("no answer, however it is made, takes long to judge", { timeout: 20_000 }, () => {
+test("any answer is checked for marks in linear time", { timeout: 20_000 }, () => {
   const run = " -".repeat(200_000);
   assert.equal(isSilent(`a${run}b`, "line"), false);
   assert.equal(isSilent(`${run}NO_REPLY${run}`, "line"), true);

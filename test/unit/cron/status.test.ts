@@ -21,7 +21,7 @@ test("a scheduler without a tick for over 200 s is stalled", async () => {
   assert.equal(stalled.tickers[0]?.state, "stalled");
 });
 
-test("a scheduler that fails at every look goes stale, and its error is told", async () => {
+test("a scheduler whose ticks fail becomes stalled, and the status shows its error", async () => {
   await using cron = await createTestCron();
   const beat = new Heartbeat(cron.store);
   await beat.beat(START_MS);
@@ -34,13 +34,13 @@ test("a scheduler that fails at every look goes stale, and its error is told", a
   assert.equal(tickers[0].succeededAtMs, START_MS);
 });
 
-test("a sign of life from before the clock was set back does not count for ever", async () => {
+test("a heartbeat from before the clock was set back does not count forever", async () => {
   await using cron = await createTestCron();
   await putTicker(cron, { owner: "elsewhere:7:aa", succeeded_at: START_MS + 86_400_000 });
   assert.equal((await status(cron)).state, "stalled");
 });
 
-test("a process that is known to be gone does not count as ticking", async () => {
+test("a dead process does not count as ticking", async () => {
   await using cron = await createTestCron();
   assert.equal((await status(cron)).state, "none");
   await putTicker(cron, { owner: `${hostname()}:${UNUSED_PID}:aa` });
@@ -55,7 +55,7 @@ test("a process that is known to be gone does not count as ticking", async () =>
   assert.deepEqual([place?.host, place?.pid], ["elsewhere", 7]);
 });
 
-test("status names the jobs that are late, the oldest first, and what comes next", async () => {
+test("status lists late jobs, the longest due first, and the next job", async () => {
   await using cron = await createTestCron();
   const made: string[] = [];
   for (let index = 0; index < 7; index++) {
@@ -90,7 +90,7 @@ test("status changes no row", async () => {
   assert.deepEqual(await everything(cron), before);
 });
 
-test("status counts jobs by state, what is broken, what failed and what is at work", async () => {
+test("status counts jobs by state, and broken, failed and running ones", async () => {
   const { promise: held, resolve: release } = Promise.withResolvers<void>();
   await using cron = await createTestCron({ script: () => held.then(() => ({ text: "done" })) });
   const idle = { due_at: null };

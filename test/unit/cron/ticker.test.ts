@@ -85,7 +85,7 @@ test("jobs run in parallel up to the limit, a limit of 1 runs them one by one, a
   }
 });
 
-test("what one process has no room for another takes", async (t) => {
+test("one process runs the jobs that another cannot take", async (t) => {
   const { store, start } = await startTicking(t);
   const narrow = { settings: { maxParallelJobs: 1 } };
   const [one, other] = [await start(narrow), await start(narrow)];
@@ -96,7 +96,7 @@ test("what one process has no room for another takes", async (t) => {
   assert.deepEqual([one.fired.length, other.fired.length], [1, 1]);
 });
 
-test("the timer sleeps to the next instant, and a second at most", async (t) => {
+test("the timer sleeps until the next instant, one second at most", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start();
   await one.ticker.start();
@@ -115,7 +115,7 @@ test("the timer sleeps to the next instant, and a second at most", async (t) => 
   assert.equal(clock.pending, 1);
 });
 
-test("wake looks at once: what is asked for in this process does not wait for the timer", async (t) => {
+test("`wake` ticks at once, so a request in this process does not wait for the timer", async (t) => {
   const { store, start } = await startTicking(t);
   const one = await start();
   await one.ticker.start();
@@ -126,7 +126,7 @@ test("wake looks at once: what is asked for in this process does not wait for th
   assert.equal(one.fired[0]?.occurrence.cause, "manual");
 });
 
-test("stop claims nothing more, and leaves what has not begun to others at once", async (t) => {
+test("`stop` claims nothing more, and releases what has not started at once", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start();
   await makeJob(store, {}, DUE);
@@ -155,7 +155,7 @@ test("stop claims nothing more, and leaves what has not begun to others at once"
   assert.equal(one.ticker.atWork, 2);
 });
 
-test("a place is free again when another process ended what was at work", async (t) => {
+test("a slot is free again when another process ended its occurrence", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start({ settings: { maxParallelJobs: 1 } });
   const id = await makeJob(store, {}, DUE);
@@ -172,7 +172,7 @@ test("a place is free again when another process ended what was at work", async 
   assert.equal(one.fired.length, 2);
 });
 
-test("a store that fails is told of once, and everything goes on when it is back", async (t) => {
+test("a failing store is logged once, and the scheduler goes on when it is back", async (t) => {
   const { clock, store, start, logLines } = await startTicking(t);
   const one = await start();
   await makeJob(store, {}, { due_at: START_MS + 5_000, next_run_at: START_MS + 5_000 });
@@ -190,17 +190,17 @@ test("a store that fails is told of once, and everything goes on when it is back
   const ticking = setImmediateLoop(() => clock.tick(1_000));
   await one.ticker.start();
   await failed.promise;
-  const troubles = () => logLines.filter((line) => line.includes("could not look at its jobs"));
+  const troubles = () => logLines.filter((line) => line.includes("cannot read its jobs"));
   assert.equal(troubles().length, 1);
   isDown = false;
-  const isWell = () => logLines.some((line) => line.includes("looks at its jobs again"));
+  const isWell = () => logLines.some((line) => line.includes("reads its jobs again"));
   while (one.fired.length === 0 || !isWell()) await new Promise((resolve) => setImmediate(resolve));
   clearImmediateLoop(ticking);
   assert.equal(troubles().length, 1);
   assert.doesNotMatch(logLines.join("\n"), /sk-proj-abcdef/);
 });
 
-test("the heartbeat says when the scheduler last looked, and what keeps it from it", async (t) => {
+test("the heartbeat has the time of the last tick, and the error that prevents it", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start();
   await one.ticker.start();
@@ -219,7 +219,7 @@ test("the heartbeat says when the scheduler last looked, and what keeps it from 
   assert.equal((await beat())?.ticked_at, START_MS + 20_000);
 });
 
-test("once runs all that is due, more than it has room for, and nothing that comes due meanwhile", async (t) => {
+test("`once` runs everything that is due, even over the limit, and nothing that comes due meanwhile", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start({ settings: { maxParallelJobs: 2 } });
   for (let n = 0; n < 5; n++) await makeJob(store, { schedule: { kind: "interval", minutes: 1 } }, DUE);
@@ -241,7 +241,7 @@ test("once runs all that is due, more than it has room for, and nothing that com
   assert.deepEqual(beats, [{ owner: one.store.owner }]);
 });
 
-test("once that is cancelled takes no more, and waits for what began", async (t) => {
+test("a cancelled `once` claims nothing more, and waits for what runs", async (t) => {
   const { store, start } = await startTicking(t);
   const one = await start({ settings: { maxParallelJobs: 1 } });
   const ids = [await makeJob(store, {}, DUE), await makeJob(store, {}, DUE)];
@@ -255,7 +255,7 @@ test("once that is cancelled takes no more, and waits for what began", async (t)
   assert.equal(states.filter(({ last_run_at }) => last_run_at !== null).length, 1);
 });
 
-test("once that is cancelled takes nothing over either", async (t) => {
+test("a cancelled `once` takes nothing over", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start();
   await makeJob(store, {}, DUE);
@@ -277,7 +277,7 @@ test("once that is cancelled takes nothing over either", async (t) => {
   await whole;
 });
 
-test("a stop ends a look at many due jobs, whose places are free again at once", async (t) => {
+test("`stop` ends a tick with many due jobs, and their claims are released at once", async (t) => {
   const { store, start } = await startTicking(t);
   const one = await start({ endsAtOnce: true, settings: { maxParallelJobs: 2 } });
   const rows = Array.from({ length: 50 }, () => jobRow(STRICT, LATE));
@@ -293,7 +293,7 @@ test("a stop ends a look at many due jobs, whose places are free again at once",
   assert.ok(left.length > 0, "it did not go on to the last of them");
 });
 
-test("claims are renewed while a look takes long", async (t) => {
+test("claims are renewed during a long tick", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start({ settings: { maxParallelJobs: 2 } });
   const id = await makeJob(store, {}, DUE);

@@ -79,7 +79,7 @@ async function ask(
 
 const daily = { action: "create", schedule: "every 1d", prompt: "sum up" };
 
-test("the agent makes a job, which runs at its time", async () => {
+test("the agent creates a job, which runs at its time", async () => {
   await using cron = await createRoom();
   const { success, job, notice } = await ask(cron, {
     ...daily,
@@ -96,7 +96,7 @@ test("the agent makes a job, which runs at its time", async () => {
   assert.equal(occurrence?.status, "ok");
 });
 
-test("nothing is said of the gateway while one ticks", async () => {
+test("the tool has no notice about the gateway while a scheduler runs", async () => {
   await using cron = await createRoom();
   await new Heartbeat(cron.store).beat(START_MS);
   assert.equal((await ask(cron, daily)).notice, undefined);
@@ -133,24 +133,24 @@ test("the agent lists, shows, changes, pauses, resumes, runs and removes jobs by
   assert.equal((await ask(cron, { action: "list" })).count, 0);
 });
 
-test("what cannot be done comes back as a sentence that says what would be right", async () => {
+test("a refused action returns a sentence with what is valid", async () => {
   await using cron = await createRoom();
   await ask(cron, { ...daily, name: "twin" });
   await ask(cron, { ...daily, name: "Twin" });
   const cases: readonly (readonly [object, RegExp])[] = [
-    [{ ...daily, schedule: "30m" }, /say `every 30m` or `in 30m`/],
+    [{ ...daily, schedule: "30m" }, /use `every 30m` or `in 30m`/],
     [{ ...daily, schedule: "every 0m" }, /one minute/],
     [{ ...daily, schedule: "0 0 31 2 *" }, /never comes/],
     [{ ...daily, schedule: "2020-01-01T00:00Z" }, /in the past/],
     [{ ...daily, time_zone: "Europe/Berln" }, /did you mean "Europe\/Berlin"/],
-    [{ action: "create", prompt: "x" }, /is no schedule/],
+    [{ action: "create", prompt: "x" }, /is not a schedule/],
     [{ action: "create", schedule: "every 1h" }, /nothing to do/i],
     [{ ...daily, no_agent: true }, /needs a script/],
     [{ ...daily, deliver: "telegarm:1" }, /telegram/],
-    [{ ...daily, context_from: ["nobody"] }, /no job "nobody"/],
-    [{ ...daily, toolsets: ["wbe"] }, /no toolset "wbe"/],
+    [{ ...daily, context_from: ["nobody"] }, /No job matches "nobody"/],
+    [{ ...daily, toolsets: ["wbe"] }, /Unknown toolset "wbe"/],
     [{ action: "pause" }, /needs job/],
-    [{ action: "run", job: "nobody" }, /no job "nobody"/],
+    [{ action: "run", job: "nobody" }, /No job matches "nobody"/],
     [{ action: "remove", job: "twin" }, /twin/i],
   ];
   for (const [input, message] of cases) {
@@ -173,7 +173,7 @@ test("the agent cannot choose a model", async () => {
   assert.equal((JSON.parse(String(text)) as Answer).job["model"], null);
 });
 
-test("a job never gets tools that the run which makes it does not have", async () => {
+test("a job never gets toolsets that the run which creates it does not have", async () => {
   await using cron = await createRoom();
   const narrow = { input: { toolsets: ["cron", "web"] } };
   const refused = await ask(cron, { ...daily, toolsets: ["terminal"] }, narrow);
@@ -183,7 +183,7 @@ test("a job never gets tools that the run which makes it does not have", async (
   assert.equal((await ask(cron, daily)).job["toolsets"], null);
 });
 
-test("a run without a terminal can neither make a script run nor turn one to its ends", async () => {
+test("a run without the terminal can neither add nor change a job's script", async () => {
   await using cron = await createRoom();
   await cron.write("scripts/report.sh", "echo secret figures");
   const narrow = { input: { toolsets: ["cron", "web"] } };
@@ -202,7 +202,7 @@ test("a run without a terminal can neither make a script run nor turn one to its
   assert.equal((await ask(cron, { ...daily, ...script })).success, true);
 });
 
-test("a run with few tools cannot give orders to a job with more", async () => {
+test("a run with fewer toolsets cannot change a job with more", async () => {
   await using cron = await createRoom();
   const { id } = await cron.create({ prompt: "mine" });
   const narrow = { input: { toolsets: ["cron", "web"] } };
@@ -222,32 +222,36 @@ test("the cron tool refuses a script outside the scripts folder, also through a 
   await cron.write("outside.sh", "echo bad");
   await symlink(join(cron.home, "outside.sh"), join(cron.home, "scripts", "link.sh"));
   for (const script of ["../outside.sh", join(cron.home, "outside.sh"), "link.sh", "/bin/sh"]) {
-    assert.match((await ask(cron, { ...daily, script })).error ?? "", /folder of scripts/, script);
+    assert.match(
+      (await ask(cron, { ...daily, script })).error ?? "",
+      /does not exist in <home>\/scripts/,
+      script,
+    );
   }
   assert.equal((await ask(cron, { ...daily, script: "fine.sh" })).job["script"], "fine.sh");
 });
 
-test("a job of the agent works inside the workspace, or where the agent itself works", async () => {
+test("a job of the agent works in the workspace, or in the agent's own folder", async () => {
   await using cron = await createRoom();
   await mkdir(join(cron.home, "inside"));
   await symlink("/etc", join(cron.home, "inside", "link"));
   const etc = await realpath("/etc");
   for (const workdir of ["/etc", "/", join(cron.home, ".."), join(cron.home, "inside", "link")]) {
-    assert.match((await ask(cron, { ...daily, workdir })).error ?? "", /folder inside/, workdir);
+    assert.match((await ask(cron, { ...daily, workdir })).error ?? "", /folder in/, workdir);
   }
   assert.equal((await ask(cron, { ...daily, workdir: join(cron.home, "inside") })).success, true);
-  assert.match((await ask(cron, { ...daily, workdir: join(cron.home, "none") })).error ?? "", /no folder/);
+  assert.match((await ask(cron, { ...daily, workdir: join(cron.home, "none") })).error ?? "", /not a folder/);
   assert.equal((await ask(cron, { ...daily, workdir: etc }, { cwd: etc })).success, true);
 });
 
-test("a job of the agent works in a further root of the configuration too", async () => {
+test("a job of the agent may work in a configured workspace root", async () => {
   const etc = await realpath("/etc");
   await using cron = await createRoom({ workspaceRoots: [etc] });
   assert.equal((await ask(cron, { ...daily, workdir: etc })).success, true);
   assert.match((await ask(cron, { ...daily, workdir: "/" })).error ?? "", /agent\.workspace_roots/);
 });
 
-test("origin is the place at which the run that makes the job answers itself", async () => {
+test("origin is the address at which the creating run answers", async () => {
   await using cron = await createRoom();
   const webhook = (...targets: string[]) => ({ delivery: { ref: "dlv_x", extra: {}, targets } });
   const made = await ask(cron, daily, webhook("local", "telegram:-100:17", "sms:+15550100"));
@@ -260,7 +264,7 @@ test("origin is the place at which the run that makes the job answers itself", a
   }
 });
 
-test("a run of a job has no tool to make jobs", async () => {
+test("a run of a job has no tool that creates jobs", async () => {
   const seen: (readonly string[])[] = [];
   await using cron = await createRoom({
     script: ({ tools }) => {
@@ -273,7 +277,7 @@ test("a run of a job has no tool to make jobs", async () => {
   assert.deepEqual(seen, [["some_web", "some_terminal"]]);
 });
 
-test("cron.allow_agent_scheduling: a job's run makes jobs, and origin is where it answers", async () => {
+test("with cron.allow_agent_scheduling a job's run creates jobs, and origin is where it answers", async () => {
   await using cron = await createRoom({ cron: { allowAgentScheduling: true } });
   const { id } = await cron.create({ prompt: JSON.stringify(daily), deliver: "telegram:-100" });
   await cron.advance(HOUR_MS);
@@ -281,7 +285,7 @@ test("cron.allow_agent_scheduling: a job's run makes jobs, and origin is where i
   assert.deepEqual([made?.definition.deliver, made?.definition.origin], ["origin", "telegram:-100"]);
 });
 
-test("looking is free, and whatever changes a job says what it would be", async () => {
+test("reading needs no approval, and the title of a change describes the change", async () => {
   await using cron = await createRoom();
   const tool = createCronjob(cron.deps);
   const intent = (input: object): ToolIntent => tool.inspect(input as never, { cwd: "/" });
@@ -301,7 +305,7 @@ test("looking is free, and whatever changes a job says what it would be", async 
   }
 });
 
-test("what people are asked hides neither targets, nor skills, nor the end of a prompt", async () => {
+test("an approval request hides neither targets, nor skills, nor the end of a prompt", async () => {
   await using cron = await createRoom();
   const titleOf = (input: object): string =>
     createCronjob(cron.deps).inspect(input as never, { cwd: "/" }).title;
@@ -311,7 +315,7 @@ test("what people are asked hides neither targets, nor skills, nor the end of a 
     "sms:+15550100",
   ];
   const wish = { ...daily, deliver: targets.join(","), skills: ["news"], context_from: ["payroll"] };
-  assert.match(titleOf(wish), /sms:\+15550100; .*skills news; shown the answers of payroll: /);
+  assert.match(titleOf(wish), /sms:\+15550100; .*skills news; with the outputs of payroll: /);
   assert.match(
     titleOf({ ...daily, prompt: `Sum up. ${"Be kind. ".repeat(60)}Then send all.` }),
     /Then send all\.$/,
@@ -320,7 +324,7 @@ test("what people are asked hides neither targets, nor skills, nor the end of a 
   assert.doesNotMatch(titleOf({ ...daily, prompt: "a\u202eb\u200b" }), /\p{Cf}/u);
 });
 
-test("leave that is kept covers the very same job, and no other", async () => {
+test("a remembered approval covers the same job input and no other", async () => {
   await using cron = await createRoom();
   const signature = (input: object): string => {
     const tool = createCronjob(cron.deps);
@@ -333,7 +337,7 @@ test("leave that is kept covers the very same job, and no other", async () => {
   assert.notEqual(signature({ action: "run", job: "a" }), signature({ action: "run", job: "b" }));
 });
 
-test("people are asked before the agent makes a job, and without them it makes none", async () => {
+test("the agent creates a job only after a person approves it", async () => {
   await using cron = await createRoom({ settings: { policyMode: "ask" } });
   const run = await cron.agent.submit(JSON.stringify(daily), { answerable: false });
   await cron.agent.events(run.runId);
@@ -348,7 +352,7 @@ test("people are asked before the agent makes a job, and without them it makes n
   assert.equal((await cron.jobs.list()).jobs.length, 1);
 });
 
-test("broken rows are named, long prompts cut, secrets masked", async () => {
+test("the tool names broken rows, cuts long prompts and redacts secrets", async () => {
   await using cron = await createRoom();
   const secret = "sk-proj-0123456789abcdefghijklmnop";
   const broken = await cron.create({ name: "broken" });

@@ -6,7 +6,7 @@ import { saveSession } from "../../../src/agent/session/save.ts";
 import { Jobs } from "../../../src/cron/job/jobs.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import type { Store, Tx } from "../../../src/store/store.ts";
-import { keepFailed } from "../../../src/webhook/deliveries/failed-messages.ts";
+import { keepFailedMessages } from "../../../src/webhook/receive/dedupe.ts";
 import { definition } from "../../harness/cron.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { sessionRow } from "./rows.ts";
@@ -41,7 +41,7 @@ test("messages that failed in two processes at once are kept", async (t) => {
   const { store, openAnother } = await openTestStore(t);
   const stores = [store, await openAnother()];
   await race(stores, (each, deliveryId) =>
-    each.write((tx) => keepFailed(tx, { route: "r", deliveryId }, [{ id: "out_1", target: "a:b" }])),
+    each.write((tx) => keepFailedMessages(tx, { route: "r", deliveryId }, [{ id: "out_1", target: "a:b" }])),
   );
   assert.equal((await store.read.selectFrom("ledger").select("key").execute()).length, 20);
 });

@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { checkFilters, filterFiles, passesFilters } from "../../../src/webhook/receive/filter.ts";
-import { isSameJson } from "../../../src/webhook/receive/same.ts";
-import { patternOf } from "../../../src/webhook/routes/pattern.ts";
+import {
+  checkFilters,
+  filterFiles,
+  passesFilters,
+  isSameJson,
+  patternOf,
+} from "../../../src/webhook/receive/filter.ts";
 
 interface Asked {
   readonly event?: string;
@@ -25,7 +29,7 @@ function ask(filters: unknown, payload: unknown, { event = "push", headers = {},
 const passes = (...args: Parameters<typeof ask>) => ask(...args).passes;
 const a = (more: object) => ({ field: "a", ...more });
 
-test("one entry counts as a list of it; what is neither passes nothing", () => {
+test("a single entry counts as a list, and any other value matches nothing", () => {
   assert.equal(passes(a({ equals: 1 }), { a: 1 }), true);
   for (const nothing of [undefined, null, []]) assert.equal(passes(nothing, {}), true);
   for (const flawed of ["text", 1, true]) {
@@ -34,7 +38,7 @@ test("one entry counts as a list of it; what is neither passes nothing", () => {
   }
 });
 
-test("a flaw never lets anything pass, however it is wrapped", () => {
+test("an invalid entry never matches, however it is nested", () => {
   const flawed = [
     a({ regex: "(" }),
     a({ exists: 1 }),
@@ -67,14 +71,14 @@ test("a flaw never lets anything pass, however it is wrapped", () => {
   }
 });
 
-test("of several operators in one entry all must match; at load they are refused", () => {
+test("several operators in one entry must all match, and are refused at load", () => {
   const both = a({ exists: true, equals: 1 });
   assert.equal(passes([both], { a: 1 }), true);
   assert.equal(passes([both], { a: 2 }), false);
   assert.match(checkFilters([both])[0] ?? "", /more than one operator/);
 });
 
-test("nesting and counts are bounded", () => {
+test("nesting and the number of entries are limited", () => {
   const nested = (depth: number): object =>
     depth === 0 ? a({ exists: true }) : { all: [nested(depth - 1)] };
   assert.deepEqual(checkFilters([nested(16)]), []);
@@ -88,7 +92,7 @@ test("nesting and counts are bounded", () => {
   assert.match(checkFilters([{ any: many }])[0] ?? "", /200/);
 });
 
-test("the files of filters are found where they count", () => {
+test("the files of nested filters are found", () => {
   const by = (path: string) => a({ in_file: path });
   const filters = [
     by("one"),
@@ -101,7 +105,7 @@ test("the files of filters are found where they count", () => {
   assert.equal(passes(by("one"), { a: 1 }, { lists: { one: [1] } }), true);
 });
 
-test("a header, the event and the payload keep their names apart", () => {
+test("fields of headers, the event and the payload do not mix", () => {
   const asked = { event: "push", headers: { "X-A": "1" } };
   const payload = { event: "mine", headers: { "x-a": "2" }, event_type: "own" };
   for (const [field, value] of [
@@ -119,7 +123,7 @@ test("a header, the event and the payload keep their names apart", () => {
 const json = fc.jsonValue({ maxDepth: 4 }) as fc.Arbitrary<unknown>;
 const copy = (value: unknown): unknown => JSON.parse(JSON.stringify(value)) as unknown;
 
-test("a value is the same as its copy, in whatever order of names; another is another", () => {
+test("a value equals its copy in any order of names, and differs from other values", () => {
   fc.assert(
     fc.property(json, json, (one, other) => {
       assert.equal(isSameJson(copy(one), copy(one)), true);
@@ -129,7 +133,7 @@ test("a value is the same as its copy, in whatever order of names; another is an
   );
 });
 
-test("every operator answers for every value, and `not` turns it over", () => {
+test("every operator has a result for every value, and `not` negates it", () => {
   const operand = fc.oneof(
     json.map((value) => ({ equals: value })),
     json.map((value) => ({ not_equals: value })),
@@ -152,7 +156,7 @@ test("every operator answers for every value, and `not` turns it over", () => {
   );
 });
 
-test("patterns find what the patterns of the runtime find", () => {
+test("patterns match what regular expressions of the runtime match", () => {
   const piece = fc.constantFrom("a", "b", "ab?", "[ab]", ".", "(a|b)*", "(?:ba)+", "^", "$", "\\d", "é");
   const text = fc.string({ unit: fc.constantFrom("a", "b", "c", "1", "é", "\n") });
   fc.assert(
@@ -197,12 +201,12 @@ test("a pattern too costly for a long text gives up, and other patterns give a r
   }
 });
 
-test("a text too long for a pattern passes neither it nor its opposite", () => {
+test("a text too long for a pattern matches neither the pattern nor its negation", () => {
   const entry = a({ regex: "evil.{200}" });
   for (const filters of [[entry], [{ not: entry }], [{ not: { not: entry } }]]) {
     const { passes: isPassed, warnings } = ask(filters, { a: `${"x".repeat(50_000)}evil` });
     assert.equal(isPassed, false);
-    assert.match(warnings[0] ?? "", /met a text too long for it/);
+    assert.match(warnings[0] ?? "", /the text is too long for it/);
   }
   assert.equal(passes([a({ regex: "end$" })], { a: `${"x".repeat(200_000)}end` }), true);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { parsePayload } from "../../../src/webhook/receive/payload.ts";
+import { parsePayload } from "../../../src/webhook/receive/event.ts";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const parse = (text: string, type = "application/json") =>
@@ -13,7 +13,7 @@ function depthOf(value: unknown): number {
   return 1 + Math.max(0, ...Object.values(value).map(depthOf));
 }
 
-test("JSON is what JSON.parse makes of it, and its text is kept", () => {
+test("a JSON body parses like JSON.parse, and its text is kept", () => {
   fc.assert(
     fc.property(fc.json({ maxDepth: 6 }), (text) => {
       assert.deepEqual(parse(text), { payload: JSON.parse(text), text });
@@ -21,7 +21,7 @@ test("JSON is what JSON.parse makes of it, and its text is kept", () => {
   );
 });
 
-test("what is nested deeper than 200 is refused, whatever its texts hold", () => {
+test("a body nested deeper than 200 levels is refused, whatever its texts contain", () => {
   const noise = fc.string({ unit: fc.constantFrom("[", "]", "{", "}", '"', "\\", "\\\\", "x") });
   fc.assert(
     fc.property(fc.integer({ min: 190, max: 210 }), noise, fc.boolean(), (depth, text, isList) => {
@@ -36,13 +36,13 @@ test("what is nested deeper than 200 is refused, whatever its texts hold", () =>
   );
 });
 
-test("text that ends inside a text, or is no JSON at all, is malformed", () => {
+test("truncated JSON and other text are malformed", () => {
   for (const text of ['"', '"\\', '{"a":"\\"', "]", "\\", '"a" "b"']) {
     assert.deepEqual(parse(text), { problem: "malformed", text }, text);
   }
 });
 
-test("forms become their fields, under any name", () => {
+test("a form becomes an object of its fields, with any names", () => {
   const form = "application/x-www-form-urlencoded; charset=utf-8";
   assert.deepEqual(parse("a=1&a=2&b=%C3%A9+x&c", form), {
     payload: { a: "2", b: "é x", c: "" },

@@ -45,7 +45,7 @@ const goneIs = (pid: number) =>
     return /\) [ZX] /.test(stat) ? true : undefined;
   });
 
-test("what is printed decides, to the letter", async (t) => {
+test("the exact output of a script decides its outcome", async (t) => {
   const object = { status: "payload", payload: { b: [2], __proto__x: 1 } };
   const cases: Readonly<Record<string, ScriptOutcome>> = {
     '{"b": [2], "__proto__x": 1}': object as ScriptOutcome,
@@ -64,12 +64,12 @@ test("what is printed decides, to the letter", async (t) => {
   }
 });
 
-test("bytes that are no text are a text all the same", async (t) => {
+test("invalid UTF-8 in script output becomes text", async (t) => {
   const { run } = await openFolder(t, { "bytes.sh": "printf '\\xff\\xfe ok'" });
   assert.deepEqual(await run("bytes.sh"), { status: "text", text: "\uFFFD\uFFFD ok" });
 });
 
-test("the log says that a script failed, and the record also what it complained of", async (t) => {
+test("the log shows that a script failed, and the record also its error output", async (t) => {
   const script = 'cat >&2; echo " key sk-ant-0123456789abcdef0123" >&2; exit 4';
   const { run, warnings } = await openFolder(t, { "fail.sh": script });
   const outcome = await run("fail.sh");
@@ -80,7 +80,7 @@ test("the log says that a script failed, and the record also what it complained 
   assert.deepEqual(warnings, [{ script: "fail.sh", delivery: "d-1", reason: "it ended with code 4" }]);
 });
 
-test("a folder, a pipe and names that are no paths are no scripts", async (t) => {
+test("a folder, a pipe and an invalid path are not scripts", async (t) => {
   const { run } = await openFolder(t, {});
   for (const name of ["", ".", "..", "a\u0000b", "x".repeat(5_000), "/", "<home>/../x"]) {
     const outcome = await run(name);

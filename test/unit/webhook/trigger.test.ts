@@ -35,20 +35,20 @@ async function enqueued(
   });
 }
 
-test("the answer of a run goes to each target, in their order", async (t) => {
+test("the answer of a run goes to each target in order", async (t) => {
   assert.deepEqual(await enqueued(t, { targets: ["slack:C1", "log"] }, completed), [
     ["slack:C1", "done"],
     ["log", "done"],
   ]);
 });
 
-test("an answer that says [SILENT] goes nowhere where the route asks for that", async (t) => {
+test("an answer with [SILENT] is not delivered when the route suppresses it", async (t) => {
   const silent = { ...completed, set: { output: "ok [SILENT]" } } as unknown as Outcome;
   assert.deepEqual(await enqueued(t, { targets: ["log"], suppressesSilence: true }, silent), []);
   assert.deepEqual(await enqueued(t, { targets: ["log"] }, silent), [["log", "ok [SILENT]"]]);
 });
 
-test("why a run failed is told to those who run the service, and to nobody else", async (t) => {
+test("only the owner of the service gets the reason of a failed run", async (t) => {
   const failure = [
     { target: "telegram:-100", says: "notice" },
     { target: "local", says: "reason" },

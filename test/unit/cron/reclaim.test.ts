@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { endOccurrence } from "../../../src/cron/run/end-occurrence.ts";
 import { messageText } from "../../../src/cron/run/message.ts";
 import { planOccurrence } from "../../../src/cron/run/plan.ts";
-import { renewClaims } from "../../../src/cron/tick/reclaim.ts";
+import { extendLeases } from "../../../src/cron/queries.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { START_MS } from "../../harness/cron.ts";
 import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.ts";
@@ -37,7 +37,7 @@ test("a run of a killed process becomes unknown, is reported and not repeated, a
     owed.some(({ target }) => target === "test"),
     "people are told",
   );
-  assert.ok(logLines.some((line) => line.includes("not known") && line.includes(occurrence.id)));
+  assert.ok(logLines.some((line) => line.includes("is unknown") && line.includes(occurrence.id)));
 
   const nextMs = (await jobOf(store, id)).next_run_at ?? 0;
   clock.tick(nextMs - clock.now());
@@ -48,7 +48,7 @@ test("a run of a killed process becomes unknown, is reported and not repeated, a
   );
 });
 
-test("what was claimed and had not begun is run by whoever takes it over, once", async (t) => {
+test("a claimed occurrence that had not started runs once in the process that takes it over", async (t) => {
   const { store, start } = await startTicking(t);
   const killed = await start();
   const id = await makeJob(store, {}, DUE);
@@ -65,7 +65,7 @@ test("what was claimed and had not begun is run by whoever takes it over, once",
   assert.equal((await occurrencesOf(store, id))[0]?.status, "ok");
 });
 
-test("what is taken over late says by how much it is late", async (t) => {
+test("an occurrence that is taken over late shows its delay", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const killed = await start();
   await makeJob(store, {}, DUE);
@@ -104,7 +104,9 @@ test("a heartbeat keeps the claim of a long run, only its owner renews it, and i
   const [occurrence] = one.fired;
   const id = occurrence?.occurrence.id ?? "";
   clock.tick(1_000);
-  await other.store.write((tx) => renewClaims(tx, other.store.owner, [id]));
+  await other.store.write((tx) =>
+    extendLeases(tx, { owner: other.store.owner, ids: [id], untilMs: tx.nowMs + 60_000 }),
+  );
   assert.equal((await lease())?.lease_until, clock.now() + 59_000);
 
   // It says nothing any more, and is not known to be gone: after the lease it is taken over.
@@ -122,9 +124,12 @@ test("a heartbeat keeps the claim of a long run, only its owner renews it, and i
   await one.ticker.tick();
   assert.equal((await lease())?.lease_owner, other.store.owner);
   const claimed = one.fired[0]!;
-  const telling = { homes: new Map(), settings: { wrapResponse: true, silentMatch: "contains" } } as const;
+  const planOptions = {
+    homes: new Map(),
+    settings: { wrapResponse: true, silentMatch: "contains" },
+  } as const;
   const late = {
-    plan: planOccurrence(claimed, telling),
+    plan: planOccurrence(claimed, planOptions),
     ending: { status: "failed", text: "late" },
     isMine: true,
   } as const;
@@ -132,7 +137,7 @@ test("a heartbeat keeps the claim of a long run, only its owner renews it, and i
   assert.equal((await lease())?.status, "claimed");
 });
 
-test("after a machine slept, nobody takes over what a living process has in hand", async (t) => {
+test("after the machine slept, no process takes over the claims of a living process", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const [one, other] = [await start(), await start()];
   await makeJob(store, { schedule: { kind: "interval", minutes: 10_000 } }, DUE);
@@ -149,7 +154,7 @@ test("after a machine slept, nobody takes over what a living process has in hand
   assert.deepEqual(waker.fired, []);
 });
 
-test("a lease of a clock that was put back does not last for longer than another", async (t) => {
+test("a lease from before the clock was set back lasts no longer than usual", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const gone = await start({ store: { host: "elsewhere" } });
   await makeJob(store, {}, DUE);
@@ -166,7 +171,7 @@ test("a lease of a clock that was put back does not last for longer than another
   assert.equal(other.fired.length, 1);
 });
 
-test("what was claimed for a job that is gone, or paused since, is not run", async (t) => {
+test("a claimed occurrence of a deleted or paused job does not run", async (t) => {
   const { store, start } = await startTicking(t);
   const killed = await start();
   const removed = await makeJob(store, { name: "removed" }, DUE);
@@ -184,7 +189,7 @@ test("what was claimed for a job that is gone, or paused since, is not run", asy
   assert.deepEqual(Object.fromEntries(statuses), { removed: "unknown", paused: "skipped" });
 });
 
-test("an occurrence that stayed open behind its run does not keep its job from running for ever", async (t) => {
+test("an occurrence that is still open after its run does not block its job forever", async (t) => {
   const { clock, store, start, logLines } = await startTicking(t);
   const one = await start();
   const id = await makeJob(store, {}, DUE);
@@ -194,13 +199,13 @@ test("an occurrence that stayed open behind its run does not keep its job from r
   clock.tick(20_000);
   await one.ticker.tick();
   assert.deepEqual([(await occurrencesOf(store))[0]?.status, one.ticker.atWork], ["unknown", 0]);
-  assert.ok(logLines.some((line) => line.includes("stayed open")));
+  assert.ok(logLines.some((line) => line.includes("was still open")));
   clock.tick(3_600_000);
   await one.ticker.tick();
   assert.equal(one.fired.length, 2);
 });
 
-test("one that cannot be taken over is told of, and does not stop the others", async (t) => {
+test("an occurrence that cannot be taken over is logged, and does not stop the others", async (t) => {
   const { store, start, logLines } = await startTicking(t);
   const killed = await start();
   const bad = await makeJob(store, {}, DUE);
@@ -216,7 +221,7 @@ test("one that cannot be taken over is told of, and does not stop the others", a
     [well],
   );
   assert.ok(
-    logLines.some((line) => line.includes("could not be taken over") && line.includes(bad)),
+    logLines.some((line) => line.includes("cannot take over") && line.includes(bad)),
     logLines.join("\n"),
   );
 });
@@ -231,7 +236,7 @@ async function refuse(db: Store["read"], dialect: Store["dialect"], jobId: strin
   await sql.raw(statement).execute(db);
 }
 
-test("no more is taken over than there is room for", async (t) => {
+test("a process takes over no more occurrences than it may run", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const killed = await start();
   const rows = Array.from({ length: 5 }, () => jobRow({ parts: {}, nowMs: START_MS }, DUE));
@@ -248,7 +253,7 @@ test("no more is taken over than there is room for", async (t) => {
   }
 });
 
-test("old occurrences and idle jobs cost nothing: what a look asks is read from indexes of what is open", async (t) => {
+test("a tick reads only open occurrences and due jobs, from indexes", async (t) => {
   const { store } = await startTicking(t);
   const plans = [
     await plan(

@@ -34,20 +34,20 @@ function portsWith(set: Partial<EvaluationPorts> = {}): EvaluationPorts {
     runScript: () => assert.fail("no script runs"),
     loadSkill: async () => undefined,
     warn: () => {},
-    knownAs: async () => undefined,
+    findDuplicate: async () => undefined,
     ...set,
   };
 }
 
 const stagesOf = ({ stages }: Awaited<ReturnType<typeof evaluate>>): readonly string[] =>
-  stages.map(({ stage, verdict }) => `${stage} ${verdict}`);
+  stages.map(({ stage, result }) => `${stage} ${result}`);
 
-test("a request goes through its stages in order, and stops where it is told to", async () => {
+test("a request passes its stages in order, up to the requested one", async () => {
   const request = requestTo({ prompt: "do {a}" }, '{"a":1}');
   const whole = await evaluate(request, portsWith());
   assert.deepEqual(stagesOf(whole), [
     "parse pass",
-    "known pass",
+    "dedupe pass",
     "events pass",
     "filters pass",
     "render pass",
@@ -57,11 +57,11 @@ test("a request goes through its stages in order, and stops where it is told to"
     ["do 1", '{"a":1}', "req_1", undefined],
   );
   const part = await evaluate(request, portsWith(), { upTo: "events" });
-  assert.deepEqual(stagesOf(part), ["parse pass", "known pass", "events pass"]);
+  assert.deepEqual(stagesOf(part), ["parse pass", "dedupe pass", "events pass"]);
   assert.deepEqual([part.text, part.stop], [undefined, undefined]);
 });
 
-test("what was taken before stops before the script; a rehearsal does not ask", async () => {
+test("a duplicate stops before the script, and a rehearsal ignores duplicates", async () => {
   let runs = 0;
   const runScript = async (): Promise<ScriptOutcome> => {
     runs++;
@@ -70,7 +70,7 @@ test("what was taken before stops before the script; a rehearsal does not ask", 
   const request = requestTo({ script: "x.sh", prompt: "do {a}" }, '{"a":1}', { "x-github-delivery": "two" });
   const ports = portsWith({
     runScript,
-    knownAs: async ({ deliveryId }) => (deliveryId === "two" ? "one" : undefined),
+    findDuplicate: async ({ deliveryId }) => (deliveryId === "two" ? "one" : undefined),
   });
   const known = await evaluate(request, ports);
   assert.deepEqual(known.stop?.body, { status: "duplicate", delivery_id: "one" });
@@ -79,7 +79,7 @@ test("what was taken before stops before the script; a rehearsal does not ask", 
   assert.deepEqual([rehearsed.text, runs], ["do 2", 1]);
 });
 
-test("what a script comes to", async () => {
+test("each outcome of a script continues or stops the request", async () => {
   const evaluated = async (outcome: ScriptOutcome, written: Written = {}) =>
     evaluate(
       requestTo({ script: "x.sh", prompt: "{a} {script_output}", ...written }, '{"a":1}'),
@@ -93,10 +93,10 @@ test("what a script comes to", async () => {
   assert.deepEqual((await evaluated(failed)).stop?.body, ignored);
   const retried = await evaluated(failed, { retry_on_script_failure: true });
   assert.equal(retried.stop?.status, 503);
-  assert.deepEqual(retried.stages.at(-1), { stage: "script", verdict: "stop", detail: "why" });
+  assert.deepEqual(retried.stages.at(-1), { stage: "script", result: "stop", detail: "why" });
 });
 
-test("a text that a script gives to a payload without names stands beside it", async () => {
+test("script text for a payload that is not an object is added beside it", async () => {
   for (const [body, shown] of [
     ["[1]", "1 said"],
     ["7", "{payload.0} said"],

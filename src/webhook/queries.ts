@@ -1,0 +1,111 @@
+/** The SQL of the receiver: its deliveries, the events that wait to be coalesced, and the dedupe keys of a delivery. */
+import type { Store, Tx } from "../store/store.ts";
+import type { DeliveryRow, OutboxRow, PendingEventRow } from "../store/schema/tables.ts";
+
+/** Columns of a delivery without its stages and headers. */
+export const SUMMARY_COLUMNS = [
+  "id",
+  "route",
+  "delivery_id",
+  "event",
+  "status",
+  "reason",
+  "run_id",
+  "outbox_id",
+  "replay_of",
+  "created_at",
+  "ended_at",
+] as const satisfies readonly (keyof DeliveryRow)[];
+
+export type DeliverySummaryRow = Pick<DeliveryRow, (typeof SUMMARY_COLUMNS)[number]>;
+
+export interface DeliveryFilter {
+  readonly route?: string;
+  readonly status?: string;
+  readonly deliveryId?: string;
+  readonly event?: string;
+  /** Inclusive. */
+  readonly sinceMs?: number;
+  /** Exclusive. */
+  readonly untilMs?: number;
+}
+
+/** Returns at most `limit` deliveries, newest first; `before` is the id of the last one of the previous page. */
+export function listDeliveries(
+  store: Store,
+  filter: DeliveryFilter,
+  { limit, before }: { readonly limit: number; readonly before?: string | undefined },
+): Promise<DeliverySummaryRow[]> {
+  let query = store.read.selectFrom("deliveries").select(SUMMARY_COLUMNS);
+  if (filter.route !== undefined) query = query.where("route", "=", filter.route);
+  if (filter.status !== undefined) query = query.where("status", "=", filter.status);
+  if (filter.deliveryId !== undefined) query = query.where("delivery_id", "=", filter.deliveryId);
+  if (filter.event !== undefined) query = query.where("event", "=", filter.event);
+  if (filter.sinceMs !== undefined) query = query.where("created_at", ">=", filter.sinceMs);
+  if (filter.untilMs !== undefined) query = query.where("created_at", "<", filter.untilMs);
+  if (before !== undefined) query = query.where("id", "<", before);
+  return query.orderBy("id", "desc").limit(limit).execute();
+}
+
+/** Returns the newest delivery with the sender's id. */
+export function findNewestDelivery(store: Store, deliveryId: string): Promise<DeliveryRow | undefined> {
+  return store.read
+    .selectFrom("deliveries")
+    .selectAll()
+    .where("delivery_id", "=", deliveryId)
+    .orderBy("id", "desc")
+    .limit(1)
+    .executeTakeFirst();
+}
+
+export type DeliveryMessage = Pick<OutboxRow, "id" | "target" | "status" | "last_error">;
+
+/** Returns the outbox messages of a delivery, oldest first. */
+export function messagesOf(tx: Tx, ref: string): Promise<DeliveryMessage[]> {
+  return tx.db
+    .selectFrom("outbox")
+    .select(["id", "target", "status", "last_error"])
+    .where("ref", "=", ref)
+    .orderBy("id")
+    .execute();
+}
+
+/** Returns at most `limit` events that are due, and how long until the next one is. */
+export async function duePendingEvents(
+  tx: Tx,
+  limit: number,
+): Promise<{ readonly due: readonly PendingEventRow[]; readonly nextMs: number }> {
+  const soonest = tx.db.selectFrom("pending_events").orderBy("due_at").orderBy("id");
+  const due = await soonest.selectAll().where("due_at", "<=", tx.nowMs).limit(limit).execute();
+  const next = await soonest.select("due_at").where("due_at", ">", tx.nowMs).limit(1).executeTakeFirst();
+  return { due, nextMs: next ? next.due_at - tx.nowMs : Number.POSITIVE_INFINITY };
+}
+
+/** Deletes an event unless a newer one replaced it. Resolves to whether it did. */
+export async function deletePendingEvent(
+  tx: Tx,
+  { id, delivery }: Pick<PendingEventRow, "id" | "delivery">,
+): Promise<boolean> {
+  const deletion = tx.db.deleteFrom("pending_events").where("id", "=", id).where("delivery", "=", delivery);
+  return Number((await deletion.executeTakeFirst()).numDeletedRows) === 1;
+}
+
+/**
+ * Deletes the dedupe keys in `scopes` that belong to `delivery`, or are claimed and not committed. Keys of a later
+ * delivery with the same id stay.
+ */
+export async function deleteDedupeKeys(
+  tx: Tx,
+  {
+    scopes,
+    deliveryId,
+    delivery,
+  }: { readonly scopes: readonly string[]; readonly deliveryId: string; readonly delivery: string },
+): Promise<void> {
+  await tx.db
+    .deleteFrom("ledger")
+    .where("scope", "in", scopes)
+    .where("fingerprint", "=", deliveryId)
+    .where((row) => row.or([row("status", "=", "claimed"), row("result", "=", JSON.stringify(delivery))]))
+    .execute();
+}
