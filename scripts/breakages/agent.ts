@@ -20,7 +20,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "whole-characters",
     guarantee: "No character of a command's output is cut in two",
-    file: "exec/output-ring.ts",
+    file: "exec/output.ts",
     from: "this.#open = isEnded ? 0 : openBytes(bytes);",
     to: "this.#open = 0;",
     tests: ["unit/base/cut.test.ts"],

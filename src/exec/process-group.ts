@@ -1,11 +1,10 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import process from "node:process";
 import type { Readable } from "node:stream";
-import { holdGroup } from "./child-groups.ts";
 import { systemClock } from "../base/clock.ts";
 
-export interface CommandOptions {
+interface CommandOptions {
   /** Absolute path of an existing directory. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
@@ -15,7 +14,7 @@ export interface CommandOptions {
   readonly signal: AbortSignal;
 }
 
-export interface StartedCommandOptions extends Pick<CommandOptions, "cwd" | "env" | "onOutput"> {}
+interface StartedCommandOptions extends Pick<CommandOptions, "cwd" | "env" | "onOutput"> {}
 
 /** A command that runs beside whatever else goes on. */
 export interface RunningCommand {
@@ -37,7 +36,7 @@ export interface CommandEnd {
 }
 
 /** A child spawned `detached`, with a pipe for its output. */
-export type GroupLeader = ChildProcess & { readonly stdout: Readable };
+type GroupLeader = ChildProcess & { readonly stdout: Readable };
 
 /** Between SIGTERM and SIGKILL when a command is stopped. */
 const STOP_GRACE_MS = 2_000;
@@ -226,4 +225,51 @@ function isLiveMember(entry: string, group: number): boolean {
     // It ended while we looked.
     return false;
   }
+}
+
+/** What this process started and must not outlive it. Touches the machine. */
+
+const held = new Set<number>();
+let isWatching = false;
+
+/**
+ * The process group of `pid` is killed when this process exits before the result was called, however it exits. What
+ * ends in good order is ended kindly before, by whoever started it.
+ */
+export function holdGroup(pid: number | undefined): () => void {
+  if (pid === undefined) return () => {};
+  if (!isWatching) process.on("exit", killHeldGroups);
+  isWatching = true;
+  held.add(pid);
+  return () => void held.delete(pid);
+}
+
+function killHeldGroups(): void {
+  for (const pid of held) {
+    try {
+      process.kill(-pid, "SIGKILL");
+    } catch {
+      // All gone, or not ours any more.
+    }
+  }
+}
+
+/** The last two lead a command of agentd to the home of the service that runs it. */
+const inherited = new Set("PATH HOME LANG TMPDIR USER SHELL TZ AGENTD_HOME AGENTD_PROFILE".split(" "));
+
+/**
+ * What commands see of the environment. The server's own holds its keys, so they get a short list by name, never the
+ * whole; `shared` are the variables that were given to this session's commands.
+ */
+export function commandEnvironment(
+  passthrough: readonly string[],
+  shared: Readonly<Record<string, string>>,
+  own: Readonly<Record<string, string | undefined>> = process.env,
+): Record<string, string> {
+  const extra = new Set(passthrough);
+  const kept = Object.entries(own).filter(
+    ([name, value]) =>
+      value !== undefined && (inherited.has(name) || name.startsWith("LC_") || extra.has(name)),
+  );
+  return { ...(Object.fromEntries(kept) as Record<string, string>), ...shared, TERM: "dumb" };
 }

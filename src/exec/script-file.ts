@@ -8,11 +8,11 @@ import process from "node:process";
 import type { Writable } from "node:stream";
 import { redact } from "../base/observe/redact.ts";
 import { isInside } from "../base/paths.ts";
-import { OutputExcerpt } from "./output-excerpt.ts";
+import { OutputExcerpt } from "./output.ts";
 import { superviseGroup } from "./process-group.ts";
 import { tailOf } from "../base/text.ts";
 
-export interface ScriptFileOptions {
+interface ScriptFileOptions {
   /** All that it sees of the environment. */
   readonly env: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
@@ -22,7 +22,7 @@ export interface ScriptFileOptions {
   readonly input?: string;
 }
 
-export interface ScriptFailure {
+interface ScriptFailure {
   /** A clause for people. */
   readonly reason: string;
   /** The end of what it wrote to its standard error, without what is secret. */

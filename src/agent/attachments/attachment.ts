@@ -4,8 +4,8 @@ import { basename, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { imageSize } from "image-size";
 import { ServiceError } from "../../base/errors.ts";
-import { OwnFileError, readForeign } from "../../base/system/own-files.ts";
 import { isInside } from "../../base/paths.ts";
+import { OwnFileError, readForeign } from "../../base/system/own-files.ts";
 import type { Attachment } from "../message.ts";
 
 export interface AttachmentOptions {
@@ -208,4 +208,20 @@ function toPath(source: string, shown: string, cwd: string): string {
 
 function invalid(message: string): ServiceError {
   return new ServiceError("invalid_content_part", message);
+}
+
+/** A piece that `String.fromCharCode` takes as its arguments. */
+const PIECE = 8_192;
+
+/** Text as a file that rides with a prompt; the model gets it between fences, under its name. */
+export function textAttachment(name: string, text: string): Attachment {
+  return { type: "file", mediaType: "text/plain", name, data: toBase64(new TextEncoder().encode(text)) };
+}
+
+function toBase64(bytes: Uint8Array): string {
+  let binary = "";
+  for (let at = 0; at < bytes.length; at += PIECE) {
+    binary += String.fromCharCode(...bytes.subarray(at, at + PIECE));
+  }
+  return btoa(binary);
 }

@@ -44,15 +44,15 @@ export interface Command {
   run(call: CommandCall): Promise<Directive>;
 }
 
-export type CommandCategory = "Conversation" | "Session" | "Model" | "Tools" | "Help" | "Your own" | "Skills";
+type CommandCategory = "Conversation" | "Session" | "Model" | "Tools" | "Help" | "Your own" | "Skills";
 
-export interface ParsedCommand {
+interface ParsedCommand {
   readonly name: string;
   readonly args: string;
 }
 
 /** Some commands of the catalogue, as they are now. */
-export type CommandSource = (cwd?: string) => readonly Command[] | Promise<readonly Command[]>;
+type CommandSource = (cwd?: string) => readonly Command[] | Promise<readonly Command[]>;
 
 const MAX_ARGUMENT_CHARACTERS = 100_000;
 const MAX_SHOWN_NAME = 64;

@@ -1,4 +1,8 @@
-import { shown, type Command } from "./command.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { redact } from "../../base/observe/redact.ts";
+import { commandEnvironment, runCommand } from "../../exec/process-group.ts";
+import { OutputExcerpt } from "../../exec/output.ts";
+import { type Command, shown } from "./command.ts";
 
 /** A command of the configuration. */
 export interface QuickCommand {
@@ -8,7 +12,7 @@ export interface QuickCommand {
 }
 
 /** Runs a shell command in a directory and resolves to what people see of it. */
-export type RunShell = (
+type RunShell = (
   command: string,
   options: { readonly cwd: string; readonly signal: AbortSignal },
 ) => Promise<string>;
@@ -54,4 +58,35 @@ export function skillCommands(
       message: `Load the skill ${name} with the skill tool and follow it.${args === "" ? "" : ` What to do: ${args}`}`,
     }),
   }));
+}
+
+const TIMEOUT_MS = 30_000;
+const MAX_OUTPUT_BYTES = 4_000;
+
+/** Runs the shell commands of the configuration: at most 30 seconds, at most 4,000 bytes of output. */
+export function createRunShell(envPassthrough: readonly string[]): RunShell {
+  return async (command, { cwd, signal }) => {
+    const excerpt = new OutputExcerpt(MAX_OUTPUT_BYTES);
+    const end = await runCommand(command, {
+      cwd,
+      env: { ...commandEnvironment(envPassthrough, {}), PWD: cwd },
+      timeoutMs: TIMEOUT_MS,
+      onOutput: (bytes) => excerpt.push(bytes),
+      signal,
+    }).catch(notStarted);
+    if (end.stoppedBy === "abort") throw signal.reason;
+    const text = redact(excerpt.text());
+    if (end.stoppedBy === "timeout") return `${text}\n(stopped after ${TIMEOUT_MS / 1000} s)`.trim();
+    if (end.exitCode !== 0) return `${text}\n(exit code ${end.exitCode ?? "none"})`.trim();
+    return text === "" ? "(no output)" : text;
+  };
+}
+
+/** Whatever the shell does, it answers; only its start can fail. ServiceError `command_not_started`. */
+export function notStarted(cause: unknown): never {
+  throw new ServiceError(
+    "command_not_started",
+    "The command could not be started. Is the folder of the session, or the workspace, still there?",
+    { cause },
+  );
 }

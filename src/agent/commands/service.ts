@@ -1,7 +1,7 @@
 import { shown, usage, type Command, type Commands } from "./command.ts";
 
 /** What the commands about the service need of it. */
-export interface ServiceCommandParts {
+interface ServiceCommandParts {
   readonly version: string;
   /** Reads the `.env` file again; resolves to how many variables changed. */
   readonly reloadEnv: () => Promise<number>;

@@ -1,8 +1,12 @@
-import { textOf } from "../message.ts";
-import { readTranscript } from "../session/transcript.ts";
 import { createSessionId } from "../../base/ids.ts";
-import { sessionOf, shown, usage, type Command } from "./command.ts";
-import { contextCommand } from "./context.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { Agent } from "../agent.ts";
+import { estimateTokens } from "../engines/conversation.ts";
+import { type Message, textOf } from "../message.ts";
+import { refOf } from "../run/prepare.ts";
+import { isSummary, loadContext, readTranscript } from "../session/transcript.ts";
+import { contextUse } from "../usage/context-use.ts";
+import { type Command, sessionOf, shown, usage } from "./command.ts";
 
 const SHOWN_MESSAGES = 20;
 const SHOWN_CHARACTERS = 200;
@@ -110,7 +114,31 @@ export const sessionCommands: readonly Command[] = [
       );
     },
   },
-  contextCommand,
+  {
+    name: "context",
+    description: "Show what fills the context of the model",
+    category: "Session",
+    run: async (call) => {
+      const { agent, owner } = call;
+      const { session, model, cwd } = await agent.status(sessionOf(call, "context"), owner);
+      const [shares, { used, compressions }] = await Promise.all([
+        sharesOf(agent, session, cwd),
+        contextUse(agent.deps, session),
+      ]);
+      const max = agent.deps.models.contextTokensOf(refOf(model));
+      const estimate = shares.reduce((sum, { tokens }) => sum + tokens, 0);
+      const { threshold } = agent.deps.settings.compression;
+      return shown(
+        [
+          `Context    ${filled(Math.max(used, estimate), max)}`,
+          `Model      ${model}`,
+          `Compressed ${compressions} times${threshold === undefined ? "" : `, by itself from ${Math.floor(max * threshold)} tokens on`}`,
+          "About:",
+          ...shares.map(({ name, tokens }) => `  ${name.padEnd(14)}${tokens} tokens`),
+        ].join("\n"),
+      );
+    },
+  },
   {
     name: "history",
     description: "Show the last messages",
@@ -133,4 +161,44 @@ export const sessionCommands: readonly Command[] = [
 function oneLine(text: string): string {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > SHOWN_CHARACTERS ? `${line.slice(0, SHOWN_CHARACTERS)}...` : line;
+}
+
+const CHARACTERS_A_TOKEN = 4;
+
+interface Share {
+  readonly name: string;
+  /** About. */
+  readonly tokens: number;
+}
+
+async function sharesOf(agent: Agent, session: SessionRow, cwd: string): Promise<readonly Share[]> {
+  const { deps } = agent;
+  const instructions = [deps.settings.instructions, ...(await deps.briefing(cwd))];
+  const tools = deps.hosts.of(session.id).tools(deps.tools());
+  const specs = tools.map(({ name, description, parameters }) => ({ name, description, parameters }));
+  const messages = (await loadContext(deps.store, session)).map(({ message }) => message);
+  const groups = Map.groupBy(messages, shareOf);
+  return [
+    { name: "Instructions", tokens: tokensIn(instructions.join("\n\n")) },
+    { name: `Tools (${tools.length})`, tokens: tokensIn(JSON.stringify(specs)) },
+    ...MESSAGE_SHARES.map((name) => ({ name, tokens: estimateTokens(groups.get(name) ?? []) })),
+  ];
+}
+
+const MESSAGE_SHARES = ["Summary", "Prompts", "Answers", "Tool results"] as const;
+
+/** Files and images count with the prompt that they came with, calls of tools with the answer that made them. */
+function shareOf(message: Message): (typeof MESSAGE_SHARES)[number] {
+  if (isSummary(message)) return "Summary";
+  if (message.role === "tool") return "Tool results";
+  return message.role === "assistant" ? "Answers" : "Prompts";
+}
+
+function tokensIn(text: string): number {
+  return Math.ceil(text.length / CHARACTERS_A_TOKEN);
+}
+
+function filled(used: number, max: number): string {
+  const percent = max > 0 ? Math.min(100, Math.round((used / max) * 1_000) / 10) : 100;
+  return `${used} of ${max} tokens (${percent} %)`;
 }

@@ -3,7 +3,7 @@ import type { Engine, EngineTurn, ModelRef, TurnEnd } from "../engine.ts";
 import type { Message } from "../message.ts";
 
 /** One call of a model, without tools, and without anything of it in a journal or transcript. */
-export interface CompletionRequest {
+interface CompletionRequest {
   readonly runId: string;
   readonly model: ModelRef;
   readonly instructions: string;

@@ -1,6 +1,5 @@
 import type { EngineTurn } from "../engine.ts";
 import type { Message } from "../message.ts";
-import { contextTokens, type TokenCount } from "./context-size.ts";
 
 /** The messages of a turn at work, and when they have to become fewer. Both engines keep theirs here. */
 export class Conversation {
@@ -73,4 +72,49 @@ export function unmadeText(finish: string | undefined): string | undefined {
   return finish === "refusal"
     ? "This call was not made: a content filter of the provider ended the answer."
     : undefined;
+}
+
+const CHARACTERS_A_TOKEN = 4;
+/** About what providers count for a picture of ordinary size. */
+const IMAGE_TOKENS = 1_500;
+/** Roles and marks around a message. */
+const MESSAGE_TOKENS = 4;
+
+/** About how many tokens the messages are, at four characters each: near enough to decide whether they fit. */
+export function estimateTokens(messages: readonly Message[]): number {
+  return messages.reduce((sum, message) => sum + MESSAGE_TOKENS + tokensOf(message), 0);
+}
+
+/** What a provider counted, and how many of the messages it counted. */
+interface TokenCount {
+  readonly tokens: number;
+  readonly messages: number;
+}
+
+/** About how long the context of the next call is: the provider's own count where there is one, an estimate else. */
+export function contextTokens(
+  { instructions }: Pick<EngineTurn, "instructions">,
+  messages: readonly Message[],
+  counted?: TokenCount,
+): number {
+  if (counted) return counted.tokens + estimateTokens(messages.slice(counted.messages));
+  return Math.ceil(instructions.length / CHARACTERS_A_TOKEN) + estimateTokens(messages);
+}
+
+function tokensOf(message: Message): number {
+  if (message.role === "assistant") {
+    const characters = message.parts.reduce(
+      (sum, part) =>
+        sum + (part.type === "tool_call" ? (JSON.stringify(part.input)?.length ?? 0) : part.text.length),
+      0,
+    );
+    return Math.ceil(characters / CHARACTERS_A_TOKEN);
+  }
+  const files = message.role === "user" ? (message.attachments ?? []) : [];
+  const attached = files.reduce(
+    (sum, { type, data }) =>
+      sum + (type === "image" ? IMAGE_TOKENS : (data.length * 3) / 4 / CHARACTERS_A_TOKEN),
+    0,
+  );
+  return Math.ceil(message.text.length / CHARACTERS_A_TOKEN + attached);
 }

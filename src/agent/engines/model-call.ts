@@ -2,14 +2,11 @@ import type * as Sdk from "ai";
 import type { ToolSet } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import type { EngineEvent, EngineTurn, ToolChoice, ToolSpec } from "../engine.ts";
-import { endModelSpan, startModelSpan } from "../usage/span.ts";
 import type { Message } from "../message.ts";
-import type { AnsweringModel } from "./fallback-chain.ts";
+import { endModelSpan, startModelSpan } from "../usage/span.ts";
+import type { AnsweringModel, ProviderConfig } from "./providers.ts";
 import { toPrompt } from "./prompt.ts";
-import { CutError, PortError } from "./provider-error.ts";
-import type { ProviderConfig } from "./providers.ts";
-import { withRetries } from "./retry.ts";
-import { StallGuard } from "./stall.ts";
+import { CutError, isRetryable, PortError, retryAfterMs, StallError } from "./provider-error.ts";
 import { StepReader, type StepResult } from "./step.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -19,14 +16,14 @@ const DEFAULT_ANSWER_BYTES = 1_048_576;
 type ModelSdk = typeof Sdk;
 
 /** What a call came to; its error stands beside what was said before. */
-export interface CallEnd {
+interface CallEnd {
   readonly result: StepResult;
   /** True once anything of it was shown: it must not be made again. */
   readonly hasEmitted: boolean;
   readonly error?: unknown;
 }
 
-export interface CallerOptions {
+interface CallerOptions {
   readonly checkInput?: (tool: ToolSpec, input: unknown) => string | undefined;
   readonly clock: Clock;
   /** Of text, reasoning and arguments in one answer. */
@@ -186,4 +183,115 @@ function reasoning(effort: string | undefined) {
 
 function retryText(provider: ProviderConfig, waitMs: number): string {
   return `The provider ${provider.name} failed; trying again in ${Math.ceil(waitMs / 100) / 10} seconds.`;
+}
+
+/**
+ * Ends a model call when its turn is stopped, or when nothing came for `timeoutMs`; each piece of the answer starts
+ * the time anew. It does not count on the request to notice: on Deno a running fetch can lose its signal to the
+ * garbage collector, and would be waited for without end.
+ */
+class StallGuard {
+  readonly #clock: Clock;
+  readonly #timeoutMs: number;
+  readonly #turn: AbortSignal;
+  readonly #abort = new AbortController();
+  readonly #follow = () => this.#abort.abort(this.#turn.reason);
+  #cancel: (() => void) | undefined;
+
+  constructor(clock: Clock, options: { readonly timeoutMs: number; readonly signal: AbortSignal }) {
+    this.#clock = clock;
+    this.#timeoutMs = options.timeoutMs;
+    this.#turn = options.signal;
+    if (this.#turn.aborted) this.#follow();
+    else this.#turn.addEventListener("abort", this.#follow, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  alive(): void {
+    this.#cancel?.();
+    const seconds = this.#timeoutMs / 1000;
+    const expire = () => this.#abort.abort(new StallError(`sent nothing for ${seconds} seconds.`));
+    this.#cancel = this.#clock.after(this.#timeoutMs, expire);
+  }
+
+  /** Hands over the parts of the answer that `start` promises, until `take` has enough. Rejects with the guard's reason once it aborts. */
+  async read<T>(
+    start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
+    take: (part: T) => boolean,
+  ): Promise<void> {
+    const reader = await this.#begin(start);
+    // A stream that is cancelled ends its pending read at once, whatever its source does.
+    const leave = () => void reader.cancel().catch(() => undefined);
+    this.signal.addEventListener("abort", leave, { once: true });
+    try {
+      for (;;) {
+        this.signal.throwIfAborted();
+        const { done, value } = await reader.read();
+        if (done) break;
+        this.alive();
+        if (take(value)) break;
+      }
+      this.signal.throwIfAborted();
+    } finally {
+      this.signal.removeEventListener("abort", leave);
+      leave();
+    }
+  }
+
+  /** The begun answer, or the guard's reason; an answer that begins too late is left. */
+  #begin<T>(
+    start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
+  ): Promise<ReadableStreamDefaultReader<T>> {
+    return new Promise((resolve, reject) => {
+      const onAbort = () => reject(this.signal.reason);
+      this.signal.addEventListener("abort", onAbort, { once: true });
+      if (this.signal.aborted) onAbort();
+      start.then(({ stream }) => {
+        this.signal.removeEventListener("abort", onAbort);
+        const reader = stream.getReader();
+        if (this.signal.aborted) reader.cancel().catch(() => undefined);
+        resolve(reader);
+      }, reject);
+    });
+  }
+
+  end(): void {
+    this.#cancel?.();
+    this.#turn.removeEventListener("abort", this.#follow);
+  }
+}
+
+const MAX_RETRIES = 2;
+const FIRST_WAIT_MS = 250;
+/** A provider that asks for more is not waited for: the caller is told instead. */
+const MAX_WAIT_MS = 30_000;
+
+interface RetryOptions {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** False once anything of the failed attempt was shown. */
+  readonly mayRetry: () => boolean;
+  readonly onRetry: (waitMs: number) => void;
+}
+
+/**
+ * Runs `attempt` again after failures that may pass, at most twice, as long as nothing was shown: after 250 and 500 ms, or
+ * what the provider asks for.
+ */
+async function withRetries<T>(attempt: () => Promise<T>, options: RetryOptions): Promise<T> {
+  for (let retries = 0; ; retries++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (options.signal.aborted || !options.mayRetry() || retries === MAX_RETRIES || !isRetryable(error))
+        throw error;
+      const waitMs = retryAfterMs(error, options.clock.now()) ?? FIRST_WAIT_MS * 2 ** retries;
+      if (waitMs > MAX_WAIT_MS) throw error;
+      options.onRetry(waitMs);
+      await options.clock.sleep(waitMs, { signal: options.signal });
+    }
+  }
 }

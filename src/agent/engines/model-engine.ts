@@ -16,10 +16,15 @@ import type { AssistantMessage, Message, ToolMessage } from "../message.ts";
 import { formatModel } from "../model.ts";
 import { Conversation, unmadeText } from "./conversation.ts";
 import { loadSdk, ModelCaller } from "./model-call.ts";
-import { FallbackChain, type AnsweringModel } from "./fallback-chain.ts";
-import { isContextTooLong } from "./overflow.ts";
-import { internalError, isOutage, PortError, toTurnError, type TurnError } from "./provider-error.ts";
-import type { ProviderConfig } from "./providers.ts";
+import { type AnsweringModel, FallbackChain, type ProviderConfig } from "./providers.ts";
+import {
+  internalError,
+  isContextTooLong,
+  isOutage,
+  PortError,
+  toTurnError,
+  type TurnError,
+} from "./provider-error.ts";
 import type { StepResult } from "./step.ts";
 
 export interface ModelEngineOptions {

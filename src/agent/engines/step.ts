@@ -5,7 +5,7 @@ import type { AssistantPart, ProviderData } from "../message.ts";
 import { headOf } from "../../base/text.ts";
 
 type CallStream = Awaited<ReturnType<typeof experimental_streamLanguageModelCall>>["stream"];
-export type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;
+type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;
 
 /** What one model call came to. */
 export interface StepResult {

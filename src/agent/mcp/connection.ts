@@ -2,12 +2,12 @@
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
 import { abortable } from "../../base/abortable.ts";
 import type { Clock } from "../../base/clock.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import { SchemaSet } from "../../base/json/validate.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
-import { ToolError, type Questions, type ToolContext } from "../tool/tool.ts";
-import { textOf } from "./call-result.ts";
+import { type Questions, type ToolContext, ToolError } from "../tool/tool.ts";
 import { elicit } from "./elicitation.ts";
-import { inputSchema } from "./input-schema.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 
 /** A server as the configuration describes it, with references to variables resolved. */
@@ -305,4 +305,80 @@ function isTimeout(error: unknown): boolean {
   // A number is the server's own error, which may well speak of a timeout.
   if (typeof (error as { code?: unknown }).code === "number") return false;
   return /timed? ?out|timeout/i.test(`${error.name} ${error.message}`);
+}
+
+const MAX_RESULT_CHARACTERS = 100_000;
+
+type CallResult = Awaited<ReturnType<MCPClient["callTool"]>>;
+
+/** What the model reads of an answer, cut where it is too long. ToolError for what the server calls an error. */
+function textOf(result: CallResult): string {
+  const parts = Array.isArray(result.content) ? (result.content as readonly ContentPart[]) : [];
+  const whole =
+    parts.length > 0 ? parts.map(describe).join("\n") : JSON.stringify(result["structuredContent"] ?? "");
+  const text =
+    whole.length > MAX_RESULT_CHARACTERS
+      ? `${whole.slice(0, MAX_RESULT_CHARACTERS)}\n[... ${whole.length - MAX_RESULT_CHARACTERS} characters cut ...]`
+      : whole;
+  if (result.isError === true) throw new ToolError(text === "" ? "The tool failed." : text);
+  return text === "" ? "Done." : text;
+}
+
+interface ContentPart {
+  readonly type: string;
+  readonly text?: string;
+  readonly mimeType?: string;
+  readonly data?: string;
+  readonly uri?: string;
+  readonly resource?: { readonly uri?: string; readonly text?: string };
+}
+
+function describe(part: ContentPart): string {
+  if (part.type === "text") return part.text ?? "";
+  if (part.type === "resource") return part.resource?.text ?? `[resource ${part.resource?.uri ?? ""}]`;
+  if (part.type === "resource_link") return `[resource ${part.uri ?? ""}]`;
+  return `[${part.type} ${part.mimeType ?? ""}, ${bytesOf(part.data ?? "")} bytes]`;
+}
+
+function bytesOf(base64: string): number {
+  return Math.floor((base64.replace(/={1,2}$/, "").length * 3) / 4);
+}
+
+type Schema = Readonly<Record<string, unknown>>;
+
+/**
+ * A server's schema as one of type object that can be checked. What cannot be, such as a pattern that is none or a
+ * reference that leads nowhere, must not fail at each call: it becomes any object, and the server checks for itself.
+ */
+function inputSchema(given: Schema): Schema {
+  const schema = { ...given, type: "object" };
+  try {
+    new SchemaSet({}).check(schema, {});
+    assertSound(schema, schema);
+    return schema;
+  } catch {
+    return { type: "object" };
+  }
+}
+
+/** Checking finds these only once some input leads there. */
+function assertSound(value: unknown, root: Schema): void {
+  if (Array.isArray(value)) return value.forEach((each) => assertSound(each, root));
+  if (!isRecord(value)) return;
+  if (typeof value["$ref"] === "string" && !leads(value["$ref"], root))
+    throw new Error("a reference to nothing");
+  if (typeof value["pattern"] === "string") new RegExp(value["pattern"], "u");
+  for (const each of Object.values(value)) assertSound(each, root);
+}
+
+function leads(reference: string, root: Schema): boolean {
+  if (reference === "#") return true;
+  if (!reference.startsWith("#/")) return false;
+  let at: unknown = root;
+  for (const part of reference.slice(2).split("/")) {
+    const key = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof at !== "object" || at === null || !Object.hasOwn(at, key)) return false;
+    at = (at as Schema)[key];
+  }
+  return true;
 }

@@ -3,13 +3,13 @@ import { isRecord } from "../../base/json/schema.ts";
 import { ToolError, type Questions } from "../tool/tool.ts";
 
 /** What a server asks people in the middle of a call (MCP, elicitation/create). */
-export interface Elicitation {
+interface Elicitation {
   readonly message: string;
   /** A flat object schema. */
   readonly requestedSchema: unknown;
 }
 
-export interface ElicitationAnswer {
+interface ElicitationAnswer {
   readonly action: "accept" | "decline" | "cancel";
   readonly content?: Record<string, unknown>;
 }

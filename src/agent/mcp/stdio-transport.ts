@@ -2,14 +2,14 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import process from "node:process";
 import type { MCPTransport } from "@ai-sdk/mcp";
-import { holdGroup } from "../../exec/child-groups.ts";
+import { holdGroup } from "../../exec/process-group.ts";
 import { headOf } from "../../base/text.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { isRecord } from "../../base/json/schema.ts";
 
 type Message = Parameters<MCPTransport["send"]>[0];
 
-export interface StdioOptions {
+interface StdioOptions {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;

@@ -7,9 +7,8 @@ import type { SettledAnswer, ToolCall } from "../engine.ts";
 import type { SessionMode } from "../session/mode.ts";
 import { decide, type PolicyContext, type PolicyDecision } from "./policy/policy.ts";
 import { OURSELVES, signatureOf, type ApprovalQuestion } from "./question.ts";
-import { diffsOf } from "../tool/shown-changes.ts";
+import { diffsOf, type ToolIntent } from "../tool/tool.ts";
 import type { ToolCallScope } from "../tool/scope.ts";
-import type { ToolIntent } from "../tool/tool.ts";
 
 /** What people may answer, by how long an approval may be remembered. */
 const choices = {

@@ -6,7 +6,7 @@ import type { NewEvent } from "../../store/journal/journal.ts";
 import type { Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Budget } from "../usage/budget.ts";
-import { CallOrder } from "../tool/call-order.ts";
+import { CallOrder, type ToolCallScope } from "../tool/scope.ts";
 import { Delegation, type Spawner } from "../subagent/delegation.ts";
 import { fromEngine } from "./engine-event.ts";
 import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "../engine.ts";
@@ -26,7 +26,6 @@ import { settleStep, type Suspended } from "../recovery/resume.ts";
 import { keepOnDisk } from "../recovery/restart.ts";
 import { isParked, RunStop } from "./stop.ts";
 import { callTool } from "../tool/call.ts";
-import type { ToolCallScope } from "../tool/scope.ts";
 import { todoListOf } from "../session/todo-list.ts";
 import { policyNow, setupTurn, type TurnSetup } from "./prepare.ts";
 

@@ -16,7 +16,7 @@ export interface SpawnTree {
   readonly subagents: readonly Readonly<Record<string, unknown>>[];
 }
 
-export interface SpawnTreeEntry extends Omit<SpawnTree, "subagents"> {
+interface SpawnTreeEntry extends Omit<SpawnTree, "subagents"> {
   readonly path: string;
   readonly count: number;
 }

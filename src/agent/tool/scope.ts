@@ -4,10 +4,9 @@ import type { Log } from "../../base/observe/log.ts";
 import type { Span } from "../../base/observe/trace.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
-import type { Questions, QuestionSubject } from "../question/questions.ts";
-import type { CallOrder } from "./call-order.ts";
 import type { Grants } from "../question/grants.ts";
 import type { PolicyContext } from "../question/policy/policy.ts";
+import type { Questions, QuestionSubject } from "../question/questions.ts";
 import type {
   FileAccess,
   SessionVariables,
@@ -78,4 +77,24 @@ export interface QuestionTimeouts {
   readonly approvalMs: number;
   readonly clarifyMs: number;
   readonly passwordMs: number;
+}
+
+/** A place among calls that were made at once. */
+export interface CallPosition {
+  /** Resolves when every call before has left its place. */
+  readonly reached: Promise<void>;
+  /** Once; later calls change nothing. */
+  leave(): void;
+}
+
+/** Calls that a model makes at once are told of in its order, however long it takes to look at each. */
+export class CallOrder {
+  #last: Promise<void> = Promise.resolve();
+
+  place(): CallPosition {
+    const { promise: left, resolve } = Promise.withResolvers<void>();
+    const reached = this.#last;
+    this.#last = reached.then(() => left);
+    return { reached, leave: resolve };
+  }
 }

@@ -1,9 +1,9 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { Tool } from "../tool/tool.ts";
 import { createClarify } from "./clarify.ts";
-import { createDelegateTask } from "../subagent/delegate-task.ts";
+import { createDelegateTask } from "./delegate-task.ts";
 import { createPatch } from "./files/patch.ts";
-import { createProcess } from "./process/process.ts";
+import { createProcess } from "./process/processes.ts";
 import { createReadFile } from "./files/read-file.ts";
 import { createSearchFiles } from "./files/search-files.ts";
 import type { Skills } from "../skills/skills.ts";

@@ -2,8 +2,7 @@ import { realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { readForeign } from "../../base/system/own-files.ts";
 import { isInside } from "../../base/paths.ts";
-import { readSkillText, splitFrontMatter, type Skill } from "../skills/skill-file.ts";
-import type { Skills } from "../skills/skills.ts";
+import { readSkillText, type Skill, type Skills, splitFrontMatter } from "../skills/skills.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool/tool.ts";
 import { toToolError } from "./files/paths.ts";
 

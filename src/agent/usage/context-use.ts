@@ -2,12 +2,12 @@ import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { Memo } from "../../base/memo.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { contextTokens } from "../engines/context-size.ts";
+import { contextTokens } from "../engines/conversation.ts";
 import { loadContext } from "../session/transcript.ts";
 import type { Message } from "../message.ts";
 import type { AgentDeps, AgentSettings } from "../deps.ts";
 
-export interface ContextUse {
+interface ContextUse {
   /** About how many tokens the next call begins with; 0 when nothing was said yet. */
   readonly used: number;
   readonly compressions: number;

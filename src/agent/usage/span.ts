@@ -12,7 +12,7 @@ export interface AgentTracing {
 }
 
 /** Where a model is asked. */
-export interface ModelPlace {
+interface ModelPlace {
   readonly name: string;
   readonly type: string;
   readonly baseUrl?: string;

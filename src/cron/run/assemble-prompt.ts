@@ -1,4 +1,4 @@
-import { loadSkill } from "../../agent/skills/load-skill.ts";
+import { loadSkill } from "../../agent/skills/skills.ts";
 import type { Claimed } from "../tick/claim.ts";
 import { readContexts } from "./context.ts";
 import { readLateness } from "./lateness.ts";

@@ -1,6 +1,6 @@
 /** What the agent is asked when a job fires. Pure but for the marks around data, which are random. */
 import { Fence } from "../../agent/context/fence.ts";
-import { skillInstructions, type LoadedSkill } from "../../agent/skills/load-skill.ts";
+import { skillInstructions, type LoadedSkill } from "../../agent/skills/skills.ts";
 import type { JobContext } from "./context.ts";
 import { FAILURE_MARK } from "./ending.ts";
 import type { JobDefinition } from "../job/job.ts";

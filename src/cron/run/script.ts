@@ -1,5 +1,5 @@
 /** The script of a job: finds out what the agent is told, or says all there is to say. */
-import { commandEnvironment } from "../../exec/environment.ts";
+import { commandEnvironment } from "../../exec/process-group.ts";
 import { describeScriptFailure, findScriptFile, runScriptFile } from "../../exec/script-file.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { isRecord } from "../../base/json/schema.ts";

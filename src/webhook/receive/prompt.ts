@@ -1,6 +1,6 @@
 /** What the agent is asked when an event arrives. Pure but for the marks, which are random. */
 import { Fence } from "../../agent/context/fence.ts";
-import { skillInstructions, type ReportedSkill } from "../../agent/skills/load-skill.ts";
+import { skillInstructions, type ReportedSkill } from "../../agent/skills/skills.ts";
 import type { WebhookSubject } from "./field.ts";
 import { renderRoute, type RenderedRoute } from "./template.ts";
 

@@ -1,5 +1,5 @@
 /** The script of a route: sees the payload before the agent does. */
-import { commandEnvironment } from "../../exec/environment.ts";
+import { commandEnvironment } from "../../exec/process-group.ts";
 import {
   describeScriptFailure,
   findScriptFile,

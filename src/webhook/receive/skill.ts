@@ -1,6 +1,5 @@
 /** The skill of a route: the first of its names that there is. */
-import { loadSkill, type LoadedSkill } from "../../agent/skills/load-skill.ts";
-import type { Skills } from "../../agent/skills/skills.ts";
+import { type LoadedSkill, loadSkill, type Skills } from "../../agent/skills/skills.ts";
 import type { Log } from "../../base/observe/log.ts";
 
 /** Never rejects. Undefined when none of the names can be loaded: the run goes on without. */

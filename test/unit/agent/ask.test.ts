@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Questions } from "../../../src/agent/question/questions.ts";
 import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { ToolContext } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planCompression, quoteForSummary } from "../../../src/agent/context/compression-plan.ts";
+import { planCompression, quoteForSummary } from "../../../src/agent/context/compression.ts";
 import type { NumberedMessage } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { activeSubagents, subagentsOf } from "../../../src/agent/subagent/family.ts";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { activeSubagents, subagentsOf } from "../../../src/agent/subagent/delegation.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { SubagentTask } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
 

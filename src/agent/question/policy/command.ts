@@ -18,7 +18,7 @@ import { ask, deny, isAlwaysAsked, type Finding } from "./risk.ts";
 import { commandsBefore, numbersIn, riskyVariables, Variables } from "./variables.ts";
 import { ANY, combined, expandText, expandWord, hasAny, isConstant, valuesOf, type Fields } from "./words.ts";
 
-export interface CommandReview {
+interface CommandReview {
   readonly findings: readonly Finding[];
   /** It is known to change nothing. */
   readonly looksOnly: boolean;
@@ -26,7 +26,7 @@ export interface CommandReview {
   readonly isAllowed: boolean;
 }
 
-export interface CommandOptions {
+interface CommandOptions {
   /** Where it begins; default: the workspace. */
   readonly folder?: string | undefined;
   /** The words with which commands begin that need no approval. */

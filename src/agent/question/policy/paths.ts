@@ -288,7 +288,7 @@ export function checkWrites(
 }
 
 /** A word with its marks in a form that people know. */
-export function shown(field: string): string {
+function shown(field: string): string {
   return field.replaceAll(BELOW, "**").replaceAll(NAME, "*").replaceAll(ANY, "?");
 }
 

@@ -1,12 +1,15 @@
-/** The rules of programs by their names; src/agent/question/policy/program-table.ts holds what only names and words decide. */
+/** The rules of programs by their names; src/agent/question/policy/program.ts holds what only names and words decide. */
 import {
   archive,
+  awk,
   chmod,
   compress,
   copy,
   link,
   makeTemporary,
+  query,
   remove,
+  sed,
   splitFile,
   synchronize,
   writeAll,
@@ -14,24 +17,27 @@ import {
 import { git } from "./git.ts";
 import { fetchPage } from "./network.ts";
 import { changesService, isService, service } from "./own-commands.ts";
-import { findOption, operandsOf, valuesOfOption, type Call, type Rule } from "./program.ts";
 import {
+  type Administration,
   administrations,
+  type Builder,
   builders,
+  type Call,
   destroying,
+  findOption,
   ofNode,
+  operandsOf,
+  type Reader,
   readers,
   risky,
+  type Rule,
   sayings,
   secretWord,
   statings,
-  type Administration,
-  type Builder,
-  type Reader,
-} from "./program-table.ts";
+  valuesOfOption,
+} from "./program.ts";
 import type { Risk } from "./risk.ts";
 import { env, evaluate, find, isStarter, runsPath, shells, source, starterRule, xargs } from "./starters.ts";
-import { awk, query, sed } from "./text-programs.ts";
 import { riskyVariables } from "./variables.ts";
 import { ANY, hasAny, isConstant } from "./words.ts";
 

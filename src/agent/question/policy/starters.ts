@@ -59,7 +59,7 @@ const wrappers: Readonly<Record<string, Wrapper>> = {
   "systemd-run": { values: "-p -u", flags: /^--?[a-zA-Z-]+$/, risk: ["runs something out of sight", "code"] },
 };
 /** Names of programs that run their words, for whoever looks for a program behind them. */
-export const starters: ReadonlySet<string> = new Set([...Object.keys(wrappers), "env", "xargs"]);
+const starters: ReadonlySet<string> = new Set([...Object.keys(wrappers), "env", "xargs"]);
 
 export const shells = new Set(
   "sh bash dash zsh ksh mksh fish ash csh tcsh rbash pwsh yash posh osh nu xonsh elvish".split(" "),

@@ -18,7 +18,7 @@ import { ANY, expandText, expandWord, PLAIN, valuesOf, type Output, type Scope }
 import { keepsLines, printers } from "./outputs.ts";
 
 /** Where the standard input of a command comes from. */
-export type Source = readonly SyntaxNode[] | "unknown" | undefined;
+type Source = readonly SyntaxNode[] | "unknown" | undefined;
 
 /** What makes a value of a variable. */
 type Assigned =

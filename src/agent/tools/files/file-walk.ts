@@ -4,7 +4,7 @@ import { dirname, join, relative } from "node:path";
 import ignore, { type Ignore } from "ignore";
 import { isMissing } from "./paths.ts";
 
-export interface WalkOptions {
+interface WalkOptions {
   readonly maxEntries: number;
   /** Asked before each folder and file; true ends the walk. */
   readonly isOver: () => boolean;

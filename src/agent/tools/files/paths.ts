@@ -1,7 +1,8 @@
 import { readlinkSync, realpathSync, type Stats } from "node:fs";
-import { stat } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { editDistance } from "../../../base/nearest.ts";
 import { OwnFileError } from "../../../base/system/own-files.ts";
 import { ToolError } from "../../tool/tool.ts";
 
@@ -107,4 +108,27 @@ function linkTarget(path: string): string | undefined {
     // EINVAL or ENOENT: not a link.
     return undefined;
   }
+}
+
+const MAX_ENTRIES = 2_000;
+const MAX_NAMES = 3;
+
+/** A sentence with the names beside `path` that are most like it, or "" when none is. */
+export async function suggestNames(path: string): Promise<string> {
+  const wanted = basename(path).toLowerCase();
+  const entries = await readdir(dirname(path)).catch(() => [] as string[]);
+  const close = entries
+    .slice(0, MAX_ENTRIES)
+    .map((name) => ({ name, distance: distanceTo(wanted, name.toLowerCase()) }))
+    .filter(({ name, distance }) => distance <= Math.max(2, Math.floor(name.length / 3)))
+    .toSorted((a, b) => a.distance - b.distance || (a.name < b.name ? -1 : 1))
+    .slice(0, MAX_NAMES);
+  if (close.length === 0) return "";
+  return ` Did you mean ${close.map(({ name }) => join(dirname(path), name)).join(" or ")}?`;
+}
+
+/** Edits between the two names; a name that contains the other counts as close. */
+function distanceTo(wanted: string, name: string): number {
+  if (Math.min(wanted.length, name.length) >= 3 && (name.includes(wanted) || wanted.includes(name))) return 1;
+  return editDistance(wanted, name);
 }

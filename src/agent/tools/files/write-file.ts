@@ -9,10 +9,9 @@ import {
   type ToolPreviewContext,
 } from "../../tool/tool.ts";
 import { readForeign } from "../../../base/system/own-files.ts";
-import { editedText } from "./edited-file.ts";
+import { editedText, stageText } from "./edited-file.ts";
 import { fileChange, MAX_SHOWN_BYTES } from "./file-diff.ts";
 import { readsOf, realPath } from "./paths.ts";
-import { stageText } from "./staged-file.ts";
 
 interface WriteFileInput {
   readonly path: string;

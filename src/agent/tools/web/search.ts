@@ -1,6 +1,6 @@
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../../base/net/fetch.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
-import { PRIVATE_HOSTS, toWebError } from "./error.ts";
+import { PRIVATE_HOSTS, toWebError } from "./fetch.ts";
 import { headOf } from "../../../base/text.ts";
 
 export interface WebSearchOptions {

@@ -3,7 +3,7 @@ import type { Buffer } from "node:buffer";
 import { spawn, type ChildProcessByStdio } from "node:child_process";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
-import { holdGroup } from "../../../exec/child-groups.ts";
+import { holdGroup } from "../../../exec/process-group.ts";
 import type { Clock } from "../../../base/clock.ts";
 
 /** How a run of gh ended. */

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { detectLocalModels } from "../../../../src/agent/engines/detect.ts";
+import { detectLocalModels } from "../../../../src/agent/engines/providers.ts";
 
 /** A server on this machine, as a candidate. */
 async function listen(handle: RequestListener) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { estimateTokens } from "../../../../src/agent/engines/context-size.ts";
-import { isContextTooLong } from "../../../../src/agent/engines/overflow.ts";
+import { estimateTokens } from "../../../../src/agent/engines/conversation.ts";
+import { isContextTooLong } from "../../../../src/agent/engines/provider-error.ts";
 
 const refusal = (statusCode: number | undefined, responseBody: string): Error =>
   Object.assign(new Error("Bad Request"), { statusCode, responseBody });

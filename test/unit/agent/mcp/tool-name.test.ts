@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { toolName } from "../../../../src/agent/mcp/tool-name.ts";
+import { toolName } from "../../../../src/agent/mcp/servers.ts";
 
 test("a tool's name is of characters that every provider takes, at most 64, and the same at each start", () => {
   const none = new Set<string>();

@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { bundledSkillsFolder } from "../../../../src/agent/skills/bundled.ts";
-import { readSkillText } from "../../../../src/agent/skills/skill-file.ts";
-import { Skills, skillsIntroduction } from "../../../../src/agent/skills/skills.ts";
+import {
+  bundledSkillsFolder,
+  readSkillText,
+  Skills,
+  skillsIntroduction,
+} from "../../../../src/agent/skills/skills.ts";
 import { subscribeCommand } from "../../../../src/cli/webhook/subscribe.ts";
 import { testCommand } from "../../../../src/cli/webhook/test.ts";
 import { workspace } from "../tools/call.ts";

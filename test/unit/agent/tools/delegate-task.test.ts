@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createDelegateTask } from "../../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../../src/agent/tools/delegate-task.ts";
 import { ToolError, type SubagentResult, type SubagentTask } from "../../../../src/agent/tool/tool.ts";
 import { call, inspect } from "./call.ts";
 

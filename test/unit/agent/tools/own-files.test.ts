@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { readLinked } from "../../../../src/acp/prompt/content-file.ts";
 import { readAttachment } from "../../../../src/agent/attachments/attachment.ts";
-import { contextFiles } from "../../../../src/agent/context/context-files.ts";
+import { contextFiles } from "../../../../src/agent/context/briefing.ts";
 import { Skills } from "../../../../src/agent/skills/skills.ts";
 import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createPatch } from "../../../../src/agent/tools/files/patch.ts";

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { readPage } from "../../../../src/agent/tools/web/page-reader.ts";
-import { plainText } from "../../../../src/agent/tools/web/plain-text.ts";
+import { plainText, readPage } from "../../../../src/agent/tools/web/page-reader.ts";
 import { toReadable } from "../../../../src/agent/tools/web/readable.ts";
 
 const url = "https://site.example/docs/page.html";

@@ -5,8 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { ToolError, type Tool } from "../../../../src/agent/tool/tool.ts";
-import { mentionsSudo } from "../../../../src/agent/tools/process/sudo.ts";
-import { createTerminal } from "../../../../src/agent/tools/process/terminal.ts";
+import { createTerminal, mentionsSudo } from "../../../../src/agent/tools/process/terminal.ts";
 import { call, workspace } from "./call.ts";
 
 const PASSWORD = "correct-horse-9";
