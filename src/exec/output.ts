@@ -2,8 +2,8 @@ import { secretHead, secretTail } from "../base/observe/redact.ts";
 import { openBytes, strayBytes } from "../base/text.ts";
 
 /**
- * The beginning and the end of a stream of bytes, in memory that does not grow: a quarter of the limit is kept from
- * the start, the rest from the end, where commands say what went wrong.
+ * Keeps the beginning and the end of a byte stream in bounded memory: the first quarter of the limit and the last three
+ * quarters, because commands report failures at the end.
  */
 export class OutputExcerpt {
   readonly #head: Buffer;
@@ -21,7 +21,7 @@ export class OutputExcerpt {
     return this.#seenBytes;
   }
 
-  /** What the text leaves out. */
+  /** Bytes that `text` leaves out. */
   get omittedBytes(): number {
     return Math.max(0, this.#seenBytes - this.#head.length - this.#tail.length);
   }
@@ -40,8 +40,8 @@ export class OutputExcerpt {
   }
 
   /**
-   * Returns the text kept, as UTF-8; where something was cut, a line between the two parts says how many bytes. No
-   * character is cut in two, and no half of a known secret stands at the cut, where it would not be known as one.
+   * Returns the kept text as UTF-8, with a line that gives the number of omitted bytes where it was cut. The cut falls
+   * between characters and drops the remains of a known secret, which `redact` would no longer recognise.
    */
   text(): string {
     const inTail = Math.max(0, this.#seenBytes - this.#head.length);
@@ -64,16 +64,16 @@ export class OutputExcerpt {
 const rotated = (ring: Buffer, at: number): Buffer =>
   Buffer.concat([ring.subarray(at), ring.subarray(0, at)]);
 
-/** The end of a stream of bytes for a reader who comes now and then: what is new since the last look, as far as kept. */
+/** Keeps the newest bytes of a stream for a reader that polls, and returns what is new since the last poll. */
 export class OutputRing {
   readonly #max: number;
   #chunks: Uint8Array[] = [];
   #kept = 0;
   #dropped = 0;
-  /** Bytes of a character that was not whole at the last look. */
+  /** Bytes of a character that was incomplete at the last `take`. */
   #open = 0;
 
-  /** `maxBytes` unread bytes are kept; older ones are dropped, and counted. */
+  /** Keeps up to `maxBytes` unread bytes; drops and counts older ones. */
   constructor(maxBytes: number) {
     this.#max = maxBytes;
   }
@@ -83,7 +83,7 @@ export class OutputRing {
   }
 
   push(bytes: Uint8Array): void {
-    // A copy: the stream may use its buffer again.
+    // Copies: the stream may reuse its buffer.
     const own = bytes.slice(-this.#max);
     this.#dropped += bytes.length - own.length;
     this.#chunks.push(own);
@@ -92,8 +92,8 @@ export class OutputRing {
   }
 
   /**
-   * Returns the text since the last call, with a note where something was dropped before it. A character that is not
-   * whole waits for its rest; `isEnded` says that none comes.
+   * Returns the text since the last call, preceded by a note when bytes were dropped. An incomplete character stays
+   * until its rest arrives; `isEnded` says that nothing more arrives.
    */
   take(isEnded = false): string {
     const bytes = Buffer.concat(this.#chunks);
@@ -118,5 +118,5 @@ export class OutputRing {
   }
 }
 
-// A byte order mark is text like any other: it may stand at the start of any look.
+// Keeps a byte order mark as text: any poll may start with one.
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

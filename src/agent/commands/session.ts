@@ -12,46 +12,46 @@ const SHOWN_MESSAGES = 20;
 const SHOWN_CHARACTERS = 200;
 const LISTED_SESSIONS = 20;
 
-/** Commands about sessions. */
+/** Commands for sessions. */
 export const sessionCommands: readonly Command[] = [
   {
     name: "new",
-    description: "Begin a new session",
+    description: "Start a new session",
     category: "Session",
     run: async ({ agent }) => {
       const sessionId = createSessionId(agent.deps.clock.now());
-      return { type: "exec", output: "A new session.", sessionId };
+      return { type: "exec", output: "Started a new session.", sessionId };
     },
   },
   {
     name: "reset",
     aliases: ["clear"],
-    description: "Let the agent forget the conversation; the transcript stays",
+    description: "Clear the agent's context; the transcript stays",
     category: "Session",
     run: async (call) => {
       await call.agent.reset(sessionOf(call, "reset"), call.owner);
-      return shown("The agent starts afresh. What was said before stays in the transcript.");
+      return shown("The context is empty. The transcript keeps the earlier messages.");
     },
   },
   {
     name: "resume",
-    description: "Go on with a saved session, or list them",
+    description: "Resume a saved session, or list them",
     category: "Session",
     hint: "[id or title]",
     run: async ({ agent, owner, args }) => {
       if (args !== "") {
         const { id, title } = await agent.sessions.find(args, owner);
-        return { type: "exec", output: `Going on with ${title ?? id}.`, sessionId: id };
+        return { type: "exec", output: `Resumed ${title ?? id}.`, sessionId: id };
       }
       const { sessions } = await agent.sessions.list({ owner, limit: LISTED_SESSIONS });
       const lines = sessions.map(({ id, title, preview }) => `${id}  ${title ?? preview}`);
-      return shown(lines.length === 0 ? "There are no saved sessions." : lines.join("\n"));
+      return shown(lines.length === 0 ? "No sessions are saved." : lines.join("\n"));
     },
   },
   {
     name: "branch",
     aliases: ["fork"],
-    description: "Go on in a copy of the conversation",
+    description: "Continue in a copy of the conversation",
     category: "Session",
     hint: "[title]",
     run: async (call) => {
@@ -76,7 +76,7 @@ export const sessionCommands: readonly Command[] = [
   },
   {
     name: "status",
-    description: "Show how the session stands",
+    description: "Show the status of the session",
     category: "Session",
     run: async (call) => {
       const status = await call.agent.status(sessionOf(call, "status"), call.owner);
@@ -87,8 +87,8 @@ export const sessionCommands: readonly Command[] = [
           `Title     ${session.title ?? "(none)"}`,
           `Model     ${status.model}${status.reasoningEffort === undefined ? "" : ` (effort ${status.reasoningEffort})`}`,
           `Directory ${status.cwd}`,
-          `State     ${status.isBusy ? "at work" : "idle"}, ${status.queueLength} queued, ${status.openQuestions} open questions`,
-          `Mode      ${status.mode ?? "none chosen, as configured"}`,
+          `State     ${status.isBusy ? "running" : "idle"}, ${status.queueLength} queued, ${status.openQuestions} open questions`,
+          `Mode      ${status.mode ?? "not set, as configured"}`,
           `Approvals ${status.yolo ? "off (yolo)" : call.agent.deps.settings.policyMode}`,
           `Messages  ${session.last_message}`,
           `Tokens    ${status.usage?.total_tokens ?? 0}`,
@@ -100,23 +100,23 @@ export const sessionCommands: readonly Command[] = [
   },
   {
     name: "usage",
-    description: "Show what the session used so far",
+    description: "Show the token usage of the session",
     category: "Session",
     run: async (call) => {
       const used = (await call.agent.status(sessionOf(call, "usage"), call.owner)).usage;
-      if (!used) return shown("Nothing was used yet.");
+      if (!used) return shown("No tokens were used yet.");
       return shown(
         [
           `Input     ${used.input_tokens} tokens (${used.cached_input_tokens} from cache)`,
           `Output    ${used.output_tokens} tokens (${used.reasoning_tokens} of them reasoning)`,
-          `Calls     ${used.model_calls} of models, ${used.tool_calls} of tools`,
+          `Calls     ${used.model_calls} model, ${used.tool_calls} tool`,
         ].join("\n"),
       );
     },
   },
   {
     name: "context",
-    description: "Show what fills the context of the model",
+    description: "Show what fills the model's context",
     category: "Session",
     run: async (call) => {
       const { agent, owner } = call;
@@ -132,7 +132,7 @@ export const sessionCommands: readonly Command[] = [
         [
           `Context    ${filled(Math.max(used, estimate), max)}`,
           `Model      ${model}`,
-          `Compressed ${compressions} times${threshold === undefined ? "" : `, by itself from ${Math.floor(max * threshold)} tokens on`}`,
+          `Compressed ${compressions} times${threshold === undefined ? "" : `, automatically above ${Math.floor(max * threshold)} tokens`}`,
           "About:",
           ...shares.map(({ name, tokens }) => `  ${name.padEnd(14)}${tokens} tokens`),
         ].join("\n"),
@@ -153,7 +153,7 @@ export const sessionCommands: readonly Command[] = [
       const lines = messages
         .filter(({ message }) => message.role !== "tool" && textOf(message) !== "")
         .map(({ message }) => `${message.role}: ${oneLine(textOf(message))}`);
-      return shown(lines.length === 0 ? "Nothing was said yet." : lines.join("\n"));
+      return shown(lines.length === 0 ? "The session has no messages yet." : lines.join("\n"));
     },
   },
 ];
@@ -167,7 +167,7 @@ const CHARACTERS_A_TOKEN = 4;
 
 interface Share {
   readonly name: string;
-  /** About. */
+  /** An estimate. */
   readonly tokens: number;
 }
 
@@ -187,7 +187,7 @@ async function sharesOf(agent: Agent, session: SessionRow, cwd: string): Promise
 
 const MESSAGE_SHARES = ["Summary", "Prompts", "Answers", "Tool results"] as const;
 
-/** Files and images count with the prompt that they came with, calls of tools with the answer that made them. */
+/** Returns the share of a message. Files and images count with their prompt, tool calls with their answer. */
 function shareOf(message: Message): (typeof MESSAGE_SHARES)[number] {
   if (isSummary(message)) return "Summary";
   if (message.role === "tool") return "Tool results";

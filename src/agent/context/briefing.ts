@@ -5,30 +5,30 @@ import { isInside } from "../../base/paths.ts";
 import { openForeign } from "../../base/system/own-files.ts";
 import { type Skills, skillsIntroduction } from "../skills/skills.ts";
 
-/** So long a directory's texts are taken as they were: turns that follow each other closely look at the disk once. */
+/** How long a directory's texts stay cached, so that successive runs read the disk once. */
 const FRESH_MS = 2_000;
 const MAX_DIRECTORIES = 100;
 
-interface Briefed {
+interface CachedBriefing {
   readonly atMs: number;
   readonly texts: Promise<readonly string[]>;
 }
 
-/** What a turn in a directory is told of it and of the skills there are: texts for its instructions. */
+/** Returns a function that describes a directory and its skills: texts for a run's instructions. */
 export function createBriefing(options: {
   readonly skills: Skills;
   /** Names of context files, such as AGENTS.md. */
   readonly names: readonly string[];
   readonly clock: Clock;
 }): (cwd: string) => Promise<readonly string[]> {
-  const known = new Map<string, Briefed>();
+  const cache = new Map<string, CachedBriefing>();
   return (cwd) => {
     const nowMs = options.clock.now();
-    const last = known.get(cwd);
+    const last = cache.get(cwd);
     if (last && nowMs - last.atMs < FRESH_MS) return last.texts;
-    if (known.size >= MAX_DIRECTORIES) known.clear();
+    if (cache.size >= MAX_DIRECTORIES) cache.clear();
     const texts = brief(cwd, options);
-    known.set(cwd, { atMs: nowMs, texts });
+    cache.set(cwd, { atMs: nowMs, texts });
     return texts;
   };
 }
@@ -41,12 +41,12 @@ async function brief(
   return [contextText(files), skillsIntroduction(found.skills)].filter((text) => text !== "");
 }
 
-/** Files in which a project tells agents about itself, such as AGENTS.md. Touches the machine. */
+/** A file in which a project instructs agents, such as AGENTS.md. */
 
 interface ContextFile {
   readonly path: string;
   readonly text: string;
-  /** True when its end was left out. */
+  /** True when the end was left out. */
   readonly cut: boolean;
 }
 
@@ -55,8 +55,8 @@ const MAX_TOTAL_BYTES = 65_536;
 const MAX_PARENTS = 32;
 
 /**
- * The first of `names` that each folder has, from the top of the repository down to `cwd`; outside a repository only
- * that of `cwd`. At most 32 KiB of a file and 64 KiB in all; links that lead out of the repository are not followed.
+ * Returns the first of `names` in each folder from the top of the repository down to `cwd`; outside a repository only
+ * that of `cwd`. Reads at most 32 KiB of a file and 64 KiB in all. Ignores links that lead out of the repository.
  */
 export async function contextFiles(cwd: string, names: readonly string[]): Promise<readonly ContextFile[]> {
   const folders = await foldersDownTo(cwd);
@@ -73,7 +73,7 @@ export async function contextFiles(cwd: string, names: readonly string[]): Promi
   return found;
 }
 
-/** The files as a part of the instructions; "" when there are none. */
+/** Returns the files as part of the instructions; "" without files. */
 export function contextText(files: readonly ContextFile[]): string {
   const texts = files.map(({ path, text, cut }) => {
     const note = cut ? "\n[the rest was left out: read the file]" : "";
@@ -81,7 +81,7 @@ export function contextText(files: readonly ContextFile[]): string {
   });
   if (texts.length === 0) return "";
   return [
-    "The project tells this about itself. Follow it where it concerns your work; what the user says counts more.",
+    "The project gives these instructions. Follow them where they concern your work; the user's instructions take precedence.",
     ...texts,
   ].join("\n\n");
 }
@@ -114,7 +114,7 @@ async function firstOf(
   return undefined;
 }
 
-/** Undefined for what is no text. */
+/** Returns undefined for a file that is not text. */
 async function read(path: string, maxBytes: number): Promise<ContextFile | undefined> {
   const handle = await openForeign(path);
   try {
@@ -123,7 +123,7 @@ async function read(path: string, maxBytes: number): Promise<ContextFile | undef
     const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0);
     const kept = bytes.subarray(0, bytesRead);
     if (kept.includes(0) || kept.length === 0) return undefined;
-    // A streaming decoder keeps a character that was cut in two to itself.
+    // A streaming decoder drops an incomplete last character.
     return {
       path,
       text: new TextDecoder().decode(kept, { stream: size > bytesRead }),

@@ -10,15 +10,15 @@ import { CutError, isRetryable, PortError, retryAfterMs, StallError } from "./pr
 import { StepReader, type StepResult } from "./step.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
-/** More than any model says at once, and little enough to be stored without holding up others. */
+/** More than any model writes at once, and small enough to store without delaying other writes. */
 const DEFAULT_ANSWER_BYTES = 1_048_576;
 
 type ModelSdk = typeof Sdk;
 
-/** What a call came to; its error stands beside what was said before. */
+/** The result of a call. An error may follow a partial result. */
 interface CallEnd {
   readonly result: StepResult;
-  /** True once anything of it was shown: it must not be made again. */
+  /** True once a part of the answer was emitted: the call must not be repeated. */
   readonly hasEmitted: boolean;
   readonly error?: unknown;
 }
@@ -26,11 +26,11 @@ interface CallEnd {
 interface CallerOptions {
   readonly checkInput?: (tool: ToolSpec, input: unknown) => string | undefined;
   readonly clock: Clock;
-  /** Of text, reasoning and arguments in one answer. */
+  /** Limit of text, reasoning and arguments in one answer. */
   readonly maxAnswerBytes?: number;
 }
 
-interface Asked {
+interface CallInput {
   readonly messages: readonly Message[];
   readonly traceparent: string | undefined;
 }
@@ -41,7 +41,7 @@ export class ModelCaller {
   readonly #sdk: ModelSdk;
   readonly #turn: EngineTurn;
   readonly #options: CallerOptions;
-  /** A choice of tools holds for the first answer only: else the turn would never come to an end. */
+  /** A tool choice applies to the first answer only; otherwise the turn would never end. */
   #hasAnswered = false;
 
   constructor(sdk: ModelSdk, turn: EngineTurn, options: CallerOptions) {
@@ -50,7 +50,7 @@ export class ModelCaller {
     this.#options = options;
   }
 
-  /** One model call, made again as long as that may help. */
+  /** Makes one model call and retries it while that may help. */
   async call(answering: AnsweringModel, messages: readonly Message[]): Promise<CallEnd> {
     const { span: parent, settings } = this.#turn;
     const span = startModelSpan(parent, answering.ref, { provider: answering.provider, settings });
@@ -60,7 +60,7 @@ export class ModelCaller {
     return end;
   }
 
-  async #call(answering: AnsweringModel, { messages, traceparent }: Asked): Promise<CallEnd> {
+  async #call(answering: AnsweringModel, { messages, traceparent }: CallInput): Promise<CallEnd> {
     const { signal, ports } = this.#turn;
     const { clock } = this.#options;
     const { provider } = answering;
@@ -68,7 +68,7 @@ export class ModelCaller {
       try {
         ports.emit(event);
       } catch (cause) {
-        throw new PortError("an event was not taken", { cause });
+        throw new PortError("an event was not accepted", { cause });
       }
     };
     const { maxAnswerBytes: maxBytes = DEFAULT_ANSWER_BYTES } = this.#options;
@@ -97,7 +97,7 @@ export class ModelCaller {
 
   async #attempt(
     { model, provider }: AnsweringModel,
-    { messages, traceparent, reader }: Asked & { readonly reader: StepReader },
+    { messages, traceparent, reader }: CallInput & { readonly reader: StepReader },
   ): Promise<void> {
     const { signal, settings, toolChoice } = this.#turn;
     const { timeoutMs = DEFAULT_TIMEOUT_MS } = provider;
@@ -129,7 +129,7 @@ export class ModelCaller {
         return reader.isFull;
       });
     } catch (error) {
-      // Whatever the SDK makes of an abort, the reason is the one that was given.
+      // The SDK may wrap an abort; callers need the original reason.
       throw guard.signal.aborted ? guard.signal.reason : error;
     } finally {
       guard.end();
@@ -154,16 +154,16 @@ export class ModelCaller {
 }
 
 export async function loadSdk(): Promise<ModelSdk> {
-  // Else the SDK writes its advice to stderr, between the lines of the log.
+  // Stops the SDK from writing advice to stderr between the log's lines.
   (globalThis as { AI_SDK_LOG_WARNINGS?: boolean }).AI_SDK_LOG_WARNINGS = false;
   return import("ai");
 }
 
 function fullText(maxBytes: number): string {
-  return `The answer was cut at ${maxBytes} bytes, which is the limit (limits.max_answer_bytes).`;
+  return `The answer was cut at the limit of ${maxBytes} bytes (limits.max_answer_bytes).`;
 }
 
-/** An answer without a reason for its end was cut; some providers name an error as the reason. */
+/** An answer without a finish reason was interrupted; some providers give an error as the reason. */
 function problemOfEnd({ finish }: StepResult): CutError | undefined {
   if (finish === undefined) return new CutError("ended its answer in the middle.");
   return finish === "error" ? new CutError("ended its answer with an error.") : undefined;
@@ -175,7 +175,7 @@ function toSdkChoice(choice: ToolChoice) {
 
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
 
-/** Unknown efforts are left out: the format lets any text through, providers do not. */
+/** Omits unknown efforts: the API accepts any text, providers do not. */
 function reasoning(effort: string | undefined) {
   const known = EFFORTS.find((each) => each === effort);
   return known === undefined ? {} : { reasoning: known };
@@ -186,9 +186,8 @@ function retryText(provider: ProviderConfig, waitMs: number): string {
 }
 
 /**
- * Ends a model call when its turn is stopped, or when nothing came for `timeoutMs`; each piece of the answer starts
- * the time anew. It does not count on the request to notice: on Deno a running fetch can lose its signal to the
- * garbage collector, and would be waited for without end.
+ * Aborts a model call when its turn is stopped or the provider sends nothing for `timeoutMs`. It does not rely on the
+ * request to notice: on Deno a running fetch can lose its signal to the garbage collector and would never end.
  */
 class StallGuard {
   readonly #clock: Clock;
@@ -217,15 +216,15 @@ class StallGuard {
     this.#cancel = this.#clock.after(this.#timeoutMs, expire);
   }
 
-  /** Hands over the parts of the answer that `start` promises, until `take` has enough. Rejects with the guard's reason once it aborts. */
+  /** Passes the parts of the answer to `take` until it returns true. Rejects with the guard's reason once it aborts. */
   async read<T>(
     start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
     take: (part: T) => boolean,
   ): Promise<void> {
     const reader = await this.#begin(start);
-    // A stream that is cancelled ends its pending read at once, whatever its source does.
-    const leave = () => void reader.cancel().catch(() => undefined);
-    this.signal.addEventListener("abort", leave, { once: true });
+    // Cancelling a stream ends its pending read at once, whatever its source does.
+    const cancel = () => void reader.cancel().catch(() => undefined);
+    this.signal.addEventListener("abort", cancel, { once: true });
     try {
       for (;;) {
         this.signal.throwIfAborted();
@@ -236,12 +235,12 @@ class StallGuard {
       }
       this.signal.throwIfAborted();
     } finally {
-      this.signal.removeEventListener("abort", leave);
-      leave();
+      this.signal.removeEventListener("abort", cancel);
+      cancel();
     }
   }
 
-  /** The begun answer, or the guard's reason; an answer that begins too late is left. */
+  /** Resolves to the started answer, or rejects with the guard's reason and cancels an answer that starts too late. */
   #begin<T>(
     start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
   ): Promise<ReadableStreamDefaultReader<T>> {
@@ -266,20 +265,20 @@ class StallGuard {
 
 const MAX_RETRIES = 2;
 const FIRST_WAIT_MS = 250;
-/** A provider that asks for more is not waited for: the caller is told instead. */
+/** A longer wait ends the retries with the provider's error. */
 const MAX_WAIT_MS = 30_000;
 
 interface RetryOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** False once anything of the failed attempt was shown. */
+  /** Returns false once a part of the failed attempt was emitted. */
   readonly mayRetry: () => boolean;
   readonly onRetry: (waitMs: number) => void;
 }
 
 /**
- * Runs `attempt` again after failures that may pass, at most twice, as long as nothing was shown: after 250 and 500 ms, or
- * what the provider asks for.
+ * Repeats `attempt` after temporary failures, at most twice and only while nothing was emitted: after 250 and 500 ms,
+ * or after the time that the provider asks for.
  */
 async function withRetries<T>(attempt: () => Promise<T>, options: RetryOptions): Promise<T> {
   for (let retries = 0; ; retries++) {

@@ -37,14 +37,14 @@ export interface ModelEngineOptions {
 }
 
 /**
- * The engine for real models: our own turn loop over the model SDK's single call. The SDK brings prompt conversion,
- * argument parsing and the providers; what a turn is, and how it is steered, stopped and saved, is ours.
+ * The engine for real models: our own turn loop over the model SDK's single call. The SDK converts prompts, parses
+ * arguments and connects providers; the turn, and how it is steered, stopped and saved, is ours.
  */
 export function createModelEngine(options: ModelEngineOptions): Engine {
   return { name: "model", runTurn: (turn) => new ModelTurn(turn, options).run() };
 }
 
-/** What a step's calls came to. `error` is absent for one that was stopped. */
+/** The result of a step's call. A stopped call has no `error`. */
 interface StepEnd {
   readonly result: StepResult;
   readonly isCut: boolean;
@@ -55,7 +55,7 @@ class ModelTurn {
   readonly #turn: EngineTurn;
   readonly #options: ModelEngineOptions;
   readonly #conversation: Conversation;
-  readonly #line: FallbackChain;
+  readonly #chain: FallbackChain;
   #usage: Usage = zeroUsage;
   #text = "";
 
@@ -63,7 +63,7 @@ class ModelTurn {
     this.#turn = turn;
     this.#options = options;
     this.#conversation = new Conversation(turn);
-    this.#line = new FallbackChain(turn, options.providers);
+    this.#chain = new FallbackChain(turn, options.providers);
   }
 
   async run(): Promise<TurnEnd> {
@@ -75,11 +75,11 @@ class ModelTurn {
     }
     try {
       const caller = new ModelCaller(await loadSdk(), this.#turn, this.#options);
-      const first = await this.#line.next();
+      const first = await this.#chain.next();
       return first ? await this.#steps(caller, first) : this.#end("error", internalError);
     } catch (error) {
       if (signal.aborted) return this.#end("aborted");
-      // What providers do wrong is told where it happens; this is a port's failure or a bug.
+      // Provider failures are handled where they occur; this is a failing port or a bug.
       this.#options.log.error("a turn failed inside the server", { run: runId, error });
       return this.#end("error", internalError);
     }
@@ -87,12 +87,12 @@ class ModelTurn {
 
   async #steps(caller: ModelCaller, first: AnsweringModel): Promise<TurnEnd> {
     let answering = first;
-    const takeOver = (next: AnsweringModel) => void (answering = next);
+    const switchTo = (next: AnsweringModel) => void (answering = next);
     for (let step = 0; step < this.#turn.maxSteps; step++) {
       const refusal = await this.#prepare();
       if (refusal) return this.#end("error", refusal);
       const steered = this.#steer();
-      const { result, isCut, error } = await this.#step(caller, { answering, steered, takeOver });
+      const { result, isCut, error } = await this.#step(caller, { answering, steered, takeOver: switchTo });
       const answers = await this.#answer(result, isCut);
       this.#keep([...steered, ...assistantMessage(result, isCut), ...answers], result.usage, steered.length);
       if (result.text !== "") this.#text = result.text;
@@ -110,7 +110,10 @@ class ModelTurn {
     return this.#end("max_steps");
   }
 
-  /** Whether the next call may be made; makes the conversation fit. Compacting costs too, so it is asked before and after. */
+  /**
+   * Returns why the next call must not be made, and compresses a full conversation. Compression costs tokens, so the
+   * budget is checked before and after it.
+   */
   async #prepare(): Promise<TurnError | undefined> {
     const refusal = refusalOf(this.#turn.ports);
     if (refusal || !this.#conversation.isNearLimit) return refusal;
@@ -118,7 +121,7 @@ class ModelTurn {
     return refusalOf(this.#turn.ports);
   }
 
-  /** One answer, of whichever model gives it. Its error stands beside what it said before. */
+  /** Makes one answer with the first model that responds. An error may follow a partial answer. */
   async #step(
     caller: ModelCaller,
     from: {
@@ -133,15 +136,15 @@ class ModelTurn {
       const { result, hasEmitted, error } = await caller.call(answering, this.#conversation.messages);
       if (error === undefined) return { result, isCut: false };
       if (this.#turn.signal.aborted) return { result, isCut: true };
-      const told = this.#translate(error, answering.provider);
-      if (hasEmitted) return { result, isCut: true, error: told };
+      const turnError = this.#translate(error, answering.provider);
+      if (hasEmitted) return { result, isCut: true, error: turnError };
       if (isContextTooLong(error)) {
-        if (!(await this.#shrink(from.steered))) return { result, isCut: true, error: told };
+        if (!(await this.#shrink(from.steered))) return { result, isCut: true, error: turnError };
       } else {
-        outage ??= told;
-        const next = isOutage(error) ? await this.#line.next() : undefined;
+        outage ??= turnError;
+        const next = isOutage(error) ? await this.#chain.next() : undefined;
         if (!next) return { result, isCut: true, error: outage };
-        this.#turn.ports.emit({ type: "notice", text: takeOverText(answering.ref, next.ref) });
+        this.#turn.ports.emit({ type: "notice", text: switchText(answering.ref, next.ref) });
         answering = next;
         from.takeOver(next);
       }
@@ -171,19 +174,19 @@ class ModelTurn {
     return Promise.all(
       calls.map(async (call) => {
         const isOver = isCut || signal.aborted;
-        const text = "The turn was cut before the call began.";
-        const asked = invalid === undefined ? call : { ...call, invalid };
+        const text = "The turn was interrupted before the call began.";
+        const checked = invalid === undefined ? call : { ...call, invalid };
         const cut = { status: "aborted", code: "cancelled", text } as const;
-        const answer = isOver ? cut : await ports.callTool(asked);
+        const answer = isOver ? cut : await ports.callTool(checked);
         return { role: "tool" as const, callId: call.callId, tool: call.tool, ...answer };
       }),
     );
   }
 
-  /** Saves a step. Its first `known` messages are in the conversation already. */
-  #keep(messages: readonly Message[], usage: Usage, known: number): void {
+  /** Saves a step. Its first `saved` messages are already in the conversation. */
+  #keep(messages: readonly Message[], usage: Usage, saved: number): void {
     this.#usage = addUsage(this.#usage, usage);
-    const added = messages.slice(known);
+    const added = messages.slice(saved);
     this.#conversation.add(added.filter(({ role }) => role === "assistant"));
     this.#conversation.count(usage.inputTokens + usage.outputTokens);
     this.#conversation.add(added.filter(({ role }) => role !== "assistant"));
@@ -192,14 +195,14 @@ class ModelTurn {
 
   #translate(error: unknown, provider: ProviderConfig): TurnError {
     const { log, clock } = this.#options;
-    const told = toTurnError(error, provider, clock.now());
+    const turnError = toTurnError(error, provider, clock.now());
     log.warn("a model call failed", {
       run: this.#turn.runId,
       provider: provider.name,
-      told: told.message,
+      told: turnError.message,
       error: error instanceof PortError ? error : withoutBody(error),
     });
-    return told;
+    return turnError;
   }
 
   #end(stop: StopReason, error?: TurnError): TurnEnd {
@@ -216,11 +219,11 @@ function assistantMessage({ parts }: StepResult, interrupted: boolean): readonly
   return parts.length === 0 ? [] : [{ role: "assistant", parts, ...(interrupted ? { interrupted } : {}) }];
 }
 
-function takeOverText(from: ModelRef, to: ModelRef): string {
-  return `${formatModel(from)} does not answer; ${formatModel(to)} takes over.`;
+function switchText(from: ModelRef, to: ModelRef): string {
+  return `${formatModel(from)} does not respond; switching to ${formatModel(to)}.`;
 }
 
-/** The SDK's errors, their messages too, repeat the prompt and the answer's body; neither belongs into the log. */
+/** The SDK's errors and messages repeat the prompt and the response body, which must not reach the log. */
 function withoutBody(error: unknown): unknown {
   if (!(error instanceof Error)) return typeof error;
   const { statusCode } = error as { statusCode?: number };

@@ -8,7 +8,7 @@ import type {
   UserMessage,
 } from "../message.ts";
 
-/** The transcript in the model SDK's form. Instructions among the messages come back apart: they stand first. */
+/** Converts the transcript to the model SDK's form. Returns system messages separately, because they go first. */
 export function toPrompt(messages: readonly Message[]): {
   readonly instructions: readonly string[];
   readonly messages: ModelMessage[];
@@ -18,9 +18,9 @@ export function toPrompt(messages: readonly Message[]): {
 }
 
 /**
- * Strict providers refuse a tool call without its answer and an answer without its call. Transcripts of ours have
- * neither, but those that clients send may: a missing answer is stated as such, a stray one is left out, and so is an
- * assistant that says nothing.
+ * Converts messages for strict providers, which refuse a tool call without its answer and an answer without its call.
+ * Only transcripts from clients contain such: a missing answer becomes an error, and a stray answer or an empty
+ * assistant message is omitted.
  */
 export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
   const out: ModelMessage[] = [];
@@ -35,7 +35,7 @@ export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
   return out;
 }
 
-/** Thoughts alone, as an answer that was cut leaves them, are no message to a provider. */
+/** Returns whether a message has only reasoning, as an interrupted answer may; providers refuse such a message. */
 function isSilent({ parts }: AssistantMessage): boolean {
   return parts.every((part) => part.type === "reasoning" || (part.type === "text" && part.text === ""));
 }
@@ -60,7 +60,7 @@ function toPart(part: AssistantPart): Part {
   }
 }
 
-/** Arguments that did not parse are kept as text, but providers take back objects only. */
+/** Arguments that did not parse are stored as text, but providers accept only objects. */
 function toInput(input: unknown): unknown {
   return typeof input === "object" && input !== null && !Array.isArray(input) ? input : {};
 }
@@ -85,7 +85,7 @@ function answersTo(message: AssistantMessage, later: readonly Message[]): ToolCo
   });
 }
 
-/** What a client was to do it may tell later, also after more was said; until an id comes again. */
+/** Returns a client's later answer, even after further messages, unless the id was used again. */
 function lateAnswer(callId: string, later: readonly Message[]): ToolMessage | undefined {
   for (const message of later) {
     if (message.role === "tool" && message.callId === callId && message.status !== "pending") return message;
@@ -105,15 +105,15 @@ function toOutput(answer: ToolMessage | undefined) {
 type UserPart = Exclude<UserModelMessage["content"], string>[number];
 
 /**
- * A user's message in the model SDK's form. Pictures and files that providers take go as parts, files of text inside of
- * the text; of any other file the model learns that it is there. The SDK has no place for a name, so it stands in front.
+ * Converts a user's message to the model SDK's form. Images and files that providers accept become parts; text files
+ * become text; other files are only mentioned. The SDK has no field for a name, so it prefixes the text.
  */
 function toUserMessage({ text, name, attachments = [] }: UserMessage): UserModelMessage {
-  const said = name === undefined || name === "" ? text : `${name.replaceAll(/\s+/g, " ")}: ${text}`;
+  const prefixed = name === undefined || name === "" ? text : `${name.replaceAll(/\s+/g, " ")}: ${text}`;
   const parts = attachments.map(toUserPart);
-  if (parts.length === 0) return { role: "user", content: said };
+  if (parts.length === 0) return { role: "user", content: prefixed };
   // Some providers refuse an empty text.
-  const first: readonly UserPart[] = said === "" ? [] : [{ type: "text", text: said }];
+  const first: readonly UserPart[] = prefixed === "" ? [] : [{ type: "text", text: prefixed }];
   return { role: "user", content: [...first, ...parts] };
 }
 
@@ -123,15 +123,18 @@ function toUserPart(attachment: Attachment): UserPart {
   if (type === "image" || FILE_TYPES.test(mediaType)) return { type: "file", mediaType, data, ...filename };
   if (TEXT_TYPES.test(mediaType)) return { type: "text", text: fileText(attachment) };
   const label = name === undefined ? "A file" : `The file ${JSON.stringify(name)}`;
-  return { type: "text", text: `[${label} of type ${mediaType} is attached, but cannot be shown here.]` };
+  return {
+    type: "text",
+    text: `[${label} of type ${mediaType} is attached, but its content cannot be shown.]`,
+  };
 }
 
-/** What more than one provider takes; a provider that does not says so itself. */
+/** Types that more than one provider accepts; a provider that does not returns an error. */
 const FILE_TYPES = /^(?:image\/|audio\/|video\/|application\/pdf$)/;
 const TEXT_TYPES =
   /^(?:text\/|application\/(?:json|xml|yaml|toml|javascript|typescript|x-sh|x-yaml|sql)\b|[^;]+\+(?:json|xml|yaml)\b)/;
 
-/** A file of text as the model gets it: under its name, between fences that it cannot close. */
+/** Returns a text file for the model: its name, then its text in a code fence that the text cannot close. */
 export function fileText({ name = "attachment", data }: Attachment): string {
   const text = decode(data);
   const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));

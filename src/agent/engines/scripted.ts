@@ -13,11 +13,11 @@ import {
 import type { AssistantPart, Message, ToolMessage } from "../message.ts";
 import { Conversation, unmadeText } from "./conversation.ts";
 
-/** What a script sees when it is asked for the next step of a turn. */
+/** Input of a script for the next step of a turn. */
 export interface ScriptState {
   /** Text of the newest user message. */
   readonly user: string;
-  /** What the tools of this turn answered so far. */
+  /** The answers of this turn's tools so far. */
   readonly toolResults: readonly ToolMessage[];
   /** 0 for the first model call of the turn. */
   readonly step: number;
@@ -28,26 +28,26 @@ export interface ScriptState {
   readonly signal: AbortSignal;
 }
 
-/** One step: what the model would say and call. Everything is optional; an empty step ends the turn. */
+/** One step: what the model says and calls. Every field is optional; an empty step ends the turn. */
 export interface ScriptStep {
   readonly reasoning?: string;
-  /** Whole, or as the deltas it comes in; an async source lets a test hold the stream at any point. */
+  /** The whole text, or its deltas; an async source lets a test pause the stream at any point. */
   readonly text?: string | readonly string[] | AsyncIterable<string>;
-  /** Characters a delta, for a whole text. The default sends it as one. */
+  /** Characters per delta of a whole text. Default: one delta. */
   readonly chunkSize?: number;
   /** Wait before each delta. */
   readonly delayMs?: number;
   readonly calls?: readonly { readonly tool: string; readonly input: unknown; readonly invalid?: string }[];
   readonly stop?: Extract<StopReason, "length" | "refusal">;
-  /** With code `context_too_long`, and nothing said, the conversation is compacted and the script asked once more. */
+  /** With code `context_too_long` and no output, the conversation is compressed and the script is called again. */
   readonly error?: NonNullable<TurnEnd["error"]>;
 }
 
 export type Script = (state: ScriptState) => ScriptStep | Promise<ScriptStep>;
 
 /**
- * An engine whose model is a function. It keeps every MUST of the port, needs no network and costs next to nothing,
- * so it serves the demo model, the tests and the benchmarks. A script that throws is a bug, and is let through as one.
+ * An engine whose model is a function. It follows the whole contract of the port without network or cost, for the demo
+ * model, tests and benchmarks. An error of the script is a bug and is rethrown.
  */
 export function createScriptedEngine(script: Script, options: { readonly clock: Clock }): Engine {
   return {
@@ -71,7 +71,7 @@ class ScriptedTurn {
     this.#script = script;
     this.#clock = clock;
     this.#conversation = new Conversation(turn);
-    // A turn that was broken off goes on: what it had done since its prompt counts.
+    // A resumed turn counts the steps since its prompt.
     const prompt = turn.messages.findLastIndex(({ role }) => role === "user");
     for (const message of turn.messages.slice(prompt + 1)) {
       if (message.role === "assistant") this.#firstStep += 1;
@@ -87,7 +87,7 @@ class ScriptedTurn {
     return this.#end("max_steps");
   }
 
-  /** One model call and its tools; undefined when the turn goes on. */
+  /** Makes one model call and runs its tools; returns undefined when the turn continues. */
   async #step(step: number): Promise<TurnEnd | undefined> {
     const { ports, signal } = this.#turn;
     if (signal.aborted) return this.#end("aborted");
@@ -97,23 +97,23 @@ class ScriptedTurn {
     this.#conversation.add(steered);
     const { plan, end } = await this.#plan(step, steered);
     if (end) return end;
-    const said = await this.#speak(plan);
+    const spoken = await this.#speak(plan);
     const unmade = unmadeText(plan.stop);
-    const calls = (said.cut ? [] : (plan.calls ?? [])).map((call) => {
+    const calls = (spoken.cut ? [] : (plan.calls ?? [])).map((call) => {
       return { ...call, callId: createId("call"), ...(unmade === undefined ? {} : { invalid: unmade }) };
     });
     const parts: AssistantPart[] = [
-      ...said.parts,
+      ...spoken.parts,
       ...calls.map(({ callId, tool, input }) => ({ type: "tool_call" as const, callId, tool, input })),
     ];
     const answers = await Promise.all(calls.map((call) => this.#answer(call)));
     const isEmpty = parts.length === 0;
-    const assistant: Message = { role: "assistant", parts, ...(said.cut ? { interrupted: true } : {}) };
+    const assistant: Message = { role: "assistant", parts, ...(spoken.cut ? { interrupted: true } : {}) };
     const messages = [...steered, ...(isEmpty ? [] : [assistant]), ...answers];
-    const usage = this.#cost(plan, said.text, calls.length);
+    const usage = this.#cost(plan, spoken.text, calls.length);
     this.#toolResults.push(...answers);
-    if (said.text !== "") this.#text = said.text;
-    if (said.cut || signal.aborted) return this.#save(messages, usage, "aborted");
+    if (spoken.text !== "") this.#text = spoken.text;
+    if (spoken.cut || signal.aborted) return this.#save(messages, usage, "aborted");
     if (plan.error) return this.#fail(messages, plan.error, usage);
     const goesOn = plan.stop === "length" && calls.length > 0 && step + 1 < this.#turn.maxSteps;
     if (plan.stop && !goesOn) return this.#save(messages, usage, plan.stop);
@@ -122,7 +122,7 @@ class ScriptedTurn {
     return calls.length > 0 ? undefined : this.#settle();
   }
 
-  /** Whether the next call may be made; makes the conversation fit. */
+  /** Returns the end of a turn that may not continue; compresses a full conversation. */
   async #prepare(): Promise<TurnEnd | undefined> {
     const refused = this.#refused([]);
     if (refused || !this.#conversation.isNearLimit) return refused;
@@ -135,7 +135,7 @@ class ScriptedTurn {
     return this.#refused([]);
   }
 
-  /** What the script wants of the step; asked twice when its first wish is that the context be shorter. */
+  /** Returns the script's step; calls the script again after a compression that it asked for. */
   async #plan(step: number, steered: readonly Message[]): Promise<{ plan: ScriptStep; end?: TurnEnd }> {
     const plan = await this.#script(this.#state(step));
     const isSilent = plan.text === undefined && plan.reasoning === undefined && plan.calls === undefined;
@@ -150,13 +150,13 @@ class ScriptedTurn {
     return end ? { plan, end } : { plan: await this.#script(this.#state(step)) };
   }
 
-  /** The end of a turn that may not call its model any more. `steered` is not saved yet. */
+  /** Returns the end of a turn that may not call its model. `steered` is not saved yet. */
   #refused(steered: readonly Message[]): TurnEnd | undefined {
     const message = this.#turn.ports.admit?.();
     return message === undefined ? undefined : this.#fail(steered, { code: "budget_exceeded", message });
   }
 
-  /** The model is done; text that was steered in meanwhile makes it go on. */
+  /** Ends the turn, unless new steering text arrived. */
   #settle(): TurnEnd | undefined {
     const late = this.#turn.ports.takeSteers();
     if (late.length === 0) return this.#end("end");
@@ -218,13 +218,13 @@ class ScriptedTurn {
     };
   }
 
-  /** Four characters a token: deterministic, and near enough for a model that has no tokens. */
+  /** Four characters a token: deterministic, and accurate enough for a model without tokens. */
   #cost(plan: ScriptStep, text: string, calls: number): Usage {
     const last = this.#conversation.messages.at(-1);
-    const heard = last && last.role !== "assistant" ? last.text.length : 0;
+    const inputCharacters = last && last.role !== "assistant" ? last.text.length : 0;
     return {
       ...zeroUsage,
-      inputTokens: Math.ceil(heard / 4),
+      inputTokens: Math.ceil(inputCharacters / 4),
       outputTokens: Math.ceil(text.length / 4),
       reasoningTokens: Math.ceil((plan.reasoning?.length ?? 0) / 4),
       modelCalls: 1,
@@ -232,10 +232,10 @@ class ScriptedTurn {
     };
   }
 
-  /** `already` messages at the start are in the conversation; the rest is added. */
-  #keep(messages: readonly Message[], usage: Usage, already: number): void {
+  /** Adds and saves messages; the first `saved` are already in the conversation. */
+  #keep(messages: readonly Message[], usage: Usage, saved: number): void {
     this.#usage = addUsage(this.#usage, usage);
-    this.#conversation.add(messages.slice(already));
+    this.#conversation.add(messages.slice(saved));
     if (messages.length > 0) this.#turn.ports.saveStep({ messages, usage });
   }
 

@@ -7,8 +7,8 @@ import type { ProviderConfig } from "./providers.ts";
 import { createScriptedEngine, type Script, type ScriptState, type ScriptStep } from "./scripted.ts";
 
 /**
- * The engine that sends each turn to whoever runs its model: the demo model here, everything else to the model engine,
- * which is loaded with the first turn that needs it.
+ * Creates the engine that runs each turn on its model's engine: the scripted engine for the demo model, the model
+ * engine for all others. The model engine is loaded with the first turn that needs it.
  */
 export function createEngine(options: {
   readonly providers: readonly ProviderConfig[];
@@ -33,8 +33,8 @@ const MAX_QUOTED_CHARACTERS = 500;
 const MAX_RESULT_CHARACTERS = 4_000;
 const CHUNK_CHARACTERS = 16;
 
-/** What the demo model understands: a line that calls a tool. The first that fits and whose tool exists is taken. */
-const WISHES: readonly {
+/** The lines that the demo model understands. The first match whose tool exists is called. */
+const TOOL_PATTERNS: readonly {
   readonly pattern: RegExp;
   readonly tool: string;
   readonly input: (match: RegExpMatchArray) => Readonly<Record<string, string>>;
@@ -59,12 +59,12 @@ const WISHES: readonly {
 ];
 
 /**
- * The built-in model: no key, no network, no intelligence. It says what it is in every answer, and calls tools when
- * told to in so many words, so that everything around a model can be tried and tested.
+ * The built-in demo model, without key or network. Every answer says what it is. It calls tools on explicit commands,
+ * so that everything around a model can be tried and tested.
  */
 export const demoScript: Script = (state) => {
   if (state.toolResults.length > 0) return say(report(state));
-  for (const { pattern, tool, input } of WISHES) {
+  for (const { pattern, tool, input } of TOOL_PATTERNS) {
     const match = state.user.match(pattern);
     if (match && state.tools.includes(tool)) {
       return { ...say(`${LABEL} Calling ${tool}.`), calls: [{ tool, input: input(match) }] };
@@ -92,11 +92,13 @@ function introduction(user: string): string {
     `${LABEL} No model provider is configured, so the built-in demo model answers. You said: ${JSON.stringify(quoted)}.`,
     'It can call tools: try "run: echo hello", "write notes.txt: hi", "read notes.txt" or "search hi".',
     "For a real model put a key such as OPENAI_API_KEY=... into the .env file of agentd's home, run " +
-      "`agentd config set model.default openai:<model>`, and start agentd again.",
+      "`agentd config set model.default openai:<model>`, and restart agentd.",
   ].join("\n");
 }
 
-/** Without what a job says before its task: the marks it explains there would mean something in an answer. */
+/**
+ * Returns a scheduled job's prompt without its preamble: the delimiters explained there would take effect in an answer.
+ */
 function taskIn(user: string): string {
   return user.split(/^Your task:\n\n/m).at(-1) ?? user;
 }

@@ -89,7 +89,7 @@ export class Execution {
       budget: options.budget,
       recorder: this.#recorder,
       signal: this.#abort.signal,
-      onSign: () => this.#inactivity.sign(),
+      keepAlive: () => this.#inactivity.sign(),
     });
   }
 
@@ -332,9 +332,9 @@ export class Execution {
       checkInput,
       signal,
       record,
-      sign: () => this.#inactivity.sign(),
+      keepAlive: () => this.#inactivity.sign(),
       recorded: () => this.#recorder.flush(),
-      begins: () => this.#begins(),
+      beforeRun: () => this.#begins(),
       span: this.#span,
       stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
     };

@@ -1,4 +1,4 @@
-/** Where skills are found. Touches the machine. */
+/** Finds, reads and loads skills: folders with a `SKILL.md`. Touches the machine. */
 import { existsSync } from "node:fs";
 import { readdir, realpath, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -9,23 +9,23 @@ import { isInside } from "../../base/paths.ts";
 import { readForeign } from "../../base/system/own-files.ts";
 
 interface SkillsOptions {
-  /** `<home>/skills`, searched behind those of `folders`. */
+  /** `<home>/skills`, searched after `folders`. */
   readonly homeFolder: string;
-  /** What comes with the program, searched last: anybody's own skill of the same name counts instead. */
+  /** Skills that come with the program, searched last: a user's skill of the same name replaces them. */
   readonly bundledFolder?: string | undefined;
-  /** Further folders, absolute, in the order in which they are searched. */
+  /** Further absolute folders in search order. */
   readonly folders: readonly string[];
-  /** Names that are not offered. */
+  /** Names of skills that are not offered. */
   readonly disabled: readonly string[];
 }
 
 interface FoundSkills {
-  /** By name; where several have one name, the first that was found. */
+  /** Sorted by name; of several skills with one name, the first found. */
   readonly skills: readonly Skill[];
   readonly problems: readonly SkillProblem[];
 }
 
-/** The folder of a project that holds its skills. */
+/** The folder of a project's skills. */
 const PROJECT_FOLDER = join(".agents", "skills");
 const MAX_SKILLS = 500;
 const MAX_FOLDERS = 2_000;
@@ -34,8 +34,8 @@ const MAX_CACHED = 2_000;
 type Read = { readonly skill: Skill } | { readonly problem: SkillProblem };
 
 /**
- * The skills of a project and of the home: `<cwd>/.agents/skills`, then the configured folders, then `<home>/skills`,
- * then what comes with the program. Each holds skills, or folders of skills. A file is read again only when it changed.
+ * The skills of a project and of the home: `<cwd>/.agents/skills`, the configured folders, `<home>/skills`, then the
+ * bundled skills. Each folder holds skills, or folders of skills. A file is read again only after a change.
  */
 export class Skills {
   readonly #options: SkillsOptions;
@@ -67,12 +67,12 @@ export class Skills {
     return (await this.list(cwd)).skills.find((skill) => skill.name === name);
   }
 
-  /** Undefined for a folder that is no skill. */
+  /** Returns undefined for a folder without a skill. */
   async #read(folder: string): Promise<Read | undefined> {
     const version = await skillVersion(folder);
     if (version === undefined) return undefined;
-    const known = this.#cache.get(folder);
-    if (known?.version === version) return known.read;
+    const cached = this.#cache.get(folder);
+    if (cached?.version === version) return cached.read;
     const read = await readSkill(folder).then(
       (skill): Read => ({ skill }),
       (error: unknown): Read => ({
@@ -87,7 +87,7 @@ export class Skills {
 
 const MAX_INTRODUCTION_CHARACTERS = 8_000;
 
-/** What the agent is told of its skills; "" when there are none. */
+/** Returns the agent's introduction to its skills; "" without skills. */
 export function skillsIntroduction(skills: readonly Skill[]): string {
   if (skills.length === 0) return "";
   const lines: string[] = [];
@@ -100,13 +100,13 @@ export function skillsIntroduction(skills: readonly Skill[]): string {
   }
   const more = skills.length - lines.length;
   return [
-    "You have skills: instructions for certain kinds of work. Before work that one of them is about, load it with the skill tool.",
+    "You have skills: instructions for certain kinds of work. Before you start such work, load the skill with the skill tool.",
     ...lines,
     ...(more > 0 ? [`(${more} more: list them with the skill tool)`] : []),
   ].join("\n");
 }
 
-/** Folders in `root` and in its folders, by name, without links that lead out of it. */
+/** Returns the folders in `root` and their subfolders, by name, without links that lead out of `root`. */
 async function skillFolders(root: string): Promise<readonly string[]> {
   const real = await realpath(root).catch(() => undefined);
   if (real === undefined) return [];
@@ -136,11 +136,9 @@ async function staysIn(root: string, path: string): Promise<boolean> {
   return real !== undefined && isInside(real, root);
 }
 
-/** Reads one skill: a folder with a `SKILL.md`. Touches the machine. */
-
 interface RequiredVariable {
   readonly name: string;
-  /** What people are told it is for. */
+  /** Explains the variable to people. */
   readonly prompt: string;
 }
 
@@ -152,7 +150,7 @@ export interface Skill {
   readonly requiredVariables: readonly RequiredVariable[];
 }
 
-/** A folder that should be a skill and is none. */
+/** A folder whose `SKILL.md` is invalid. */
 interface SkillProblem {
   readonly path: string;
   readonly message: string;
@@ -166,17 +164,17 @@ const MAX_DESCRIPTION_CHARACTERS = 1_000;
 const MAX_VARIABLES = 32;
 const VARIABLE_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
 
-/** What makes a version of the file: while it is the same, the file need not be read again. */
+/** Returns the version of a skill's file; an unchanged version need not be read again. */
 async function skillVersion(folder: string): Promise<string | undefined> {
   try {
     const { mtimeMs, size, ino } = await stat(join(folder, SKILL_FILE));
     return `${mtimeMs}:${size}:${ino}`;
   } catch {
-    return undefined; // no such file: the folder is no skill
+    return undefined; // No such file: the folder is not a skill.
   }
 }
 
-/** The skill in a folder. Throws an Error whose message says what is wrong with the file. */
+/** Reads the skill in a folder. Throws an Error that names the problem. */
 async function readSkill(folder: string): Promise<Skill> {
   const { head } = splitFrontMatter(await readSkillText(folder));
   const fields = parseFields(head);
@@ -194,7 +192,7 @@ async function readSkill(folder: string): Promise<Skill> {
   };
 }
 
-/** All of a `SKILL.md` as text. Throws an Error when it is not UTF-8 text of at most 256 KiB. */
+/** Returns a whole `SKILL.md`. Throws an Error unless it is UTF-8 text of at most 256 KiB. */
 export async function readSkillText(folder: string): Promise<string> {
   const file = join(folder, SKILL_FILE);
   const found = await stat(file);
@@ -209,10 +207,10 @@ export async function readSkillText(folder: string): Promise<string> {
   }
 }
 
-/** The YAML between the two lines of dashes at the top, and what follows. Throws an Error when there is none. */
+/** Splits the YAML between the two `---` lines at the top from the rest. Throws an Error without such lines. */
 export function splitFrontMatter(text: string): { readonly head: string; readonly body: string } {
   const match = /^---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(text.replace(/^\uFEFF/, ""));
-  if (!match) throw new Error("there is no front matter between two lines of ---");
+  if (!match) throw new Error("the front matter between two lines of --- is missing");
   return { head: match[1] ?? "", body: text.slice(text.indexOf(match[0]) + match[0].length) };
 }
 
@@ -224,7 +222,7 @@ function parseFields(head: string): Readonly<Record<string, unknown>> {
     const line = error instanceof Error ? error.message.split("\n")[0] : "";
     throw new Error(`the front matter is not YAML: ${line}`, { cause: error });
   }
-  if (!isRecord(fields)) throw new Error("the front matter must be keys and values");
+  if (!isRecord(fields)) throw new Error("the front matter must consist of keys and values");
   return fields;
 }
 
@@ -245,19 +243,19 @@ function variablesOf(value: unknown): readonly RequiredVariable[] {
   });
 }
 
-/** A skill with its instructions, for a prompt that brings them along. */
+/** A skill with its instructions, for a prompt that includes them. */
 export interface LoadedSkill {
   readonly name: string;
-  /** Its folder, absolute: what its instructions name is found there. */
+  /** Its absolute folder, which holds the files that its instructions name. */
   readonly path: string;
   readonly instructions: string;
-  /** Names of environment variables that its commands need. */
+  /** Names of the environment variables that its commands need. */
   readonly variables: readonly string[];
 }
 
 export type ReportedSkill = Pick<LoadedSkill, "name" | "path" | "instructions">;
 
-/** Undefined when there is none of this name. Rejects when its file cannot be read. */
+/** Loads a skill by name; undefined when it does not exist. Rejects when its file cannot be read. */
 export async function loadSkill(
   skills: Pick<Skills, "find">,
   name: string,
@@ -270,21 +268,19 @@ export async function loadSkill(
   return { name, path: skill.path, instructions: body.trim(), variables };
 }
 
-/** As a prompt brings it. */
+/** Returns a skill as part of a prompt. */
 export function skillInstructions({ name, path, instructions }: ReportedSkill): string {
   return `Follow the skill ${name}. Its folder is ${path}; these are its instructions:\n\n${instructions}`;
 }
 
-/** Where the skills are that come with the program. Touches the machine. */
-
 /** In the source; beside the bundle; beside the folder of its chunks. */
 const CANDIDATES = ["./bundled/", "./skills/", "../skills/"];
-/** The one that is always there: another folder of the name is not ours. */
-const KNOWN = "webhook-subscriptions/SKILL.md";
+/** Always bundled; tells our folder from another of the same name. */
+const BUNDLED_SKILL = "webhook-subscriptions/SKILL.md";
 
-/** Absolute. Undefined where the program is one file without them. */
+/** Returns the absolute folder of the bundled skills; undefined when the program is a single file without them. */
 export function bundledSkillsFolder(): string | undefined {
   return CANDIDATES.map((path) => fileURLToPath(new URL(path, import.meta.url))).find((folder) =>
-    existsSync(folder + KNOWN),
+    existsSync(folder + BUNDLED_SKILL),
   );
 }

@@ -12,7 +12,7 @@ interface ClarifyInput {
 const MAX_QUESTIONS = 8;
 const MAX_CHOICES = 12;
 
-/** The tool that asks people. */
+/** The tool that asks people questions. */
 export function createClarify(): Tool {
   return defineTool<ClarifyInput>({
     name: "clarify",
@@ -21,7 +21,7 @@ export function createClarify(): Tool {
     description:
       "Asks the user questions and waits for the answers: only for what you cannot find out and cannot decide. Put all " +
       "open questions into one call. With choices the user picks one (several with multi_select), and may always answer " +
-      "in words of their own.",
+      "in free text.",
     parameters: {
       type: "object",
       additionalProperties: false,
@@ -43,7 +43,7 @@ export function createClarify(): Tool {
                 maxItems: MAX_CHOICES,
                 items: { type: "string", minLength: 1, maxLength: 300 },
               },
-              multi_select: { type: "boolean", description: "Several choices may be taken. Default false." },
+              multi_select: { type: "boolean", description: "Several choices may be picked. Default false." },
             },
           },
         },
@@ -55,14 +55,14 @@ export function createClarify(): Tool {
       title: `Ask: ${questions[0]?.question.slice(0, 120) ?? ""}`,
     }),
     run: async ({ questions }, context) => {
-      const asked = questions.map(({ question, choices, multi_select = false }, index): ClarifyQuestion => ({
+      const items = questions.map(({ question, choices, multi_select = false }, index): ClarifyQuestion => ({
         id: `q${index + 1}`,
         question,
         choices: choices ? [...choices] : null,
         multi_select,
       }));
-      const answers = await context.questions.clarify(asked);
-      return asked
+      const answers = await context.questions.clarify(items);
+      return items
         .map(({ id, question }) => `Q: ${question}\nA: ${answers[id] || "(skipped: decide yourself)"}`)
         .join("\n\n");
     },

@@ -6,7 +6,7 @@ interface DelegateInput {
 
 const MAX_TASKS = 64;
 const MAX_GOAL_CHARACTERS = 50_000;
-/** Of one sub-agent's report. */
+/** Limit of one sub-agent's report. */
 const MAX_REPORT_CHARACTERS = 20_000;
 
 /** The tool that gives tasks to sub-agents. */
@@ -17,8 +17,8 @@ export function createDelegateTask(): Tool {
     kind: "think",
     description:
       "Gives tasks to sub-agents that work in parallel with tools of their own and know nothing of this conversation: " +
-      "put all they need into goal and context. Returns their reports when all have ended. Use it for work that can be " +
-      "done side by side, or that would fill the context with detail.",
+      "put everything they need into goal and context. Returns their reports when all have ended. Use it for work that can be " +
+      "done in parallel, or that would fill the context with detail.",
     parameters: {
       type: "object",
       additionalProperties: false,
@@ -37,7 +37,7 @@ export function createDelegateTask(): Tool {
                 type: "string",
                 minLength: 1,
                 maxLength: MAX_GOAL_CHARACTERS,
-                description: "What to do.",
+                description: "The task.",
               },
               context: {
                 type: "string",
@@ -48,7 +48,7 @@ export function createDelegateTask(): Tool {
                 type: "array",
                 maxItems: 32,
                 items: { type: "string", maxLength: 64 },
-                description: "Only these sets of tools. Default: those of this run.",
+                description: "Only these toolsets. Default: those of this run.",
               },
               model: {
                 type: "string",

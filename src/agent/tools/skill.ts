@@ -22,7 +22,7 @@ export function createSkill(skills: Skills): Tool {
     kind: "read",
     description:
       "Lists the skills, or loads one by name: its instructions, which you then follow. With file it returns another file " +
-      "of the skill's folder. Variables that a skill needs are asked for; you learn only whether they are set.",
+      "of the skill's folder. Asks the user for variables that a skill needs; you learn only whether they are set.",
     parameters: {
       type: "object",
       additionalProperties: false,
@@ -48,7 +48,7 @@ export function createSkill(skills: Skills): Tool {
       if (name === undefined) throw new ToolError("view needs name. List the skills to see their names.");
       const skill = await skills.find(name, context.cwd);
       if (!skill)
-        throw new ToolError(`There is no skill ${JSON.stringify(name)}. List the skills to see their names.`);
+        throw new ToolError(`No skill is named ${JSON.stringify(name)}. List the skills to see their names.`);
       return file === undefined ? view(skill, context) : viewFile(skill, file);
     },
   });
@@ -58,7 +58,7 @@ async function list(skills: Skills, cwd: string): Promise<string> {
   const found = await skills.list(cwd);
   const lines = found.skills.map(({ name, description }) => `${name}: ${description}`);
   const problems = found.problems.map(({ path, message }) => `(not usable: ${path}: ${message})`);
-  return [...(lines.length === 0 ? ["There are no skills."] : lines), ...problems].join("\n");
+  return [...(lines.length === 0 ? ["No skills are available."] : lines), ...problems].join("\n");
 }
 
 async function view(skill: Skill, context: ToolContext): Promise<string> {
@@ -75,7 +75,7 @@ async function view(skill: Skill, context: ToolContext): Promise<string> {
   ].join("\n\n");
 }
 
-/** Asks for what is missing, one after the other, and shares what is set with the commands of this session. */
+/** Asks for missing variables one by one, and shares those that are set with this session's commands. */
 async function variablesOf(skill: Skill, context: ToolContext): Promise<readonly string[]> {
   const lines: string[] = [];
   for (const { name, prompt } of skill.requiredVariables) {
@@ -95,7 +95,7 @@ async function askFor(
   try {
     return (await context.questions.secret(wanted)) === "stored" ? "stored" : "missing";
   } catch (error) {
-    // Nobody is there to answer: the skill may be of use all the same.
+    // The question was not answered: the skill may still be useful.
     if (error instanceof ToolError) return "missing";
     throw error;
   }
@@ -116,6 +116,6 @@ async function viewFile(skill: Skill, file: string): Promise<string> {
   const bytes = await readForeign(path).catch((error: unknown) => {
     throw toToolError(error, file);
   });
-  if (bytes.includes(0)) throw new ToolError(`${file} is no text. Its path is ${path}.`);
+  if (bytes.includes(0)) throw new ToolError(`${file} is not a text file. Its path is ${path}.`);
   return new TextDecoder().decode(bytes);
 }

@@ -10,7 +10,7 @@ interface VisionInput {
 }
 
 export interface VisionOptions {
-  /** Model that sees; absent: that of the run. */
+  /** The vision model. Default: the model of the run. */
   readonly model?: string;
   readonly maxBytes: number;
 }
@@ -56,7 +56,7 @@ async function run(
   context: ToolContext,
   { model, maxBytes }: VisionOptions,
 ): Promise<string> {
-  // Which files may be read was the policy's to say, so every place is allowed here.
+  // The policy already decided which files may be read, so every path is allowed here.
   const path = isData(image) ? image : realPath(image, context.cwd);
   const roots = isData(image) ? [] : [dirname(path)];
   const { attachment } = await readAttachment(path, {
@@ -66,7 +66,7 @@ async function run(
   }).catch((error: unknown) => {
     throw error instanceof ServiceError ? new ToolError(error.message) : error;
   });
-  if (attachment.type !== "image") throw new ToolError("It is no image in PNG, JPEG, GIF or WebP.");
+  if (attachment.type !== "image") throw new ToolError("The file is not a PNG, JPEG, GIF or WebP image.");
   context.signal.throwIfAborted();
   return context.complete({
     instructions: INSTRUCTIONS,

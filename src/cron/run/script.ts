@@ -32,8 +32,8 @@ export async function runJobScript(
     timeoutMs: settings.scriptTimeoutMs,
     ...(cwd === undefined ? {} : { cwd }),
   });
-  if (!("said" in ended)) return { status: "failed", reason: describeScriptFailure(ended) };
-  const text = textOf(ended.said);
+  if (!("output" in ended)) return { status: "failed", reason: describeScriptFailure(ended) };
+  const text = textOf(ended.output);
   return isAsleep(text) ? { status: "asleep" } : { status: "said", text };
 }
 

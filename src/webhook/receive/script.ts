@@ -49,8 +49,8 @@ export function createRunScript(options: ScriptOptions): RunScript {
   return async (script, input) => {
     const path = await findScriptFile(script, options.folder);
     const ended = path === undefined ? ABSENT : await slots.use(() => run(path, input, options));
-    const failure = "said" in ended ? undefined : ended;
-    const outcome = "said" in ended ? outcomeOf(ended.said) : failed(ended.reason);
+    const failure = "output" in ended ? undefined : ended;
+    const outcome = "output" in ended ? outcomeOf(ended.output) : failed(ended.reason);
     if (outcome.status !== "failed") return outcome;
     // What it complained of may hold the payload, and stays out of the log.
     options.log.warn("a webhook's script failed", {

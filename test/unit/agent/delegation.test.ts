@@ -83,7 +83,7 @@ test("more tasks than may be are refused before any begins, and the model reads 
   });
   const { runId } = await agent.submit("go", { id: "s" });
   const output = (await agent.events(runId)).at(-1)?.data["output"];
-  assert.equal(output, "3 tasks are too many; the limit is 2 (delegation.max_tasks).");
+  assert.equal(output, "3 tasks are too many. The limit is 2 (delegation.max_tasks).");
   assert.equal(children, 0);
 });
 
@@ -164,7 +164,7 @@ test("a model that there is not is told to the model, and no task of the call be
   });
   const { runId } = await agent.submit("go", { id: "s" });
   const events = await agent.events(runId);
-  assert.match(String(events.at(-1)?.data["output"]), /^There is no model "claude-opus"\. Leave model out/);
+  assert.match(String(events.at(-1)?.data["output"]), /^No model is named "claude-opus"\. Leave out model/);
   assert.deepEqual(await subagentsOf(agent.store, runId), []);
   assert.equal(children, 0);
 });

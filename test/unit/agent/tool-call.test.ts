@@ -34,7 +34,7 @@ for (const [title, script, expected] of [
   [
     "an unknown tool",
     () => ({ calls: [{ tool: "nope", input: {} }] }),
-    /There is no tool "nope"\. Tools: terminal\./,
+    /No tool is named "nope"\. Tools: terminal\./,
   ],
   [
     "arguments that do not fit the schema",

@@ -1,57 +1,57 @@
-/** What the rules of single programs see of a call, and what they may say about it. */
+/** What the rules of single programs read from a call and report about it, and the tables of programs. */
 import type { SyntaxNode } from "unbash";
 import type { Risk } from "./risk.ts";
 import { ANY } from "./words.ts";
 
-/** What a program reads from its standard input, where that is not the terminal. */
+/** Standard input of a program, unless it is the terminal. */
 export interface Input {
-  /** Commands that write it, in a pipeline or a substitution. */
+  /** The commands that write it, in a pipeline or a substitution. */
   readonly from?: readonly SyntaxNode[];
-  /** A here-document or here-string; with a mark where it is not known. */
+  /** A here-document or here-string; contains a mark when it is unknown. */
   readonly text?: string;
-  /** A file, or something else of which nothing is known. */
+  /** A file, or another unknown source. */
   readonly isOther?: boolean;
 }
 
-/** One program with its words, as one of the alternatives that the shell may make of them. */
+/** One program with its words: one of the alternatives that the shell may expand to. */
 export interface Call {
-  /** Without the folder. */
+  /** Without its folder. */
   readonly name: string;
-  /** As it stands in the command. */
+  /** As written in the command. */
   readonly path: string;
   readonly args: readonly string[];
   readonly input: Input | undefined;
-  /** The name stands in the text as it is, so that what it sets was seen beforehand. */
+  /** True when the name is written literally, so that the variables it sets were collected before. */
   readonly isLiteral: boolean;
   ask(reason: string, risk?: Risk, shape?: string): void;
   deny(reason: string): void;
-  /** A word that names a file to read, or may: names of secrets ask, and so does what is not known. */
+  /** Reports a word that may name a file to read: secrets and unknown files ask. */
   read(field: string): void;
-  /** A word whose files are looked at only for their names, sizes and dates. */
+  /** Reports a word of which only names, sizes and dates are read. */
   stat(field: string): void;
-  /** All files at and below a place. */
+  /** Reports reading a whole tree. */
   readTree(field: string): void;
   write(field: string): void;
-  /** It is no mere look. */
+  /** Reports that the call changes something. */
   changes(): void;
-  /** A program that this one starts. */
+  /** Reports a program that this one starts. */
   run(argv: readonly string[], input?: Input): void;
-  /** Shell text that this one runs. */
+  /** Reports shell text that this one runs. */
   runText(text: string, parameters?: readonly string[]): void;
   enter(field: string | undefined): void;
   isVital(field: string): boolean;
-  /** The kinds of places that the paths are in, for signatures. */
+  /** Returns the areas of the paths, for signatures. */
   areasOf(fields: readonly string[]): string;
   isOutside(field: string): boolean;
-  /** What the input is, where it is known. */
+  /** Returns the text of the input where it is known. */
   inputText(): string | undefined;
-  /** Names that the input may hold, one a line. */
+  /** Returns the names that the input may contain, one a line. */
   inputNames(): readonly string[];
 }
 
 export type Rule = (call: Call) => void;
 
-/** The words of a call in two kinds. What may be anything counts as an operand. */
+/** Returns the operands of a call. An unknown word counts as an operand. */
 export function operandsOf(args: readonly string[]): readonly string[] {
   const end = args.indexOf("--");
   const before = end === -1 ? args : args.slice(0, end);
@@ -63,11 +63,11 @@ function optionsOf(args: readonly string[]): readonly string[] {
   return (end === -1 ? args : args.slice(0, end)).filter((arg) => /^-./.test(arg));
 }
 
-/** The first option that matches, also where the word may be anything. */
+/** Returns the first option that matches, also in an unknown word. */
 export const findOption = (args: readonly string[], pattern: RegExp): string | undefined =>
   optionsOf(args).find((option) => pattern.test(option));
 
-/** What follows an option, or stands in it: `-o F`, `-oF`, `--output F`, `--output=F`. */
+/** Returns the values of an option: `-o F`, `-oF`, `--output F`, `--output=F`. */
 export function valuesOfOption(
   args: readonly string[],
   short: string,
@@ -89,27 +89,28 @@ export function valuesOfOption(
 }
 
 /**
- * What is known of programs by their names: which run unasked, which need a question and why. A name that stands nowhere
- * here needs a question too. Three kinds run: those that only look, those that print what they are given, and those that
- * change files of the workspace without losing any.
+ * Programs by name: which run without approval, which ask and why. Names in no table ask. Three kinds run: programs
+ * that only read, programs that print their words, and programs that change files of the workspace without losing any.
+ *
+ * This table lists programs whose words name no files: they print, wait, or describe the machine.
  */
-
-/** Programs whose words name no files: they print, wait, or tell about the machine. */
 export const sayings =
   "echo true false : sleep pwd whoami id groups uname hostname uptime free nproc arch seq basename dirname tty cal locale " +
   "expr yes logname users who w exit return break continue shift wait times umask ulimit fg bg type which " +
   "whereis command-not-found ps pgrep lscpu lsblk lsusb lspci df dircolors getconf tput clear test [ set getopts popd";
 
-/** Programs that tell names, sizes and dates of files, which are no secrets. */
+/** Programs that show names, sizes and dates of files, which are not secret. */
 export const statings = "ls stat du tree realpath readlink dir vdir pathchk";
 
-/** Programs that show what is in files. `output` names options whose value is written, `odd` those that do more. */
+/**
+ * Programs that show the content of files. `output` matches options whose value is written, `odd` options that do more.
+ */
 export interface Reader {
   readonly output?: readonly [short: string, long: readonly string[]];
   readonly odd?: RegExp;
-  /** It goes through folders. */
+  /** Options with which it reads whole trees; true: always. */
   readonly trees?: RegExp | true;
-  /** Operands behind the first are written. */
+  /** Operands after the first are written. */
   readonly writesSecond?: true;
 }
 
@@ -142,7 +143,7 @@ export const readers: Readonly<Record<string, Reader>> = {
   iconv: { output: ["o", ["--output"]] },
 };
 
-/** Programs that start, act or change beyond what may be seen in their words, and why. */
+/** Programs that start, act or change more than their words show, and why. */
 export const risky: readonly (readonly [reason: string, risk: Risk, names: string])[] = [
   [
     "runs as another user",
@@ -173,7 +174,11 @@ export const risky: readonly (readonly [reason: string, risk: Risk, names: strin
     "system",
     "iptables ip6tables nft ufw firewall-cmd ifconfig ip route insmod rmmod modprobe sysctl kexec tc",
   ],
-  ["runs something later or out of sight", "code", "crontab at batch disown screen tmux daemonize dtach"],
+  [
+    "runs something later or in the background",
+    "code",
+    "crontab at batch disown screen tmux daemonize dtach",
+  ],
   [
     "reaches another machine",
     "outward",
@@ -223,7 +228,7 @@ export const risky: readonly (readonly [reason: string, risk: Risk, names: strin
   ["sends files to another machine", "outward", "rsyncd wormhole croc transfer"],
 ];
 
-/** Subcommands that only look, and why every other one of the program asks. */
+/** Subcommands that only read, and why every other subcommand asks. */
 export interface Administration {
   readonly looks: RegExp;
   readonly reason: string;
@@ -241,7 +246,7 @@ export const administrations: Readonly<Record<string, Administration>> = {
   glab: { looks: /^version$/, ...onContainers },
 };
 
-/** Words by which package managers and builders run what the workspace declares, fetch code, publish, or only look. */
+/** Words with which package managers and builders run the workspace's code, fetch code, publish, or only read. */
 export interface Builder {
   readonly looks: RegExp;
   readonly tasks: RegExp;

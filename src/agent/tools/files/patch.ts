@@ -21,7 +21,7 @@ interface PatchInput {
   readonly diff?: string;
 }
 
-/** One file before and after; undefined where it does not exist. */
+/** One file before and after; undefined when it does not exist. */
 interface Change {
   readonly name: string;
   readonly target: string;
@@ -40,8 +40,8 @@ export function createPatch(): Tool {
     toolset: "files",
     kind: "edit",
     description:
-      "Changes parts of text files; give either path, old and new for one exact replacement, or diff. Nothing is " +
-      `written unless everything fits. Files up to ${MAX_BYTES} bytes. Returns the resulting diff.`,
+      "Changes parts of text files; give either path, old and new for one exact replacement, or diff. Writes " +
+      `nothing unless everything fits. Files up to ${MAX_BYTES} bytes. Returns the resulting diff.`,
     parameters: {
       type: "object",
       additionalProperties: false,
@@ -52,12 +52,12 @@ export function createPatch(): Tool {
         },
         old: text(
           MAX_BYTES,
-          "The exact text to replace, spaces and line breaks included. Must be there exactly once.",
+          "The exact text to replace, with spaces and line breaks. Must occur exactly once.",
         ),
-        new: text(MAX_BYTES, "What comes in its place; empty to delete it."),
+        new: text(MAX_BYTES, "The replacement; empty to delete the text."),
         replace_all: {
           type: "boolean",
-          description: "Replace every place where old is found. Default false.",
+          description: "Replace every occurrence of old. Default false.",
         },
         diff: text(MAX_BYTES, "A unified diff over one or more files; /dev/null creates or deletes a file."),
       },
@@ -120,7 +120,7 @@ async function planDiff(files: readonly FileDiff[], context: ToolPreviewContext)
       );
     }
     const exists = (await statOf(target)) !== undefined;
-    if (file.creates && exists) throw new ToolError(`diff creates ${file.path}, but it exists already.`);
+    if (file.creates && exists) throw new ToolError(`diff creates ${file.path}, but it already exists.`);
     const before = file.creates ? "" : await readText(target, file.path, context);
     const after = applyFileDiff(before, file);
     if (file.deletes && after !== "") {
@@ -138,7 +138,10 @@ async function planDiff(files: readonly FileDiff[], context: ToolPreviewContext)
   return changes;
 }
 
-/** All or nothing: everything is written beside its target first; when a later step fails, earlier ones are undone. */
+/**
+ * Applies all changes or none: writes every file beside its target first, and undoes earlier steps when a later one
+ * fails.
+ */
 async function applyAll(changes: readonly Change[], { files, signal }: ToolContext): Promise<void> {
   const editing = { signal, ...(files ? { files } : {}) };
   const staged: { readonly change: Change; commit(): Promise<void>; discard(): Promise<void> }[] = [];
@@ -167,7 +170,7 @@ async function stage(
   return { commit, discard };
 }
 
-/** What was begun is taken back also when the call was stopped meanwhile. */
+/** Undoing continues after the call was aborted. */
 const NEVER = new AbortController().signal;
 
 async function undo({ target, before }: Change, editing: Editing): Promise<void> {
@@ -184,10 +187,10 @@ async function remove(target: string): Promise<void> {
 
 async function readText(target: string, name: string, context: ToolPreviewContext): Promise<string> {
   const found = await statOf(target);
-  if (!found) throw new ToolError(`${name}: there is no such file.${await suggestNames(target)}`);
+  if (!found) throw new ToolError(`${name}: no such file exists.${await suggestNames(target)}`);
   if (!found.isFile()) throw new ToolError(`${name} is not a regular file.`);
   if (found.size > MAX_BYTES)
-    throw new ToolError(`${name} has ${found.size} bytes; patch takes at most ${MAX_BYTES}.`);
+    throw new ToolError(`${name} has ${found.size} bytes; the limit of patch is ${MAX_BYTES}.`);
   const bytes = await readForeign(target).catch((error: unknown) => {
     throw toToolError(error, name);
   });
@@ -195,7 +198,7 @@ async function readText(target: string, name: string, context: ToolPreviewContex
   if (edited !== undefined) return edited;
   if (bytes.includes(0)) throw new ToolError(`${name} is a binary file.`);
   try {
-    // Fatal, and with the byte order mark kept: what is written back must be the same but for the change.
+    // Fatal, and keeps the byte order mark: everything but the change must stay identical.
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
     throw new ToolError(`${name} is not UTF-8 text; change it with the terminal.`);
@@ -211,24 +214,24 @@ interface Replacement {
 const MAX_LISTED_LINES = 10;
 
 /**
- * `text` with `old` exchanged for `new`. Throws ToolError when `old` is not there, or is there more than once and
- * `all` is not set. In a file whose lines end with CRLF, `old` and `new` may be given with plain line feeds.
+ * Replaces `old` by `new` in `text`. Throws ToolError when `old` is missing, or occurs more than once without `all`. In
+ * a file with CRLF line ends, `old` and `new` may use plain line feeds.
  */
 function replaceExactly(text: string, replacement: Replacement): string {
   if (replacement.old === "") throw new ToolError("old is empty. Use write_file for a new file.");
   if (replacement.old === replacement.new)
     throw new ToolError("old and new are the same: nothing would change.");
-  const wanted = text.includes(replacement.old) ? replacement : withCarriageReturns(text, replacement);
-  const places = findAll(text, wanted.old);
-  if (places.length === 0)
-    throw new ToolError(`old was not found in the file.${similarPlaces(text, wanted.old)}`);
-  if (places.length > 1 && !wanted.all) {
+  const edit = text.includes(replacement.old) ? replacement : withCarriageReturns(text, replacement);
+  const offsets = findAll(text, edit.old);
+  if (offsets.length === 0)
+    throw new ToolError(`old was not found in the file.${similarLines(text, edit.old)}`);
+  if (offsets.length > 1 && !edit.all) {
     throw new ToolError(
-      `old is there ${places.length} times, at ${listLines(text, places)}. Make it longer so that it is there once, ` +
+      `old occurs ${offsets.length} times, at ${listLines(text, offsets)}. Extend it so that it occurs once, ` +
         "or set replace_all.",
     );
   }
-  return text.split(wanted.old).join(wanted.new);
+  return text.split(edit.old).join(edit.new);
 }
 
 function withCarriageReturns(text: string, replacement: Replacement): Replacement {
@@ -237,21 +240,23 @@ function withCarriageReturns(text: string, replacement: Replacement): Replacemen
   return { ...replacement, old: convert(replacement.old), new: convert(replacement.new) };
 }
 
-/** Places may overlap: "aa" is twice in "aaa", and either could be meant. */
+/** Occurrences may overlap: "aa" occurs twice in "aaa", and either could be meant. */
 function findAll(text: string, part: string): readonly number[] {
-  const places: number[] = [];
-  for (let at = text.indexOf(part); at !== -1; at = text.indexOf(part, at + 1)) places.push(at);
-  return places;
+  const offsets: number[] = [];
+  for (let at = text.indexOf(part); at !== -1; at = text.indexOf(part, at + 1)) offsets.push(at);
+  return offsets;
 }
 
-function listLines(text: string, places: readonly number[]): string {
-  const numbers = places.slice(0, MAX_LISTED_LINES).map((place) => text.slice(0, place).split("\n").length);
-  const more = places.length > MAX_LISTED_LINES ? " and more" : "";
+function listLines(text: string, offsets: readonly number[]): string {
+  const numbers = offsets
+    .slice(0, MAX_LISTED_LINES)
+    .map((offset) => text.slice(0, offset).split("\n").length);
+  const more = offsets.length > MAX_LISTED_LINES ? " and more" : "";
   return `lines ${[...new Set(numbers)].join(", ")}${more}`;
 }
 
-/** Where the first line of what is wanted stands but for its spaces, the usual reason for a miss. */
-function similarPlaces(text: string, part: string): string {
+/** Names lines that equal the first line of `part` but for spaces, the usual reason for a miss. */
+function similarLines(text: string, part: string): string {
   const bare = (line: string) => line.replace(/\s+/g, "");
   const first = part
     .split("\n")
@@ -261,5 +266,5 @@ function similarPlaces(text: string, part: string): string {
   const numbers = text.split("\n").flatMap((line, index) => (bare(line) === first ? [index + 1] : []));
   if (numbers.length === 0) return " Read the file again and copy the text exactly.";
   const listed = numbers.slice(0, MAX_LISTED_LINES).join(", ");
-  return ` Its first line is much like line ${listed}: compare the spaces and the lines that follow.`;
+  return ` Its first line resembles line ${listed}: compare the spaces and the lines that follow.`;
 }

@@ -13,7 +13,7 @@ const DEFAULT_LINES = 1_000;
 const MAX_LINES = 5_000;
 const MAX_LINE_CHARACTERS = 2_000;
 const MAX_TEXT_CHARACTERS = 100_000;
-/** How far into a file the tool looks for the first line wanted. */
+/** How far into a file the tool searches for the first line. */
 const MAX_SCANNED_BYTES = 268_435_456;
 const CHUNK_BYTES = 262_144;
 const BINARY_PROBE_BYTES = 8_192;
@@ -25,7 +25,7 @@ export function createReadFile(): Tool {
     toolset: "files",
     kind: "read",
     description:
-      "Reads a text file; each line comes as its number, a tab and its text. " +
+      "Reads a text file; each line is its number, a tab and its text. " +
       `Lines above ${MAX_LINE_CHARACTERS} characters are cut, and one call returns at most ${MAX_TEXT_CHARACTERS} ` +
       "characters: read on with offset.",
     parameters: {
@@ -79,7 +79,7 @@ async function run(input: ReadFileInput, context: ToolContext): Promise<string> 
   throw new ToolError(`The file has ${window.seenLines} lines; offset ${window.first} is beyond its end.`);
 }
 
-/** Feeds the file to the window until that is full; resolves to the bytes read. */
+/** Feeds the file to the window until it is full; resolves to the bytes read. */
 async function scan(path: string, window: LineWindow, { signal }: ToolContext): Promise<number> {
   let scannedBytes = 0;
   try {
@@ -101,7 +101,7 @@ async function scan(path: string, window: LineWindow, { signal }: ToolContext): 
   }
 }
 
-/** As {@link scan}, of bytes that are there. */
+/** As {@link scan}, for bytes in memory. */
 function take(bytes: Buffer, window: LineWindow): number {
   if (!window.push(bytes)) window.end();
   return bytes.length;
@@ -109,10 +109,10 @@ function take(bytes: Buffer, window: LineWindow): number {
 
 async function sizeOf(path: string, given: string): Promise<number> {
   const found = await statOf(path);
-  if (!found) throw new ToolError(`${given}: there is no such file.${await suggestNames(path)}`);
+  if (!found) throw new ToolError(`${given}: no such file exists.${await suggestNames(path)}`);
   if (found.isDirectory())
     throw new ToolError(`${given} is a directory. List it with search_files or the terminal.`);
-  // Pipes and devices could block for ever or never end.
+  // Pipes and devices could block forever or never end.
   if (!found.isFile()) throw new ToolError(`${given} is not a regular file.`);
   try {
     refuseOwn(path, found);
@@ -124,7 +124,7 @@ async function sizeOf(path: string, given: string): Promise<number> {
 
 function assertText(start: Buffer, path: string): void {
   if (!start.subarray(0, BINARY_PROBE_BYTES).includes(0)) return;
-  throw new ToolError(`${path} is a binary file. Look into it with the terminal, such as file or xxd.`);
+  throw new ToolError(`${path} is a binary file. Inspect it with the terminal, such as file or xxd.`);
 }
 
 function trailer(window: LineWindow): string {
@@ -134,7 +134,7 @@ function trailer(window: LineWindow): string {
 }
 
 interface WindowLimits {
-  /** Number of the first line wanted, from 1. */
+  /** Number of the first requested line, from 1. */
   readonly first: number;
   readonly maxLines: number;
   readonly maxLineCharacters: number;
@@ -143,11 +143,11 @@ interface WindowLimits {
 
 const LINE_FEED = 10;
 
-/** Picks numbered lines out of a stream of bytes, in memory bounded by the limits however long a line is. */
+/** Picks numbered lines from a stream of bytes, in memory bounded by the limits however long a line is. */
 export class LineWindow {
   readonly #limits: WindowLimits;
   readonly lines: string[] = [];
-  /** True once something after the lines picked was seen. */
+  /** True once content after the picked lines was seen. */
   more = false;
   #kept: Uint8Array[] = [];
   #keptBytes = 0;
@@ -163,12 +163,12 @@ export class LineWindow {
     return this.#limits.first;
   }
 
-  /** Lines that ended so far. */
+  /** Number of complete lines so far. */
   get seenLines(): number {
     return this.#ended;
   }
 
-  /** Takes the next bytes; true when the window is full and needs no more. */
+  /** Adds bytes; returns true when the window is full. */
   push(chunk: Buffer): boolean {
     let start = 0;
     while (start < chunk.length) {
@@ -185,7 +185,7 @@ export class LineWindow {
     return false;
   }
 
-  /** The stream is over: a last line without a line feed counts. */
+  /** Ends the stream: a last line without a line feed counts. */
   end(): void {
     if (this.#lineBytes > 0 && !this.#isFull()) this.#finishLine();
   }
@@ -196,10 +196,10 @@ export class LineWindow {
 
   #extend(part: Uint8Array): void {
     this.#lineBytes += part.length;
-    // Four bytes a character at most, and one character more to see that the line is too long.
-    const deps = (this.#limits.maxLineCharacters + 1) * 4 - this.#keptBytes;
-    if (deps <= 0 || this.#ended + 1 < this.#limits.first) return;
-    const kept = part.slice(0, deps);
+    // At most four bytes a character, plus one character that shows that the line is too long.
+    const freeBytes = (this.#limits.maxLineCharacters + 1) * 4 - this.#keptBytes;
+    if (freeBytes <= 0 || this.#ended + 1 < this.#limits.first) return;
+    const kept = part.slice(0, freeBytes);
     this.#kept.push(kept);
     this.#keptBytes += kept.length;
   }
@@ -217,7 +217,7 @@ export class LineWindow {
     const whole = new TextDecoder().decode(Buffer.concat(this.#kept)).replace(/\r$/, "");
     const isLong = whole.length > maxLineCharacters || this.#lineBytes > this.#keptBytes;
     const cut = whole.slice(0, maxLineCharacters).replace(/[\uD800-\uDBFF]$/, "");
-    const text = isLong ? `${cut} [... line cut, ${this.#lineBytes} bytes in all]` : whole;
+    const text = isLong ? `${cut} [... line cut, ${this.#lineBytes} bytes in total]` : whole;
     this.lines.push(`${this.#ended}\t${text}`);
     this.#characters += text.length + 8;
   }

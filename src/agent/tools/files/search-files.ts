@@ -35,7 +35,7 @@ export function createSearchFiles(): Tool {
     kind: "search",
     description:
       "Finds files: with mode content, lines that match a regular expression; with mode names, files whose path matches " +
-      "a glob. What .gitignore excludes, .git, links, binary files and files with secrets are left out. Results come in " +
+      "a glob. Omits files excluded by .gitignore, .git, links, binary files and files with secrets. Results are in " +
       `the order of their paths. Stops after ${MAX_SEARCH_MS / 1000} s.`,
     parameters: {
       type: "object",
@@ -83,13 +83,13 @@ export function createSearchFiles(): Tool {
 async function run(input: SearchInput, context: ToolContext): Promise<string> {
   const root = resolvePath(input.path ?? ".", context.cwd);
   const found = await statOf(root);
-  if (!found) throw new ToolError(`${input.path ?? root}: there is no such folder or file.`);
+  if (!found) throw new ToolError(`${input.path ?? root}: no such folder or file exists.`);
   const search = new Search(input, { root, isFile: found.isFile(), context });
   await search.run();
   return search.report();
 }
 
-/** One search: what it found and what it had to leave out. */
+/** One search: its results and its notes about omissions. */
 class Search {
   readonly #input: SearchInput;
   readonly #at: { readonly root: string; readonly isFile: boolean; readonly context: ToolContext };
@@ -150,22 +150,22 @@ class Search {
     for (const { line, text: shown } of found) this.#results.push(`${this.#show(path)}:${line}: ${shown}`);
   }
 
-  /** Undefined for what is not searched. */
+  /** Returns undefined for a file that is not searched. */
   async #read(path: string): Promise<string | undefined> {
-    // A file that was named is the policy's to judge; one that was come across is never opened.
+    // The policy evaluates a file that was named; a search never opens a secret file by itself.
     if (!this.#at.isFile && secretReason(path, { home: "", agentHome: "\0" })) {
-      return void this.#note("files that may hold secrets were left out");
+      return void this.#note("files that may hold secrets were omitted");
     }
     try {
       await using file = await openForeign(path);
       const { size } = await file.stat();
-      if (size > MAX_FILE_BYTES) return void this.#note(`files above ${MAX_FILE_BYTES} bytes were left out`);
+      if (size > MAX_FILE_BYTES) return void this.#note(`files above ${MAX_FILE_BYTES} bytes were omitted`);
       this.#bytes += size;
       const bytes = await file.readFile({ signal: this.#at.context.signal });
       return bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? undefined : new TextDecoder().decode(bytes);
     } catch (error) {
-      if (error instanceof OwnFileError) return void this.#note("files that may hold secrets were left out");
-      // Aborted, gone meanwhile or not ours to read; the first is seen by the loop.
+      if (error instanceof OwnFileError) return void this.#note("files that may hold secrets were omitted");
+      // Aborted, deleted meanwhile or not readable; the loop notices the first.
       return void this.#note("files could not be read");
     }
   }
@@ -198,10 +198,10 @@ class Search {
   }
 }
 
-/** A glob in the manner of .gitignore: without a slash it is matched against names at any depth. */
+/** Returns a matcher with .gitignore semantics: a glob without a slash matches names at any depth. */
 function globMatcher(glob: string | undefined, ignoreCase: boolean): (path: string) => boolean {
   if (glob === undefined) return () => true;
-  // A leading ! or # would be read as a negation or a comment.
+  // A leading ! or # would be a negation or a comment.
   const patterns = expandBraces(glob.replace(/^\.\//, "")).map((pattern) => pattern.replace(/^[!#]/, "\\$&"));
   const rules = ignore({ ignorecase: ignoreCase, allowRelativePaths: true }).add(patterns);
   return (path) => rules.ignores(path);
@@ -233,14 +233,14 @@ interface LineMatch {
 
 interface MatcherOptions {
   readonly ignoreCase: boolean;
-  /** Longer lines are tested and shown only up to here. */
+  /** Longer lines are tested and shown up to this length. */
   readonly maxLineCharacters: number;
-  /** For one file; a pattern that takes longer is refused. */
+  /** Time limit per file. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
 
-/** Plain text, because a bundle has no file that the thread could load. */
+/** Source text, because a bundle has no file that the thread could load. */
 const program = `
 const { parentPort } = require("node:worker_threads");
 parentPort.on("message", ({ source, flags, text, maxMatches, maxTested, maxShown }) => {
@@ -265,15 +265,15 @@ parentPort.on("message", ({ source, flags, text, maxMatches, maxTested, maxShown
 const MAX_TESTED_CHARACTERS = 20_000;
 
 /**
- * Tests lines against a regular expression on a thread of its own: some patterns take hours for a short line, and only
- * a thread can be stopped in the middle of one.
+ * Tests lines against a regular expression on its own thread: some patterns take hours for a short line, and only a
+ * thread can be stopped meanwhile.
  */
 class LineMatcher {
   readonly #source: string;
   readonly #options: MatcherOptions;
   readonly #worker: Worker;
 
-  /** Throws ToolError when `source` is not a regular expression. */
+  /** Throws ToolError when `source` is not a valid regular expression. */
   constructor(source: string, options: MatcherOptions) {
     try {
       new RegExp(source, "u");
@@ -285,11 +285,11 @@ class LineMatcher {
     }
     this.#options = options;
     this.#worker = new Worker(program, { eval: true, env: {} });
-    // A failure is seen by whoever waits; between files nobody does.
+    // `match` reports a failure; between files nothing waits for one.
     this.#worker.on("error", () => {});
   }
 
-  /** The first `maxMatches` lines of `text` that match. */
+  /** Resolves to the first `maxMatches` matching lines of `text`. */
   match(text: string, maxMatches: number): Promise<readonly LineMatch[]> {
     const { ignoreCase, maxLineCharacters, timeoutMs, signal } = this.#options;
     return new Promise((resolve, reject) => {
@@ -304,7 +304,7 @@ class LineMatcher {
       const onError = (error: Error) => settle(() => reject(error));
       const onAbort = () => settle(() => reject(signal.reason));
       const tooSlow = new ToolError(
-        `The pattern took more than ${timeoutMs / 1000} s for one file. Make it simpler.`,
+        `The pattern took more than ${timeoutMs / 1000} s for one file. Simplify it.`,
       );
       const timer = setTimeout(() => settle(() => reject(tooSlow)), timeoutMs);
       this.#worker.on("message", onMessage);

@@ -20,15 +20,15 @@ interface WriteFileInput {
 
 const MAX_BYTES = 5_242_880;
 
-/** The tool that creates a file or replaces all of it. */
+/** The tool that creates a file or replaces its content. */
 export function createWriteFile(): Tool {
   return defineTool<WriteFileInput>({
     name: "write_file",
     toolset: "files",
     kind: "edit",
     description:
-      "Creates a text file, with its missing parent directories, or replaces all of an existing one; its rights are " +
-      `kept. At most ${MAX_BYTES} bytes. To change a part of a file use patch.`,
+      "Creates a text file, with its missing parent directories, or replaces the content of an existing one and keeps its " +
+      `permissions. At most ${MAX_BYTES} bytes. To change a part of a file use patch.`,
     parameters: {
       type: "object",
       additionalProperties: false,
@@ -43,7 +43,7 @@ export function createWriteFile(): Tool {
         content: {
           type: "string",
           maxLength: MAX_BYTES,
-          description: "All of the new content, written as UTF-8.",
+          description: "The complete new content, written as UTF-8.",
         },
       },
     },
@@ -81,7 +81,7 @@ async function preview(input: WriteFileInput, context: ToolPreviewContext): Prom
   return [{ path: target, diff: "", ...before }];
 }
 
-/** Undefined for what is not there; of what is no text or too long to be shown, only why. */
+/** Resolves to undefined for a missing file, or to the reason why a binary or large file is not shown. */
 async function textBefore(
   target: string,
   context: ToolPreviewContext,

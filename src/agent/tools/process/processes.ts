@@ -17,13 +17,13 @@ interface StartOptions {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** A background process as lists show it. */
+/** A background process as shown in lists. */
 export interface ProcessView {
   readonly id: string;
   readonly sessionId: string;
   readonly command: string;
   readonly startedAtMs: number;
-  /** Undefined while it runs. */
+  /** Undefined while the process runs. */
   readonly end: CommandEnd | undefined;
 }
 
@@ -32,33 +32,33 @@ interface Entry extends ProcessView {
   readonly output: OutputRing;
   readonly running: RunningCommand;
   readonly ended: Promise<void>;
-  /** Wakes those who wait for output. */
+  /** Wakes callers that wait for output. */
   readonly waiters: Set<() => void>;
-  /** The end of what was read, while it may be the beginning of a secret. */
-  held: string;
+  /** The end of the output so far, which may be the start of a secret. */
+  unredacted: string;
 }
 
 const MAX_FINISHED = 64;
 const MAX_UNREAD_BYTES = 262_144;
 
-/** The background processes of this server. Each belongs to its session, and ends with the server at the latest. */
+/** The background processes of this server. Each belongs to a session and stops with the server at the latest. */
 export class Processes {
   readonly #max: number;
   readonly #entries = new Map<string, Entry>();
   #closed = false;
 
-  /** At most `maxRunning` at once, over all sessions. */
+  /** Runs at most `maxRunning` processes at once over all sessions. */
   constructor({ maxRunning }: { readonly maxRunning: number }) {
     this.#max = maxRunning;
   }
 
-  /** Starts a command in a process group of its own. ToolError at the limit. */
+  /** Starts a command in its own process group. Throws ToolError at the limit. */
   start(options: StartOptions): ProcessView {
     if (this.#closed) throw new ToolError("The server is shutting down.");
     const running = [...this.#entries.values()].filter(({ end }) => end === undefined).length;
     if (running >= this.#max) {
       throw new ToolError(
-        `${running} background processes run, which is the limit (terminal.max_background). Kill one first.`,
+        `${running} background processes are running; the limit is ${this.#max} (terminal.max_background). Kill one first.`,
       );
     }
     const id = createId("prc");
@@ -86,14 +86,14 @@ export class Processes {
       running: command,
       ended,
       waiters: new Set(),
-      held: "",
+      unredacted: "",
     };
     this.#entries.set(id, entry);
     this.#forget();
     return entry;
   }
 
-  /** In the order in which they were started; without a session those of all. */
+  /** Returns processes in the order of their start; without a session those of all sessions. */
   list(options: { readonly sessionId?: string } = {}): readonly ProcessView[] {
     const { sessionId } = options;
     return [...this.#entries.values()].filter(
@@ -101,16 +101,16 @@ export class Processes {
     );
   }
 
-  /** What it printed since the last look, and whether it ended. ToolError when the session has no such process. */
+  /** Returns the output since the last poll and the state. Throws ToolError when the session has no such process. */
   poll(id: string, sessionId: string): { readonly output: string; readonly view: ProcessView } {
     const entry = this.#find(id, sessionId);
-    const text = entry.held + entry.output.take(entry.end !== undefined);
+    const text = entry.unredacted + entry.output.take(entry.end !== undefined);
     const tail = entry.end === undefined ? secretTail(text) : 0;
-    entry.held = text.slice(text.length - tail);
+    entry.unredacted = text.slice(text.length - tail);
     return { output: redact(text.slice(0, text.length - tail)), view: entry };
   }
 
-  /** Resolves when it has ended or the time is over; with `orOutput` also when it printed something. */
+  /** Resolves when the process has ended or the time is up; with `orOutput` also on new output. */
   async wait(
     id: string,
     sessionId: string,
@@ -135,7 +135,7 @@ export class Processes {
     }
   }
 
-  /** Writes to its standard input. ToolError when it has ended or takes no more. */
+  /** Writes to standard input. Throws ToolError when the process has ended or its input is closed. */
   async write(
     id: string,
     sessionId: string,
@@ -145,11 +145,14 @@ export class Processes {
     const entry = this.#find(id, sessionId);
     if (entry.end !== undefined) throw new ToolError(`The process ${id} has ended.`);
     await entry.running.write(text, options).catch((error: unknown) => {
-      throw error instanceof InputClosedError ? new ToolError("The process takes no more input.") : error;
+      throw error instanceof InputClosedError ? new ToolError("The process accepts no more input.") : error;
     });
   }
 
-  /** Ends the whole process group, first kindly; resolves when it is gone. False when it had ended. */
+  /**
+   * Stops the process group (SIGTERM, then SIGKILL) and resolves when it is gone. Resolves to false when it had already
+   * ended.
+   */
   async kill(id: string, sessionId: string): Promise<boolean> {
     const entry = this.#find(id, sessionId);
     if (entry.end !== undefined) return false;
@@ -158,14 +161,14 @@ export class Processes {
     return true;
   }
 
-  /** Ends all, or those of one session. Resolves to how many were ended. */
+  /** Stops all processes, or those of one session. Resolves to their number. */
   async killAll(options: { readonly sessionId?: string } = {}): Promise<number> {
     const running = this.list(options).filter(({ end }) => end === undefined);
     const killed = await Promise.all(running.map(({ id, sessionId }) => this.kill(id, sessionId)));
     return killed.filter(Boolean).length;
   }
 
-  /** Ends all; none can be started any more. */
+  /** Stops all processes and refuses new ones. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.killAll();
@@ -175,10 +178,10 @@ export class Processes {
   #find(id: string, sessionId: string): Entry {
     const entry = this.#entries.get(id);
     if (entry?.sessionId === sessionId) return entry;
-    throw new ToolError(`There is no process ${JSON.stringify(id)}. List the processes to see their ids.`);
+    throw new ToolError(`No process has the id ${JSON.stringify(id)}. List the processes to see their ids.`);
   }
 
-  /** Ended processes are kept for a last look, the oldest go. */
+  /** Keeps recently ended processes for a last poll and drops the oldest. */
   #forget(): void {
     const ended = [...this.#entries.values()].filter(({ end }) => end !== undefined);
     for (const { id } of ended.slice(0, Math.max(0, ended.length - MAX_FINISHED))) this.#entries.delete(id);
@@ -203,19 +206,19 @@ interface ProcessInput {
 const MAX_WAIT_SECONDS = 300;
 const DEFAULT_WAIT_SECONDS = 30;
 const MAX_TEXT_CHARACTERS = 65_536;
-/** A process that does not read blocks who writes to it. */
+/** A process that does not read its input blocks the writer. */
 const WRITE_TIMEOUT_MS = 5_000;
 const SHOWN_CHARACTERS = 120;
 
-/** The tool that looks after background processes. */
+/** The tool that controls background processes. */
 export function createProcess(processes: Processes): Tool {
   return defineTool<ProcessInput>({
     name: "process",
     toolset: "terminal",
     kind: "execute",
     description:
-      "Looks after processes that terminal started in the background: list them; poll one for new output; wait for its " +
-      "end; write to its standard input; kill it with all it started.",
+      "Controls processes that terminal started in the background: list them; poll one for new output; wait for it to " +
+      "end; write to its standard input; kill it with everything it started.",
     parameters: {
       type: "object",
       additionalProperties: false,
@@ -226,14 +229,17 @@ export function createProcess(processes: Processes): Tool {
           type: "string",
           minLength: 1,
           maxLength: 64,
-          description: "All actions but list need it.",
+          description: "Required for all actions but list.",
         },
         text: {
           type: "string",
           maxLength: MAX_TEXT_CHARACTERS,
           description: "For write. End a line with a line feed.",
         },
-        close_input: { type: "boolean", description: "For write: nothing follows. Default false." },
+        close_input: {
+          type: "boolean",
+          description: "For write: close the input afterwards. Default false.",
+        },
         timeout_seconds: {
           type: "number",
           exclusiveMinimum: 0,
@@ -247,7 +253,7 @@ export function createProcess(processes: Processes): Tool {
   });
 }
 
-/** What is typed into a process may be read by a shell, so it is judged like a command. */
+/** Input may reach a shell, so the policy evaluates it like a command. */
 function inspect({ action, process_id, text }: ProcessInput): ToolIntent {
   const about = `Process: ${action} ${process_id ?? ""}`.trim();
   if (action === "kill") return { kind: "tool", effect: "own", title: about };
@@ -272,7 +278,7 @@ async function run(input: ProcessInput, context: ToolContext, processes: Process
       return look(processes, id, sessionId);
     case "kill": {
       const killed = await processes.kill(id, sessionId);
-      return `${killed ? "Killed." : "It had ended."}\n${look(processes, id, sessionId)}`;
+      return `${killed ? "Killed." : "It had already ended."}\n${look(processes, id, sessionId)}`;
     }
     case "poll":
       return look(processes, id, sessionId);
@@ -287,7 +293,8 @@ async function write(
   if (text === "" && !close) throw new ToolError("write needs text, or close_input.");
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(
-    () => late.reject(new ToolError("The process does not read its input; not all of the text was taken.")),
+    () =>
+      late.reject(new ToolError("The process does not read its input; part of the text was not accepted.")),
     WRITE_TIMEOUT_MS,
   );
   try {
@@ -303,7 +310,7 @@ function look(processes: Processes, id: string, sessionId: string): string {
 }
 
 function list(views: readonly ProcessView[]): string {
-  if (views.length === 0) return "There are no background processes.";
+  if (views.length === 0) return "No background processes exist.";
   return views.map((view) => `${view.id}  ${stateOf(view)}  ${line(view.command)}`).join("\n");
 }
 

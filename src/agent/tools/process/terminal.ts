@@ -12,14 +12,14 @@ import { directoryOf, realPath } from "../files/paths.ts";
 import type { Processes } from "./processes.ts";
 
 export interface TerminalOptions {
-  /** For commands whose call names no timeout of its own. */
+  /** For calls without a timeout. */
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
-  /** Names of environment variables that commands see besides the harmless ones. */
+  /** Names of additional environment variables that commands may see. */
   readonly envPassthrough: readonly string[];
-  /** What commands see their share of; default: the environment of this process. */
+  /** Source of the variables. Default: the environment of this process. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Where background commands are looked after; without it there are none. */
+  /** The background processes. Absent: background commands are not available. */
   readonly processes?: Processes;
 }
 
@@ -32,11 +32,11 @@ interface TerminalInput {
 
 const MAX_TIMEOUT_SECONDS = 600;
 const MAX_COMMAND_CHARACTERS = 100_000;
-/** Live output of one call; all of it counts only in the result. */
+/** Limit of one call's live output. The result has its own limit. */
 const MAX_LIVE_CHARACTERS = 262_144;
 const TITLE_CHARACTERS = 160;
 
-/** The tool that runs one shell command to its end. */
+/** The tool that runs one shell command. */
 export function createTerminal(options: TerminalOptions): Tool {
   const defaultSeconds = Math.ceil(options.timeoutMs / 1000);
   return defineTool<TerminalInput>({
@@ -45,8 +45,8 @@ export function createTerminal(options: TerminalOptions): Tool {
     kind: "execute",
     description:
       "Runs a shell command and returns its exit code and output (stdout and stderr together). It runs in the " +
-      "foreground without input: nothing can be typed, and processes left behind are ended with it. With background it " +
-      "goes on beside you: look after it with the process tool. " +
+      "foreground without input; processes that it leaves behind are stopped. With background it keeps running: " +
+      "control it with the process tool. " +
       `Output above ${options.maxOutputBytes} bytes is cut in the middle.`,
     parameters: {
       type: "object",
@@ -57,13 +57,13 @@ export function createTerminal(options: TerminalOptions): Tool {
           type: "string",
           minLength: 1,
           maxLength: MAX_COMMAND_CHARACTERS,
-          description: "What bash runs with -c.",
+          description: "The text that bash runs with -c.",
         },
         timeout_seconds: {
           type: "number",
           exclusiveMinimum: 0,
           maximum: MAX_TIMEOUT_SECONDS,
-          description: `After this long the command is stopped. Default ${defaultSeconds}, at most ${MAX_TIMEOUT_SECONDS}.`,
+          description: `The command is stopped after this time. Default ${defaultSeconds}, at most ${MAX_TIMEOUT_SECONDS}.`,
         },
         workdir: {
           type: "string",
@@ -73,7 +73,7 @@ export function createTerminal(options: TerminalOptions): Tool {
         },
         background: {
           type: "boolean",
-          description: "For servers and long work: returns at once with a process id. Default false.",
+          description: "For servers and long work: returns immediately with a process id. Default false.",
         },
       },
     },
@@ -96,7 +96,7 @@ async function run(
   options: TerminalOptions,
 ): Promise<string | ToolOutput> {
   context.signal.throwIfAborted();
-  if (input.command.includes("\0")) throw new ToolError("The command holds a NUL character; remove it.");
+  if (input.command.includes("\0")) throw new ToolError("The command contains a NUL character; remove it.");
   const cwd = await directoryOf(input.workdir ?? ".", context.cwd);
   const shared = commandEnvironment(options.envPassthrough, context.variables.shared(), options.env);
   const env = { ...shared, PWD: cwd };
@@ -117,7 +117,7 @@ async function run(
   return { text, exit: exitOf(end, excerpt.omittedBytes), ...codeOf(end) };
 }
 
-/** Long enough for what fails at once to have failed. */
+/** Long enough for immediate failures. */
 const FIRST_LOOK_MS = 500;
 
 async function runInBackground(
@@ -140,7 +140,7 @@ async function runInBackground(
   const { id } = processes.start({ sessionId, command, cwd, env });
   await processes.wait(id, sessionId, { timeoutMs: FIRST_LOOK_MS, orOutput: true, signal });
   const { output, view } = processes.poll(id, sessionId);
-  const state = view.end === undefined ? "runs in the background" : "has ended already";
+  const state = view.end === undefined ? "is running in the background" : "has already ended";
   return `The process ${id} ${state}.\n${output === "" ? "No output yet." : `Output so far:\n${output}`}`;
 }
 
@@ -172,7 +172,7 @@ function report(
     );
   }
   if (end.leftovers && end.stoppedBy === undefined)
-    lines.push("Processes it left in the background were ended.");
+    lines.push("Processes that it left in the background were stopped.");
   lines.push(output === "" ? "No output." : `Output:\n${output}`);
   return lines.join("\n");
 }
@@ -190,27 +190,27 @@ function codeOf({ exitCode, stoppedBy }: CommandEnd): Pick<ToolOutput, "code"> {
   return exitCode === 0 ? {} : { code: "command_failed" };
 }
 
-/** The environment of a command that may run sudo, and how to take it back. */
+/** The environment of a command that may run sudo. */
 interface SudoGrant {
   readonly env: Readonly<Record<string, string>>;
-  /** Forgets the password. Call it when the command has ended. */
+  /** Deletes the password. Call it when the command has ended. */
   end(): Promise<void>;
 }
 
-/** Calls of sudo that one command may make. */
+/** Limit of sudo calls by one command. */
 const MAX_CALLS = 32;
-/** One call's piece of the pipe: the system hands out a read of so few bytes whole. */
+/** Size of one password record in the pipe: reads of this size are atomic. */
 const RECORD_BYTES = 512;
 const CHECK_TIMEOUT_MS = 5_000;
 
-/** Whether a command in the text is sudo, behind a wrapper such as env or timeout too. */
+/** Returns whether the text runs sudo, also behind a wrapper such as env or timeout. */
 export const mentionsSudo = (command: string): boolean => mentionsProgram(command, "sudo");
 
 /**
- * Lets a command run sudo with a password that people are asked for, when sudo wants one. A helper hands the password to
- * sudo, when sudo asks for it, out of a pipe that has a name in a private folder: it is in no argument, no variable and
- * no file, and what the command reads is its own. Undefined when sudo wants none, or is not there. ToolError when
- * nobody gives a password.
+ * Asks people for a password when sudo needs one, and lets the command run sudo with it. A helper passes the password
+ * to sudo through a named pipe in a private folder, so that it appears in no argument, variable or file, and the
+ * command keeps its own input. Resolves to undefined when sudo needs no password or is not installed. Throws ToolError
+ * without a password.
  */
 async function grantSudo(
   command: string,
@@ -223,7 +223,7 @@ async function grantSudo(
   if (password === undefined)
     throw new ToolError("The command needs a password for sudo, and none was given.");
   if (Buffer.byteLength(password) >= RECORD_BYTES)
-    throw new ToolError("The password is longer than sudo takes.");
+    throw new ToolError("The password is longer than sudo accepts.");
   context.signal.throwIfAborted();
   return prepare({ sudo, password, env });
 }
@@ -239,14 +239,15 @@ async function prepare(from: {
     await makePipe(pipe);
     await writeScript(helper, `exec dd if=${quote(pipe)} bs=${RECORD_BYTES} count=1 2>/dev/null`);
     await writeScript(join(folder, "sudo"), `exec ${quote(from.sudo)} -A "$@"`);
-    // Open for both, or the system would wait for a reader; what is written waits in the pipe's own memory.
+    // Opened for reading and writing, because a writer alone would wait for a reader. The pipe's buffer holds the
+    // records.
     const handle = await open(pipe, constants.O_RDWR | constants.O_NONBLOCK);
     const record = Buffer.alloc(RECORD_BYTES, "\n");
     record.write(from.password);
     await handle.write(Buffer.concat(Array.from({ length: MAX_CALLS }, () => record)));
     const path = `${folder}${delimiter}${from.env["PATH"] ?? ""}`;
     return {
-      // Whoever calls sudo by its path, without the option, is led to the helper by the variable.
+      // The variable helps commands that call sudo by its path, without -A.
       env: { ...from.env, PATH: path, SUDO_ASKPASS: helper },
       end: async () => {
         await handle.close();

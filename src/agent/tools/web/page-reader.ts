@@ -3,20 +3,20 @@ import type { ReadablePage } from "./readable.ts";
 
 interface PageReaderOptions {
   readonly url: string;
-  /** Longest that the layout may take; beyond it the page's plain text is the answer. */
+  /** Time limit of the conversion. After it the result is the page's plain text. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
 
 interface ReadPage extends ReadablePage {
-  /** The page could not be laid out in time: the text is bare. */
+  /** True when the page could not be converted and the text is plain. */
   readonly isBare: boolean;
 }
 
 const MAX_LAID_OUT_CHARACTERS = 8_000_000;
 const MAX_HEAP_MEGABYTES = 512;
 
-/** Plain text, because a bundle has no file of its own for the thread; it loads the chunk that holds the module. */
+/** Source text, because a bundle has no file for the thread; it imports the chunk with the module. */
 const program = `
 const { parentPort, workerData } = require("node:worker_threads");
 import(workerData.module).then(({ toReadable }) => {
@@ -24,8 +24,8 @@ import(workerData.module).then(({ toReadable }) => {
 });`;
 
 /**
- * Turns a page into Markdown on a thread of its own. A few kilobytes of nested elements keep the search for the article
- * busy for minutes or overrun the stack, and only a thread can be stopped in the middle of that.
+ * Converts a page to Markdown on its own thread. A few kilobytes of nested elements can keep the search for the article
+ * busy for minutes or overflow the stack, and only a thread can be stopped meanwhile.
  */
 export async function readPage(
   html: string,
@@ -37,14 +37,14 @@ export async function readPage(
   return { title: titleOf(html), markdown: plainText(html), isBare: true };
 }
 
-/** Resolves to undefined when it takes too long, too much memory, or fails. */
+/** Resolves to undefined when the conversion takes too long or too much memory, or fails. */
 async function layOut(
   html: string,
   url: string,
   timeoutMs: number,
   signal: AbortSignal,
 ): Promise<ReadablePage | undefined> {
-  // Imported here alone, and late: that is what gives it a chunk of its own in a bundle.
+  // Imported only here and dynamically, which gives it its own chunk in a bundle.
   const { moduleUrl } = await import("./readable.ts");
   signal.throwIfAborted();
   const worker = new Worker(program, {
@@ -52,7 +52,7 @@ async function layOut(
     env: {},
     workerData: { module: moduleUrl, html, url },
     resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MEGABYTES },
-    // What goes wrong inside is not news for anyone.
+    // The thread's errors are expected and need no log.
     stderr: true,
     stdout: true,
   });
@@ -109,8 +109,8 @@ const entities: Readonly<Record<string, string>> = {
 const tag = /<(?:!--|[!?]|\/?([a-zA-Z][a-zA-Z0-9-]*))/g;
 
 /**
- * The text of an HTML page without its layout, in time linear in its length whatever the page is: the way out when a
- * page is too large or too odd to be made into a document.
+ * Returns the text of an HTML page without layout, in linear time for any input. Used for pages that are too large or
+ * too malformed to parse; a parser with a stack of open elements would be quadratic.
  */
 export function plainText(html: string): string {
   const parts: string[] = [];
@@ -127,14 +127,14 @@ export function plainText(html: string): string {
   return tidy(decodeEntities(parts.join("")));
 }
 
-/** Where the text goes on after a tag, a comment, or an element of which nothing is shown. */
+/** Returns where the text continues after a tag, a comment or an invisible element. */
 function endOf(html: string, { 0: opening, index }: RegExpExecArray, name: string): number {
   if (opening === "<!--") return after(html, "-->", index);
   const end = after(html, ">", index);
   if (!dropped.has(name) || opening.startsWith("</")) return end;
   const closing = new RegExp(`</${name}[^>]{0,100}>`, "gi");
   closing.lastIndex = end;
-  // Without a closing tag a browser shows nothing more either; it also keeps many openings from many searches.
+  // Without a closing tag a browser shows nothing more either. Stopping here also avoids one search per opening tag.
   return closing.exec(html) ? closing.lastIndex : name === "title" ? end : html.length;
 }
 

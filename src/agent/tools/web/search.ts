@@ -5,7 +5,7 @@ import { headOf } from "../../../base/text.ts";
 
 export interface WebSearchOptions {
   readonly provider: "searxng" | "brave" | "tavily";
-  /** Required for searxng; its own host may be private. */
+  /** Required for searxng; its host may be private. */
   readonly baseUrl?: string;
   /** Required for brave and tavily. */
   readonly apiKey?: string;
@@ -25,7 +25,7 @@ const MAX_TITLE_CHARACTERS = 200;
 const MAX_URL_CHARACTERS = 2_000;
 const MAX_SNIPPET_CHARACTERS = 500;
 
-/** The tool that asks a search engine. */
+/** The tool that queries a search engine. */
 export function createWebSearch(options: WebSearchOptions): Tool {
   return defineTool<WebSearchInput>({
     name: "web_search",
@@ -67,7 +67,7 @@ async function run(
     ...request,
     timeoutMs: options.timeoutMs,
     maxBytes: MAX_ANSWER_BYTES,
-    // A redirect would carry the key elsewhere.
+    // A redirect would send the key to another host.
     maxRedirects: 0,
     setting: PRIVATE_HOSTS,
     allowedPrivateHosts: [...options.allowedPrivateHosts, ...(options.baseUrl ? [hostAndPort(url)] : [])],
@@ -106,7 +106,7 @@ function requestOf(query: string, count: number, options: WebSearchOptions): Sea
 }
 
 function missing(setting: string): never {
-  throw new ToolError(`The search is not set up: ${setting} is missing. Ask the operator to set it.`);
+  throw new ToolError(`The search is not configured: ${setting} is missing. Ask the operator to set it.`);
 }
 
 function endpoint(base: string, path: string): URL {
@@ -124,8 +124,7 @@ function resultsOf({ status, body, truncated }: GuardedResponse, provider: strin
         ? `${provider} refused the search (${status}). Ask the operator to allow the format json there and to check web.search.base_url.`
         : `${provider} refused the key (${status}). Ask the operator to check web.search.api_key.`,
     );
-  if (status === 429)
-    throw new ToolError(`${provider} takes no more searches for now (429). Try again later.`);
+  if (status === 429) throw new ToolError(`${provider} limits the rate of searches (429). Try again later.`);
   if (status !== 200)
     throw new ToolError(
       `${provider} answered ${status}. Try again later, or ask the operator to check web.search.`,
@@ -133,7 +132,7 @@ function resultsOf({ status, body, truncated }: GuardedResponse, provider: strin
   const rows = truncated ? undefined : rowsOf(parseJson(body));
   if (!rows)
     throw new ToolError(
-      `${provider} answered something that is no list of results. Ask the operator to check web.search.base_url.`,
+      `${provider} did not return a list of results. Ask the operator to check web.search.base_url.`,
     );
   return rows.map(format).filter((row) => row !== undefined);
 }
@@ -146,7 +145,7 @@ function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** SearXNG and Tavily answer `results`; Brave `web.results`, and no `web` when nothing was found. */
+/** SearXNG and Tavily return `results`; Brave returns `web.results`, and no `web` without results. */
 function rowsOf(answer: unknown): readonly unknown[] | undefined {
   if (!isRecord(answer)) return undefined;
   if (Array.isArray(answer["results"])) return answer["results"];
@@ -163,7 +162,7 @@ function format(row: unknown): string | undefined {
   return [title, clean(row["url"], MAX_URL_CHARACTERS), snippet].filter((part) => part !== "").join("\n   ");
 }
 
-/** Vendors mark the words that matched with tags. */
+/** Providers highlight matching words with tags. */
 function clean(value: unknown, maxCharacters: number): string {
   if (typeof value !== "string") return "";
   const text = value

@@ -146,9 +146,9 @@ test("an unknown command is answered with the near one, shortly", async () => {
   await using agent = await createTestAgent();
   const commands = catalogue();
   const message = (text: string) => say(commands, agent, text).then(String, (error: Error) => error.message);
-  assert.match(await message("/hlep"), /no command \/hlep\. Did you mean \/help\?/);
+  assert.match(await message("/hlep"), /No command is named \/hlep\. Did you mean \/help\?/);
   assert.match(await message("/comapct"), /Did you mean \/compact\?/);
-  assert.equal(await message("/zzzzzz"), "There is no command /zzzzzz. /help lists them.");
+  assert.equal(await message("/zzzzzz"), "No command is named /zzzzzz. /help lists the commands.");
   assert.ok((await message(`/${"z".repeat(1_000_000)}`)).length < 200);
   await assert.rejects(say(commands, agent, "/nope"), { code: "unknown_command", param: "command" });
   await assert.rejects(say(commands, agent, "/help nope"), { code: "unknown_command" });
@@ -219,11 +219,11 @@ test("/stop and /steer reach the turn at work, and say so when there is none", a
   const end = (await agent.events(runId)).at(-1);
   assert.equal(end?.type, "run.cancelled");
   assert.deepEqual(end?.data["pending_steer"], ["use tabs"]);
-  assert.equal(await told(commands, agent, "/interrupt", "s"), "Nothing is at work.");
+  assert.equal(await told(commands, agent, "/interrupt", "s"), "No run is active.");
   assert.deepEqual(await say(commands, agent, "/steer use tabs", "s"), {
     type: "send",
     message: "use tabs",
-    notice: "Nothing is at work; sent as a prompt.",
+    notice: "No run is active; sent as a prompt.",
     whenBusy: "queue",
   });
 });
@@ -283,12 +283,12 @@ test("/model, /reasoning, /mode, /yolo and /title change the session, which /sta
   await using agent = await createTestAgent({ providers });
   const commands = catalogue();
   await talk(agent, "hi");
-  assert.match(await told(commands, agent, "/model", "s"), /^Model: here:small\nThere are:\n {2}here:small/);
+  assert.match(await told(commands, agent, "/model", "s"), /^Model: here:small\nAvailable:\n {2}here:small/);
   assert.match(await told(commands, agent, "/model big", "s"), /^Model: here:big/);
   await told(commands, agent, "/effort high", "s");
   assert.match(
     await told(commands, agent, "/mode", "s"),
-    /^Mode: none chosen; approvals.mode is ask\nModes:\n {2}ask /,
+    /^Mode: not set; approvals.mode is ask\nModes:\n {2}ask /,
   );
   assert.match(await told(commands, agent, "/mode plan", "s"), /^Mode: plan, from the next tool call on/);
   await told(commands, agent, "/yolo on", "s");
@@ -304,16 +304,22 @@ test("/model, /reasoning, /mode, /yolo and /title change the session, which /sta
   assert.match(await told(commands, agent, "/yolo off global"), /^Approvals are on for all/);
 });
 
-test("/grants lists what was allowed for good and takes it back by number", async () => {
+test("/grants lists remembered approvals and revokes one by its number", async () => {
   await using agent = await createTestAgent();
   const commands = catalogue();
-  assert.equal(await told(commands, agent, "/grants"), "Nothing was allowed for good.");
+  assert.equal(await told(commands, agent, "/grants"), "No approvals are remembered.");
   for (const name of ["one", "two"]) {
     await agent.deps.grants.allowAlways({ owner: OWNER, signature: name, tool: "terminal", title: name });
   }
   const first = /^1\. terminal: (\w+)/.exec(await told(commands, agent, "/grants"))?.[1] ?? "";
-  assert.equal(await told(commands, agent, "/grants revoke 3"), "There is no number 3. /grants lists them.");
-  assert.equal(await told(commands, agent, "/grants revoke 0"), "There is no number 0. /grants lists them.");
+  assert.equal(
+    await told(commands, agent, "/grants revoke 3"),
+    "No approval has the number 3. /grants lists them.",
+  );
+  assert.equal(
+    await told(commands, agent, "/grants revoke 0"),
+    "No approval has the number 0. /grants lists them.",
+  );
   assert.equal(await told(commands, agent, "/grants revoke 1"), `Revoked: ${first}`);
   assert.doesNotMatch(await told(commands, agent, "/grants"), new RegExp(first));
 });
@@ -354,7 +360,7 @@ test("a skill is a command that asks the agent to load it", async () => {
     message: "Load the skill pdf-forms with the skill tool and follow it.",
   });
   const asked = await say(commands, agent, "/pdf-forms fill $& in");
-  assert.ok(asked.type === "skill" && asked.message.endsWith(" What to do: fill $& in"));
+  assert.ok(asked.type === "skill" && asked.message.endsWith(" Task: fill $& in"));
   assert.equal((await say(commands, agent, "/mixed")).type, "skill");
 });
 

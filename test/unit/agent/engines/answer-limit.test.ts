@@ -6,7 +6,7 @@ import { probe } from "./turn-probe.ts";
 
 const notice = {
   type: "notice",
-  text: "The answer was cut at 1000 bytes, which is the limit (limits.max_answer_bytes).",
+  text: "The answer was cut at the limit of 1000 bytes (limits.max_answer_bytes).",
 } as const;
 
 test("an answer without end is cut at the limit, between characters, and ends by length", async () => {

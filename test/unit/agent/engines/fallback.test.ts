@@ -59,7 +59,7 @@ async function probeTwo(
 test("when a model is limited, the next takes over, says so and stays for the turn", async () => {
   const { end, notices, asked, second } = await probeTwo([busy], strict([calling(paris), saying("Sunny")]));
   assert.equal(end.text, "Sunny");
-  assert.deepEqual(notices, ["local:test-model does not answer; second:spare takes over."]);
+  assert.deepEqual(notices, ["local:test-model does not respond; switching to second:spare."]);
   assert.deepEqual(asked, [1, 2]);
   assert.equal(second[0]?.body.model, "spare");
 });

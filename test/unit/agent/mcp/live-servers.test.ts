@@ -32,7 +32,7 @@ test("a server's tools join under mcp_<server>_<tool> and answer", async (t) => 
   assert.deepEqual(inspect(tool, { text: "x" }, cwd), { kind: "tool", title: "my.box: echo" });
   const intent = inspect(tool, { text: "x" }, cwd);
   const place = { mode: "ask" as const, workspace: "/w", home: "/h", agentHome: "/h/a" };
-  assert.equal(decide(intent, place, tool.name).verdict, "ask");
+  assert.equal(decide(intent, place, tool.name).outcome, "ask");
 });
 
 test("only the tools of the allow-list are offered", async (t) => {

@@ -34,9 +34,9 @@ test("approvals.allow lets commands run that begin with its words, and no others
     "(make)",
     "bash build.sh",
   ]) {
-    assert.equal(said(command).verdict, "allow", `${command}: ${said(command).reason}`);
-    assert.equal(said(command, { mode: "always_ask" }).verdict, "allow", command);
-    assert.equal(said(command, { sessionMode: "plan" }).verdict, "deny", command);
+    assert.equal(said(command).outcome, "allow", `${command}: ${said(command).reason}`);
+    assert.equal(said(command, { mode: "always_ask" }).outcome, "allow", command);
+    assert.equal(said(command, { sessionMode: "plan" }).outcome, "deny", command);
   }
   for (const command of [
     "npm run deploy",
@@ -57,7 +57,7 @@ test("approvals.allow lets commands run that begin with its words, and no others
     "make > /etc/x",
     "echo x > /etc/x",
   ]) {
-    assert.equal(said(command).verdict, "ask", command);
+    assert.equal(said(command).outcome, "ask", command);
   }
 });
 
@@ -73,22 +73,22 @@ test("approvals.allow lifts neither secrets nor the service's own files and comm
     "terraform-docs ../config.yaml",
     "make -f ~/.ssh/x",
   ]) {
-    assert.equal(said(command).verdict, "ask", command);
+    assert.equal(said(command).outcome, "ask", command);
     assert.equal(said(command).remember, "never", command);
   }
   for (const command of ["cat ../.env", "bash -c 'rm -rf /'", "rm -rf build /"])
-    assert.equal(said(command).verdict, "deny", command);
+    assert.equal(said(command).outcome, "deny", command);
 });
 
 test("changes to the service are asked for in every session mode but where approvals are switched off", () => {
   for (const command of ["agentd config set a b", "echo x >> ../config.yaml", "echo x >> AGENTS.md"]) {
     for (const sessionMode of ["ask", "accept_edits", "dont_ask"] as const) {
       for (const mode of ["ask", "always_ask"] as const) {
-        const { verdict, remember } = said(command, { mode, sessionMode });
-        assert.deepEqual([verdict, remember], ["ask", "never"], command);
+        const { outcome, remember } = said(command, { mode, sessionMode });
+        assert.deepEqual([outcome, remember], ["ask", "never"], command);
       }
     }
-    assert.equal(said(command, { mode: "yolo" }).verdict, "allow", command);
+    assert.equal(said(command, { mode: "yolo" }).outcome, "allow", command);
   }
 });
 
@@ -108,12 +108,12 @@ test("file tools ask before they write the service's own files and what later se
     "/home/ada/.agentd/workspace/.git/hooks/pre-push",
     "/home/ada/.agentd/workspace/.github/workflows/ci.yml",
   ]) {
-    const { verdict, remember } = writes(path);
-    assert.deepEqual([verdict, remember], ["ask", "never"], path);
+    const { outcome, remember } = writes(path);
+    assert.deepEqual([outcome, remember], ["ask", "never"], path);
   }
-  assert.equal(writes("/home/ada/.agentd/.env").verdict, "deny");
+  assert.equal(writes("/home/ada/.agentd/.env").outcome, "deny");
   for (const path of ["a.ts", "package.json", "Makefile", ".github/CODEOWNERS"])
-    assert.equal(writes(`/home/ada/.agentd/workspace/${path}`).verdict, "allow", path);
+    assert.equal(writes(`/home/ada/.agentd/workspace/${path}`).outcome, "allow", path);
 });
 
 test("a profile's agent may not read the keys of the home that the profile belongs to", () => {
@@ -123,10 +123,10 @@ test("a profile's agent may not read the keys of the home that the profile belon
       { kind: "command", title: "", command },
       { mode: "ask", ...home, agentHome, workspace: `${agentHome}/workspace` },
     );
-  assert.equal(of("cat ~/.agentd/.env").verdict, "deny");
-  assert.equal(of("cat ../.env").verdict, "deny");
-  assert.equal(of("echo x >> ~/.agentd/config.yaml").verdict, "ask");
-  assert.equal(of("cat notes.md").verdict, "allow");
+  assert.equal(of("cat ~/.agentd/.env").outcome, "deny");
+  assert.equal(of("cat ../.env").outcome, "deny");
+  assert.equal(of("echo x >> ~/.agentd/config.yaml").outcome, "ask");
+  assert.equal(of("cat notes.md").outcome, "allow");
 });
 
 test("a command that begins in another folder is seen from there", () => {
@@ -135,9 +135,9 @@ test("a command that begins in another folder is seen from there", () => {
       { kind: "command", title: "", command: `cd '${folder}' && ${text}`, script: { text, folder } },
       { mode: "ask", ...home },
     );
-  assert.equal(from("cat ../a", "/home/ada/.agentd/workspace/sub").verdict, "allow");
-  assert.equal(from("cat .env", "/home/ada/.agentd").verdict, "deny");
-  assert.equal(from("touch a", "/opt").verdict, "ask");
+  assert.equal(from("cat ../a", "/home/ada/.agentd/workspace/sub").outcome, "allow");
+  assert.equal(from("cat .env", "/home/ada/.agentd").outcome, "deny");
+  assert.equal(from("touch a", "/opt").outcome, "ask");
   assert.notEqual(
     from("make", "/home/ada/.agentd/workspace/a").signature,
     from("make", "/home/ada/.agentd/workspace/b").signature,

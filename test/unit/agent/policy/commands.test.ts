@@ -9,12 +9,12 @@ const decided = (command: string, more: { readonly sessionMode?: "plan"; readonl
 
 /** What the policy does with a command, in the words of the table. */
 function outcomeOf(command: string): Row["expected"] {
-  const { verdict, remember } = decided(command);
-  const planned = decided(command, { sessionMode: "plan" }).verdict;
-  if (verdict === "allow") return planned === "allow" ? "look" : "run";
+  const { outcome, remember } = decided(command);
+  const planned = decided(command, { sessionMode: "plan" }).outcome;
+  if (outcome === "allow") return planned === "allow" ? "look" : "run";
   assert.equal(planned, "deny", `plan mode runs ${command}`);
-  if (verdict === "deny") assert.equal(decided(command, { mode: "yolo" }).verdict, "deny");
-  return verdict === "deny" ? "deny" : `ask ${remember}`;
+  if (outcome === "deny") assert.equal(decided(command, { mode: "yolo" }).outcome, "deny");
+  return outcome === "deny" ? "deny" : `ask ${remember}`;
 }
 
 const meanings: Readonly<Record<Row["expected"], string>> = {

@@ -36,8 +36,8 @@ test("whatever a command says, the policy answers and never throws", () => {
   );
   fc.assert(
     fc.property(texts, (text) => {
-      const { verdict, reason, remember } = decided(text);
-      assert.match(verdict, /^(allow|ask|deny)$/);
+      const { outcome, reason, remember } = decided(text);
+      assert.match(outcome, /^(allow|ask|deny)$/);
       assert.ok(reason.length > 0 && remember.length > 0);
     }),
     { numRuns: 3_000 },
@@ -66,7 +66,7 @@ test("what asks or is refused does so too behind other commands, in a group, in 
       fc.array(around, { minLength: 1, maxLength: 3 }),
       (text, wrappings) => {
         const wrapped = wrappings.reduce((inner, wrap) => wrap(inner), text);
-        assert.notEqual(decided(wrapped).verdict, "allow", wrapped);
+        assert.notEqual(decided(wrapped).outcome, "allow", wrapped);
       },
     ),
     { numRuns: 2_000 },
@@ -81,8 +81,8 @@ test("a command made of ordinary ones is ordinary", () => {
   fc.assert(
     fc.property(fc.array(fc.constantFrom(...plain), { minLength: 2, maxLength: 4 }), (texts) => {
       const joined = texts.join("\n");
-      const { verdict, reason } = decided(joined);
-      assert.equal(verdict, "allow", `${joined}: ${reason}`);
+      const { outcome, reason } = decided(joined);
+      assert.equal(outcome, "allow", `${joined}: ${reason}`);
     }),
     { numRuns: 500 },
   );

@@ -61,8 +61,8 @@ test("skills lie in folders of skills, too, and disabled ones are not offered", 
 });
 
 const broken: readonly (readonly [string, string | Uint8Array, RegExp])[] = [
-  ["no front matter", "# Just text\n", /no front matter/],
-  ["front matter that does not end", "---\nname: x\n", /no front matter/],
+  ["no front matter", "# Just text\n", /front matter .* is missing/],
+  ["front matter that does not end", "---\nname: x\n", /front matter .* is missing/],
   ["front matter that is no YAML", "---\nname: [\n---\n", /not YAML/],
   ["front matter that is a list", "---\n- a\n---\n", /keys and values/],
   ["a name that cannot be one", "---\nname: ../x\ndescription: d\n---\n", /name must be/],

@@ -141,7 +141,7 @@ test("read_file cuts huge lines and huge files in memory that stays small", asyn
   const assertFlat = watchMemory();
   const text = await call(readFile, { path: "big" }, { cwd });
   assertFlat(100_000_000);
-  assert.match(text, /^1\tx{2000} \[\.\.\. line cut, 150000000 bytes in all\]\n2\tend\n/);
+  assert.match(text, /^1\tx{2000} \[\.\.\. line cut, 150000000 bytes in total\]\n2\tend\n/);
   writeFileSync(join(cwd, "many"), `${"y".repeat(100)}\n`.repeat(10_000));
   const many = await call(readFile, { path: "many", limit: 5_000 }, { cwd });
   assert.ok(many.length < 110_000);
@@ -223,7 +223,7 @@ test("patch refuses ambiguity with the count and the lines, unless all are meant
 test("patch tells why nothing was found", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "a"), "if (x) {\n\treturn 1;\n}\n");
-  await rejects(call(patch, { path: "a", old: "  return 1;", new: "2" }, { cwd }), /much like line 2/);
+  await rejects(call(patch, { path: "a", old: "  return 1;", new: "2" }, { cwd }), /resembles line 2/);
   await rejects(
     call(patch, { path: "a", old: "nothing", new: "2" }, { cwd }),
     /not found.*Read the file again/,

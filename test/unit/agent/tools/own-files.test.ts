@@ -64,7 +64,7 @@ test("a search passes over hard links to files of the agent's home, and says so"
   const search = createSearchFiles();
   const text = await call(search, { pattern: "canary|harmless" }, { cwd });
   assert.doesNotMatch(text, new RegExp(KEY));
-  assert.match(text, /one\.txt:1[\s\S]*2 files that may hold secrets were left out/);
+  assert.match(text, /one\.txt:1[\s\S]*2 files that may hold secrets were omitted/);
   assert.doesNotMatch(await call(search, { pattern: "canary", path: "notes.txt" }, { cwd }), new RegExp(KEY));
 });
 

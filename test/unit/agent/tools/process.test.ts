@@ -41,7 +41,7 @@ const quiet = () => new AbortController().signal;
 test("a background command returns at once with its id and first output, and goes on", async (t) => {
   const { start, act, processes } = made(t);
   const { text, id } = await start("echo ready; read line; echo got $line", workspace(t));
-  assert.match(text, /runs in the background[\s\S]*ready/);
+  assert.match(text, /is running in the background[\s\S]*ready/);
   assert.match(await act({ action: "list" }), new RegExp(`${id}.*Running`));
   assert.match(await act({ action: "write", process_id: id, text: "hello\n" }), /Running|Ended|got hello/);
   await processes.wait(id, "ses_test", { timeoutMs: 5_000, signal: quiet() });
@@ -84,7 +84,7 @@ test("kill ends the whole group, children of children too", async (t) => {
   const pid = Number(/^\d+$/m.exec(text)![0]);
   assert.match(await act({ action: "kill", process_id: id }), /Killed/);
   assert.ok(isGone(pid));
-  assert.match(await act({ action: "kill", process_id: id }), /had ended/);
+  assert.match(await act({ action: "kill", process_id: id }), /had already ended/);
 });
 
 test("a process that ignores the kind signal is killed all the same", async (t) => {
@@ -96,10 +96,10 @@ test("a process that ignores the kind signal is killed all the same", async (t) 
 test("other sessions neither see nor reach a process", async (t) => {
   const { start, act, processes } = made(t);
   const { id } = await start("sleep 60", workspace(t));
-  assert.equal(await act({ action: "list" }, "/", "ses_other"), "There are no background processes.");
+  assert.equal(await act({ action: "list" }, "/", "ses_other"), "No background processes exist.");
   for (const action of ["poll", "wait", "kill", "write"]) {
     const input = { action, process_id: id, ...(action === "write" ? { text: "x" } : {}) };
-    await assert.rejects(act(input, "/", "ses_other"), /There is no process/);
+    await assert.rejects(act(input, "/", "ses_other"), /No process has the id/);
   }
   assert.equal(await processes.killAll({ sessionId: "ses_other" }), 0);
   assert.equal(await processes.killAll({ sessionId: "ses_test" }), 1);
@@ -110,7 +110,7 @@ test("the limit of background processes holds, and ends with one of them", async
   const cwd = workspace(t);
   const first = await start("sleep 60", cwd);
   await start("sleep 60", cwd, "ses_other");
-  await assert.rejects(start("sleep 60", cwd), /2 background processes run, which is the limit/);
+  await assert.rejects(start("sleep 60", cwd), /2 background processes are running; the limit is 2/);
   await processes.kill(first.id, "ses_test");
   await start("sleep 60", cwd);
 });

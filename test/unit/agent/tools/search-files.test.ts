@@ -81,7 +81,7 @@ test("binary files, links, secrets and huge files are left out, and the last two
   const text = await call(search, { pattern: "needle" }, { cwd });
   assert.match(
     text,
-    /^ok:1: needle\n\(files that may hold secrets were left out; files above 4194304 bytes were left out\)$/,
+    /^ok:1: needle\n\(files that may hold secrets were omitted; files above 4194304 bytes were omitted\)$/,
   );
 });
 
@@ -107,7 +107,7 @@ test("a pattern that backtracks without end is stopped and refused", async (t) =
   fill(cwd, { a: `${"a".repeat(60)}!` });
   await assert.rejects(
     call(search, { pattern: "(a+)+$" }, { cwd }),
-    (error) => error instanceof ToolError && /simpler/.test(error.message),
+    (error) => error instanceof ToolError && /Simplify it/.test(error.message),
   );
 });
 

@@ -177,7 +177,10 @@ test("an already aborted call starts nothing", async (t) => {
 test("processes left in the background are ended with the command", async (t) => {
   const cwd = workspace(t);
   const text = await call(terminal, { command: "sleep 500 & echo $! > pid; echo done" }, { cwd });
-  assert.match(text, /Exit code 0 .*\nProcesses it left in the background were ended\.\nOutput:\ndone/);
+  assert.match(
+    text,
+    /Exit code 0 .*\nProcesses that it left in the background were stopped\.\nOutput:\ndone/,
+  );
   assert.ok(isGone(Number(readFileSync(join(cwd, "pid"), "utf8"))));
 });
 

@@ -79,7 +79,7 @@ test("a long text is read on with start_index, and pairs of surrogates stay toge
 
 test("a page beyond the size limit says that it was cut", async (t) => {
   const url = await serve(t, { type: "text/plain", body: "x".repeat(100_001) });
-  assert.match(await call(tool, { url }, { cwd }), /longer than the 100000 bytes/);
+  assert.match(await call(tool, { url }, { cwd }), /longer than the limit of 100000 bytes/);
 });
 
 test("every failure says what to do", async (t) => {

@@ -76,9 +76,9 @@ test("each refusal says what to do and keeps the key", async (t) => {
     [429, "", /Try again later/],
     [500, "", /answered 500/],
     [302, "", /answered 302/],
-    [200, "<html>", /no list of results/],
-    [200, "[]", /no list of results/],
-    [200, '{"results": 5}', /no list of results/],
+    [200, "<html>", /did not return a list of results/],
+    [200, "[]", /did not return a list of results/],
+    [200, '{"results": 5}', /did not return a list of results/],
   ];
   for (const [status, answer, message] of cases) {
     const { baseUrl } = await vendor(t, answer, status);
