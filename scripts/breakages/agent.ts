@@ -23,7 +23,7 @@ export const agentBreakages: readonly Breakage[] = [
     file: "exec/output.ts",
     from: "this.#open = isEnded ? 0 : openBytes(bytes);",
     to: "this.#open = 0;",
-    tests: ["unit/base/cut.test.ts"],
+    tests: ["unit/base/cut.test.ts", "unit/exec/output.test.ts"],
   },
   {
     name: "answered-once",

@@ -34,7 +34,7 @@ const calls: readonly ToolIntent[] = [
 ];
 const FREEDOM = { deny: 0, ask: 1, allow: 2 };
 
-test("no mode allows what the policy denies, and yolo loosens no plan", () => {
+test("no mode allows what the policy denies, and yolo does not loosen plan mode", () => {
   for (const intent of calls) {
     for (const mode of POLICIES) {
       const plain = outcome(intent, "ask", { mode });
@@ -47,7 +47,7 @@ test("no mode allows what the policy denies, and yolo loosens no plan", () => {
   }
 });
 
-test("the modes are in an order: plan allows least, then ask, accept_edits and dont_ask", () => {
+test("the modes are ordered: plan allows least, then ask, accept_edits and dont_ask", () => {
   const order = ["plan", "ask", "accept_edits", "dont_ask"] as const;
   for (const mode of POLICIES) {
     for (const intent of calls) {
@@ -57,7 +57,7 @@ test("the modes are in an order: plan allows least, then ask, accept_edits and d
   }
 });
 
-test("sensitive places are asked for in every mode that does not refuse them; yolo alone does not ask", () => {
+test("sensitive paths ask in every mode that does not refuse them, except yolo", () => {
   const sensitive = [
     ...secrets.flatMap((path) => [reading(path), writing(path), writing(INSIDE, path)]),
     ...startUp.map((path) => writing(path)),
@@ -84,7 +84,7 @@ test("sensitive places are asked for in every mode that does not refuse them; yo
   }
 });
 
-test("what is too much or too deep to be looked through is asked for, whatever else it holds", () => {
+test("text that is too long or too deeply nested asks, whatever else it contains", () => {
   const secret = "cat ~/.ssh/id_rsa";
   const nested = (depth: number): string => (depth === 0 ? secret : `echo $(${nested(depth - 1)})`);
   for (const text of [
@@ -104,7 +104,7 @@ test("what is too much or too deep to be looked through is asked for, whatever e
   }
 });
 
-test("ask asks for every edit and every command that may change something, whatever is configured, and adds nothing else", () => {
+test("ask asks for every edit and every command that may change something, whatever the configuration, and nothing else", () => {
   for (const mode of POLICIES) {
     for (const intent of calls) {
       const plain = decide(intent, { mode, ...places }, "a_tool");
@@ -123,7 +123,7 @@ test("a command that the configuration allows needs no approval in mode ask", ()
   assert.equal(outcome(command("make test"), "ask", { allow: ["make"] }), "allow");
 });
 
-test("approval of an edit in mode ask is kept for the session at most, for its folder and no other", () => {
+test("an approval of an edit in mode ask lasts for the session at most, and covers its folder only", () => {
   const at = { mode: "ask", ...places, roots: ["/srv/a"], sessionMode: "ask" } as const;
   const said = (...writes: string[]) => decide(writing(...writes), at);
   assert.equal(said(INSIDE).remember, "session");
@@ -142,7 +142,7 @@ test("approval of an edit in mode ask is kept for the session at most, for its f
   assert.notEqual(elsewhere.signature, said(INSIDE).signature, "the session moved to another folder");
 });
 
-test("the mode that describes a session where nobody chose one decides as the configuration does", () => {
+test("the mode shown for a session without a chosen mode decides like the configuration", () => {
   for (const mode of POLICIES) {
     const shown = unchosenMode(mode);
     for (const intent of calls) {
@@ -155,7 +155,7 @@ test("the mode that describes a session where nobody chose one decides as the co
   }
 });
 
-test("accept_edits: files where work is done are changed unasked, though all is to be asked for", () => {
+test("accept_edits: files of the workspace change without approval, even in always_ask", () => {
   const strict: { readonly mode: PolicyMode } = { mode: "always_ask" };
   const said = (intent: ToolIntent, more: Partial<PolicyContext> = {}) =>
     outcome(intent, "accept_edits", { ...strict, ...more });
@@ -174,7 +174,7 @@ test("accept_edits: files where work is done are changed unasked, though all is 
   assert.equal(said(writing("/srv/other/a"), { roots: ["/srv/other"] }), "allow");
 });
 
-test("dont_ask: what is risky goes ahead, what is never sensible does not", () => {
+test("dont_ask: risky calls run, forbidden ones do not", () => {
   for (const text of [
     "rm -rf build",
     "git push",
@@ -190,7 +190,7 @@ test("dont_ask: what is risky goes ahead, what is never sensible does not", () =
     assert.equal(outcome(command(text), "dont_ask"), "deny", text);
 });
 
-test("plan: only what reads, searches, fetches and thinks; the model is told to present a plan", () => {
+test("plan: only reading, searching, fetching and planning; the model is asked to present a plan", () => {
   const looks = [
     command("ls -la"),
     command("cat a | grep b"),
@@ -221,7 +221,7 @@ test("plan: only what reads, searches, fetches and thinks; the model is told to 
   }
 });
 
-test("roots beside the workspace: changes there are ordinary, and leave for one does not count for another", () => {
+test("further roots: changes there are ordinary, and an approval for one does not cover another", () => {
   const at = { mode: "ask", ...places, roots: ["/srv/a", "/srv/b"] } as const;
   assert.equal(decide(writing("/srv/a/x"), at).outcome, "allow");
   assert.equal(decide(writing("/srv/c/x"), at).outcome, "ask");

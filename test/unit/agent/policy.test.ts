@@ -11,7 +11,7 @@ const decideCommand = (command: string, mode?: PolicyMode) =>
 const decideFile = (files: { reads?: string[]; writes?: string[] }, mode?: PolicyMode) =>
   decide({ kind: "file", title: "", ...files }, context(mode));
 
-test("yolo allows everything that is not refused outright", () => {
+test("yolo allows everything that is not forbidden", () => {
   for (const command of [...ordinary, ...risky])
     assert.equal(decideCommand(command, "yolo").outcome, "allow", command);
 });
@@ -40,7 +40,7 @@ test("always_ask allows only what cannot change anything", () => {
   }
 });
 
-test("files: reads and writes in the workspace are free, secrets and other places need a question", () => {
+test("files: reads and writes in the workspace run, secrets and other paths require approval", () => {
   assert.equal(decideFile({ reads: ["/etc/hosts"] }).outcome, "allow");
   assert.equal(decideFile({ reads: ["/home/ada/work/a"] }, "always_ask").outcome, "allow");
   assert.equal(decideFile({ writes: ["/home/ada/work/a"] }).outcome, "allow");
@@ -80,7 +80,7 @@ test("a workspace inside the agent's home is not a secret", () => {
   assert.equal(decide({ kind: "command", title: "", command: "cat ../.env" }, inside).outcome, "deny");
 });
 
-test("a signature covers the same kind of call, and no other place or program", () => {
+test("a signature covers the same kind of call, and no other path or program", () => {
   const signature = (command: string) => decideCommand(command).signature;
   assert.equal(signature("rm -rf build"), signature("rm -rf dist"));
   assert.equal(signature("rm -rf build"), signature("echo done; rm -rf dist"));
@@ -103,7 +103,7 @@ test("a signature covers the same kind of call, and no other place or program", 
   assert.notEqual(decideFile({ writes: ["/etc/a"] }).signature, decideFile({ writes: ["/etc/b"] }).signature);
 });
 
-test("hostile text ends in an answer, soon", () => {
+test("hostile text gets an answer quickly", () => {
   const deep = `${"$(".repeat(5_000)}rm${")".repeat(5_000)}`;
   const texts = [
     deep,
@@ -128,7 +128,7 @@ test("hostile text ends in an answer, soon", () => {
   }
 });
 
-test("what destroys, touches secrets or cannot be read is never remembered; the rest up to its kind", () => {
+test("approvals to destroy, to touch secrets or for unreadable text are never remembered; others as their risk allows", () => {
   const cases = {
     never: [
       "rm -rf build",
@@ -170,7 +170,7 @@ test("what destroys, touches secrets or cannot be read is never remembered; the 
     for (const command of commands) assert.equal(decideCommand(command).remember, remember, command);
 });
 
-test("network: public reads are free, in always_ask they are remembered by host, and unknown hosts ask", () => {
+test("network: public reads run, in always_ask they are remembered by host, and unknown hosts ask", () => {
   const decideHosts = (hosts: readonly string[] | undefined, mode?: PolicyMode) =>
     decide({ kind: "network", title: "Fetch", ...(hosts ? { hosts } : {}) }, context(mode), "web_fetch");
   assert.equal(decideHosts(["a.example"]).outcome, "allow");
@@ -186,7 +186,7 @@ test("network: public reads are free, in always_ask they are remembered by host,
   assert.equal(decideHosts(undefined, "yolo").outcome, "allow");
 });
 
-test("tools: one without effect is free in every mode, one of which nothing is known asks by its name", () => {
+test("tools: one without effect runs in every mode, an unknown one asks by its name", () => {
   const decideTool = (more: Partial<ToolIntent>, mode?: PolicyMode) =>
     decide({ kind: "tool", title: "files: move", ...more }, context(mode), "mcp_files_move");
   for (const mode of ["ask", "always_ask"] as const) {

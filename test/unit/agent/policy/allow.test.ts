@@ -17,7 +17,7 @@ const allow = [
 const said = (command: string, more: Partial<PolicyContext> = {}) =>
   decide({ kind: "command", title: "", command }, { mode: "ask", ...home, allow, ...more });
 
-test("approvals.allow lets commands run that begin with its words, and no others", () => {
+test("approvals.allow covers commands that begin with its words, and no others", () => {
   for (const command of [
     "make",
     "make -j4 test",
@@ -61,7 +61,7 @@ test("approvals.allow lets commands run that begin with its words, and no others
   }
 });
 
-test("approvals.allow lifts neither secrets nor the service's own files and commands, nor what is always refused", () => {
+test("approvals.allow does not cover secrets, the service's own files and commands, or forbidden actions", () => {
   for (const command of [
     "cat .env",
     "cat ~/.ssh/id_rsa",
@@ -80,7 +80,7 @@ test("approvals.allow lifts neither secrets nor the service's own files and comm
     assert.equal(said(command).outcome, "deny", command);
 });
 
-test("changes to the service are asked for in every session mode but where approvals are switched off", () => {
+test("changes to the service require approval in every session mode unless approvals are switched off", () => {
   for (const command of ["agentd config set a b", "echo x >> ../config.yaml", "echo x >> AGENTS.md"]) {
     for (const sessionMode of ["ask", "accept_edits", "dont_ask"] as const) {
       for (const mode of ["ask", "always_ask"] as const) {
@@ -92,7 +92,7 @@ test("changes to the service are asked for in every session mode but where appro
   }
 });
 
-test("file tools ask before they write the service's own files and what later sessions obey", () => {
+test("file tools ask before they write the service's own files and files that control later sessions", () => {
   const writes = (path: string) =>
     decide({ kind: "file", title: "", writes: [path] }, { mode: "ask", ...home });
   for (const path of [
@@ -116,7 +116,7 @@ test("file tools ask before they write the service's own files and what later se
     assert.equal(writes(`/home/ada/.agentd/workspace/${path}`).outcome, "allow", path);
 });
 
-test("a profile's agent may not read the keys of the home that the profile belongs to", () => {
+test("a profile's agent may not read the keys of its parent home", () => {
   const agentHome = "/home/ada/.agentd/profiles/work";
   const of = (command: string) =>
     decide(
@@ -129,7 +129,7 @@ test("a profile's agent may not read the keys of the home that the profile belon
   assert.equal(of("cat notes.md").outcome, "allow");
 });
 
-test("a command that begins in another folder is seen from there", () => {
+test("a command that starts in another folder is evaluated there", () => {
   const from = (text: string, folder: string) =>
     decide(
       { kind: "command", title: "", command: `cd '${folder}' && ${text}`, script: { text, folder } },

@@ -28,7 +28,7 @@ const pieces = fc.constantFrom(
   "\0",
 );
 
-test("whatever a command says, the policy answers and never throws", () => {
+test("the policy answers for every command and never throws", () => {
   const texts = fc.oneof(
     fc.string({ unit: "binary", maxLength: 200 }),
     fc.array(pieces, { maxLength: 60 }).map((parts) => parts.join("")),
@@ -44,7 +44,7 @@ test("whatever a command says, the policy answers and never throws", () => {
   );
 });
 
-test("what asks or is refused does so too behind other commands, in a group, in a shell of its own and after a word", () => {
+test("a command that asks or is refused does so after other commands, in a group, in a subshell and after a word", () => {
   const around = fc.constantFrom(
     (text: string) => `ls; ${text}`,
     (text: string) => `ls\n${text}`,
@@ -74,7 +74,7 @@ test("what asks or is refused does so too behind other commands, in a group, in 
 });
 
 test("a command made of ordinary ones is ordinary", () => {
-  // Not those with variables and functions: what sets them counts wherever it stands.
+  // Without variables and functions: their assignments count anywhere in the text.
   const plain = ordinary.filter(
     (text) => !/<<|\$|\b(export|cd|set|trap|read|shopt|eval|sleep|exit)\b|\w\(\)/.test(text),
   );
@@ -88,7 +88,7 @@ test("a command made of ordinary ones is ordinary", () => {
   );
 });
 
-test("words are expanded as bash expands them, where nothing is left to run time", () => {
+test("words are expanded as bash expands them, as far as they are known before run time", () => {
   const words = [
     "'a b'",
     '"c\\"d"',

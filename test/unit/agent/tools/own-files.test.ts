@@ -1,4 +1,4 @@
-/** Hard links to the service's own files, which rules about paths cannot see. */
+/** Hard links to the service's own files, which rules for paths cannot detect. */
 import assert from "node:assert/strict";
 import { linkSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ interface Context {
   after(clean: () => void): void;
 }
 
-/** A home with keys, and a workspace with hard links to its files beside a harmless pair. */
+/** A home with keys, and a workspace with hard links to its files and a harmless pair. */
 function made(t: Context) {
   const [home, cwd] = [workspace(t), workspace(t)];
   writeFileSync(join(home, ".env"), `A_KEY=${KEY}\n`);
@@ -40,7 +40,7 @@ function made(t: Context) {
 const refused = (error: unknown) =>
   error instanceof ToolError && /another name \(a hard link\) of/.test(error.message);
 
-test("a hard link to a file of the agent's home is not read or changed by any file tool", async (t) => {
+test("no file tool reads or changes a hard link to a file of the agent's home", async (t) => {
   const { home, cwd } = made(t);
   const [read, write, patch] = [createReadFile(), createWriteFile(), createPatch()];
   for (const path of ["notes.txt", "AGENTS.md"]) {
@@ -59,7 +59,7 @@ test("a hard link to a file of the agent's home is not read or changed by any fi
   );
 });
 
-test("a search passes over hard links to files of the agent's home, and says so", async (t) => {
+test("a search skips hard links to files of the agent's home, and says so", async (t) => {
   const { cwd } = made(t);
   const search = createSearchFiles();
   const text = await call(search, { pattern: "canary|harmless" }, { cwd });
@@ -84,7 +84,7 @@ test("a hard link to a file of the agent's home is neither attached, nor linked,
   await assert.rejects(call(skill, { action: "view", name: "s", file: "notes.txt" }, { cwd }), refused);
 });
 
-test("once the service has stopped, its home is a folder like any other", async (t) => {
+test("once the service has stopped, its home is an ordinary folder", async (t) => {
   const [home, cwd] = [workspace(t), workspace(t)];
   writeFileSync(join(home, "a"), "text\n");
   linkSync(join(home, "a"), join(cwd, "b"));
