@@ -198,8 +198,8 @@ async function endGroup(pid: number | undefined, graceMs: number): Promise<boole
   return true;
 }
 
-/** Returns false when the group has no process left. */
-function signalGroup(pid: number | undefined, signal: NodeJS.Signals | 0): boolean {
+/** Signals the group of `pid`. Returns false when it has no process left. */
+export function signalGroup(pid: number | undefined, signal: NodeJS.Signals | 0): boolean {
   if (pid === undefined) return false;
   try {
     process.kill(-pid, signal);

@@ -199,7 +199,7 @@ class ModelTurn {
     log.warn("a model call failed", {
       run: this.#turn.runId,
       provider: provider.name,
-      told: turnError.message,
+      reason: turnError.message,
       error: error instanceof PortError ? error : withoutBody(error),
     });
     return turnError;

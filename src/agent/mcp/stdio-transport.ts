@@ -1,8 +1,7 @@
 /** An MCP server as a child process that speaks JSON-RPC on its standard streams. Touches the machine. */
 import { spawn, type ChildProcess } from "node:child_process";
-import process from "node:process";
 import type { MCPTransport } from "@ai-sdk/mcp";
-import { killOnExit } from "../../exec/process-group.ts";
+import { killOnExit, signalGroup } from "../../exec/process-group.ts";
 import { headOf } from "../../base/text.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { isRecord } from "../../base/json/schema.ts";
@@ -178,13 +177,4 @@ function isMessage(value: unknown): value is Message {
   const isId = typeof id === "number" || typeof id === "string";
   if (typeof method === "string") return isId || id === undefined;
   return isId && (isRecord(result) || (isRecord(error) && typeof error["message"] === "string"));
-}
-
-function signalGroup(pid: number | undefined, signal: NodeJS.Signals): void {
-  if (pid === undefined) return;
-  try {
-    process.kill(-pid, signal);
-  } catch {
-    // All gone.
-  }
 }

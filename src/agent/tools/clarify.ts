@@ -1,5 +1,5 @@
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { defineTool, type Tool } from "../tool/tool.ts";
+import { closedObject, defineTool, flag, nonEmptyText, type Tool } from "../tool/tool.ts";
 
 interface ClarifyInput {
   readonly questions: readonly {
@@ -22,33 +22,29 @@ export function createClarify(): Tool {
       "Asks the user questions and waits for the answers: only for what you cannot find out and cannot decide. Put all " +
       "open questions into one call. With choices the user picks one (several with multi_select), and may always answer " +
       "in free text.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["questions"],
-      properties: {
+    parameters: closedObject(
+      {
         questions: {
           type: "array",
           minItems: 1,
           maxItems: MAX_QUESTIONS,
-          items: {
-            type: "object",
-            additionalProperties: false,
-            required: ["question"],
-            properties: {
-              question: { type: "string", minLength: 1, maxLength: 2_000 },
+          items: closedObject(
+            {
+              question: nonEmptyText(2_000),
               choices: {
                 type: "array",
                 minItems: 2,
                 maxItems: MAX_CHOICES,
-                items: { type: "string", minLength: 1, maxLength: 300 },
+                items: nonEmptyText(300),
               },
-              multi_select: { type: "boolean", description: "Several choices may be picked. Default false." },
+              multi_select: flag("Several choices may be picked. Default false."),
             },
-          },
+            ["question"],
+          ),
         },
       },
-    },
+      ["questions"],
+    ),
     inspect: ({ questions }) => ({
       kind: "tool",
       effect: "none",

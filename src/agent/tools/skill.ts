@@ -3,7 +3,14 @@ import { resolve } from "node:path";
 import { readForeign } from "../../base/system/own-files.ts";
 import { isInside } from "../../base/paths.ts";
 import { readSkillText, type Skill, type Skills, splitFrontMatter } from "../skills/skills.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../tool/tool.ts";
 import { toToolError } from "./files/paths.ts";
 
 interface SkillInput {
@@ -23,21 +30,14 @@ export function createSkill(skills: Skills): Tool {
     description:
       "Lists the skills, or loads one by name: its instructions, which you then follow. With file it returns another file " +
       "of the skill's folder. Asks the user for variables that a skill needs; you learn only whether they are set.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["action"],
-      properties: {
+    parameters: closedObject(
+      {
         action: { type: "string", enum: ["list", "view"] },
-        name: { type: "string", minLength: 1, maxLength: 64, description: "The skill to view." },
-        file: {
-          type: "string",
-          minLength: 1,
-          maxLength: 1024,
-          description: "A file of the skill, relative to its folder. Default: its instructions.",
-        },
+        name: nonEmptyText(64, "The skill to view."),
+        file: nonEmptyText(1024, "A file of the skill, relative to its folder. Default: its instructions."),
       },
-    },
+      ["action"],
+    ),
     inspect: ({ action, name }) => ({
       kind: "tool",
       effect: "none",

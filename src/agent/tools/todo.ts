@@ -1,5 +1,13 @@
 import type { Todo } from "../../../generated/http/client/types.gen.ts";
-import { defineTool, ToolError, type Tool, type ToolOutput } from "../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  nonEmptyText,
+  type Tool,
+  ToolError,
+  type ToolOutput,
+} from "../tool/tool.ts";
 
 interface TodoInput {
   readonly todos?: readonly Todo[];
@@ -26,27 +34,21 @@ export function createTodo(): Tool {
       "Reads or changes the plan of this conversation, which the user sees. Without todos it returns the plan. With " +
       "todos it replaces the plan, or, with merge, updates and adds the given points by id. Keep one point in_progress. " +
       `At most ${MAX_TODOS} points.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      properties: {
-        todos: {
-          type: "array",
-          maxItems: MAX_TODOS,
-          items: {
-            type: "object",
-            additionalProperties: false,
-            required: ["id", "content", "status"],
-            properties: {
-              id: { type: "string", minLength: 1, maxLength: 64 },
-              content: { type: "string", minLength: 1, maxLength: MAX_CONTENT_CHARACTERS },
-              status: { type: "string", enum: [...STATUSES] },
-            },
+    parameters: closedObject({
+      todos: {
+        type: "array",
+        maxItems: MAX_TODOS,
+        items: closedObject(
+          {
+            id: nonEmptyText(64),
+            content: nonEmptyText(MAX_CONTENT_CHARACTERS),
+            status: { type: "string", enum: [...STATUSES] },
           },
-        },
-        merge: { type: "boolean", description: "Keep points that are not listed. Default false." },
+          ["id", "content", "status"],
+        ),
       },
-    },
+      merge: flag("Keep points that are not listed. Default false."),
+    }),
     inspect: ({ todos }) => ({
       kind: "tool",
       effect: "none",

@@ -2,12 +2,16 @@ import { rm } from "node:fs/promises";
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
 import { readForeign } from "../../../base/system/own-files.ts";
 import {
+  closedObject,
   defineTool,
+  flag,
   type Tool,
   type ToolContext,
   ToolError,
   type ToolOutput,
   type ToolPreviewContext,
+  freeText,
+  nonEmptyText,
 } from "../../tool/tool.ts";
 import { editedText, type Editing, stageText } from "./edited-file.ts";
 import { applyFileDiff, fileChange, type FileDiff, parseDiff, showDiff } from "./file-diff.ts";
@@ -31,7 +35,6 @@ interface Change {
 
 const MAX_BYTES = 5_242_880;
 const MAX_SHOWN_CHARACTERS = 40_000;
-const text = (maxLength: number, description: string) => ({ type: "string", maxLength, description });
 
 /** The tool that changes parts of files. */
 export function createPatch(): Tool {
@@ -42,26 +45,19 @@ export function createPatch(): Tool {
     description:
       "Changes parts of text files; give either path, old and new for one exact replacement, or diff. Writes " +
       `nothing unless everything fits. Files up to ${MAX_BYTES} bytes. Returns the resulting diff.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      properties: {
-        path: {
-          ...text(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
-          minLength: 1,
-        },
-        old: text(
-          MAX_BYTES,
-          "The exact text to replace, with spaces and line breaks. Must occur exactly once.",
-        ),
-        new: text(MAX_BYTES, "The replacement; empty to delete the text."),
-        replace_all: {
-          type: "boolean",
-          description: "Replace every occurrence of old. Default false.",
-        },
-        diff: text(MAX_BYTES, "A unified diff over one or more files; /dev/null creates or deletes a file."),
-      },
-    },
+    parameters: closedObject({
+      path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
+      old: freeText(
+        MAX_BYTES,
+        "The exact text to replace, with spaces and line breaks. Must occur exactly once.",
+      ),
+      new: freeText(MAX_BYTES, "The replacement; empty to delete the text."),
+      replace_all: flag("Replace every occurrence of old. Default false."),
+      diff: freeText(
+        MAX_BYTES,
+        "A unified diff over one or more files; /dev/null creates or deletes a file.",
+      ),
+    }),
     inspect: (input, { cwd }) => {
       const names =
         input.diff === undefined ? [input.path ?? "."] : parseDiff(input.diff).map((file) => file.path);

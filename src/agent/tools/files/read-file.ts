@@ -1,5 +1,13 @@
 import { openForeign, refuseOwn } from "../../../base/system/own-files.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { editedText } from "./edited-file.ts";
 import { readsOf, realPath, resolvePath, statOf, suggestNames, toToolError } from "./paths.ts";
 
@@ -28,26 +36,14 @@ export function createReadFile(): Tool {
       "Reads a text file; each line is its number, a tab and its text. " +
       `Lines above ${MAX_LINE_CHARACTERS} characters are cut, and one call returns at most ${MAX_TEXT_CHARACTERS} ` +
       "characters: read on with offset.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["path"],
-      properties: {
-        path: {
-          type: "string",
-          minLength: 1,
-          maxLength: 4096,
-          description: "The file, relative to the workspace or absolute; ~ is the user's home.",
-        },
+    parameters: closedObject(
+      {
+        path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
         offset: { type: "integer", minimum: 1, description: "First line to read, from 1. Default 1." },
-        limit: {
-          type: "integer",
-          minimum: 1,
-          maximum: MAX_LINES,
-          description: `Lines to read. Default ${DEFAULT_LINES}, at most ${MAX_LINES}.`,
-        },
+        limit: integer(1, MAX_LINES, `Lines to read. Default ${DEFAULT_LINES}, at most ${MAX_LINES}.`),
       },
-    },
+      ["path"],
+    ),
     inspect: (input, { cwd }) => ({
       kind: "file",
       title: `Read: ${input.path}`,

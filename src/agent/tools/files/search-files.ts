@@ -3,7 +3,16 @@ import { Worker } from "node:worker_threads";
 import ignore from "ignore";
 import { openForeign, OwnFileError } from "../../../base/system/own-files.ts";
 import { secretReason } from "../../question/policy/paths.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { FileWalk } from "./file-walk.ts";
 import { readsOf, resolvePath, statOf } from "./paths.ts";
 
@@ -37,40 +46,20 @@ export function createSearchFiles(): Tool {
       "Finds files: with mode content, lines that match a regular expression; with mode names, files whose path matches " +
       "a glob. Omits files excluded by .gitignore, .git, links, binary files and files with secrets. Results are in " +
       `the order of their paths. Stops after ${MAX_SEARCH_MS / 1000} s.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["pattern"],
-      properties: {
-        pattern: {
-          type: "string",
-          minLength: 1,
-          maxLength: 2000,
-          description:
-            "content: a JavaScript regular expression, tested line by line. names: a glob such as *.ts or src/**/x.*",
-        },
+    parameters: closedObject(
+      {
+        pattern: nonEmptyText(
+          2000,
+          "content: a JavaScript regular expression, tested line by line. names: a glob such as *.ts or src/**/x.*",
+        ),
         mode: { enum: ["names", "content"], description: "Default content." },
-        path: {
-          type: "string",
-          minLength: 1,
-          maxLength: 4096,
-          description: "Folder or file to search. Default: the workspace.",
-        },
-        glob: {
-          type: "string",
-          minLength: 1,
-          maxLength: 1000,
-          description: "With mode content: only files whose path matches.",
-        },
-        ignore_case: { type: "boolean", description: "Default false." },
-        max_results: {
-          type: "integer",
-          minimum: 1,
-          maximum: MAX_RESULTS,
-          description: `Default ${DEFAULT_RESULTS}, at most ${MAX_RESULTS}.`,
-        },
+        path: nonEmptyText(4096, "Folder or file to search. Default: the workspace."),
+        glob: nonEmptyText(1000, "With mode content: only files whose path matches."),
+        ignore_case: flag("Default false."),
+        max_results: integer(1, MAX_RESULTS, `Default ${DEFAULT_RESULTS}, at most ${MAX_RESULTS}.`),
       },
-    },
+      ["pattern"],
+    ),
     inspect: (input, { cwd }) => ({
       kind: "file",
       title: `Search ${input.path ?? "."} for ${input.pattern.slice(0, 120)}`,

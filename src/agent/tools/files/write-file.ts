@@ -1,10 +1,13 @@
 import { stat } from "node:fs/promises";
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
 import {
+  closedObject,
   defineTool,
-  ToolError,
+  freeText,
+  nonEmptyText,
   type Tool,
   type ToolContext,
+  ToolError,
   type ToolOutput,
   type ToolPreviewContext,
 } from "../../tool/tool.ts";
@@ -29,24 +32,13 @@ export function createWriteFile(): Tool {
     description:
       "Creates a text file, with its missing parent directories, or replaces the content of an existing one and keeps its " +
       `permissions. At most ${MAX_BYTES} bytes. To change a part of a file use patch.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["path", "content"],
-      properties: {
-        path: {
-          type: "string",
-          minLength: 1,
-          maxLength: 4096,
-          description: "The file, relative to the workspace or absolute; ~ is the user's home.",
-        },
-        content: {
-          type: "string",
-          maxLength: MAX_BYTES,
-          description: "The complete new content, written as UTF-8.",
-        },
+    parameters: closedObject(
+      {
+        path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
+        content: freeText(MAX_BYTES, "The complete new content, written as UTF-8."),
       },
-    },
+      ["path", "content"],
+    ),
     inspect: (input, { cwd }) => ({
       kind: "file",
       title: `Write: ${input.path}`,

@@ -1,3 +1,4 @@
+import { abortable } from "../../../base/abortable.ts";
 import { createId } from "../../../base/ids.ts";
 import { redact, secretTail } from "../../../base/observe/redact.ts";
 import { headOf } from "../../../base/text.ts";
@@ -8,7 +9,17 @@ import {
   type RunningCommand,
   startCommand,
 } from "../../../exec/process-group.ts";
-import { defineTool, type Tool, type ToolContext, ToolError, type ToolIntent } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  freeText,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+  type ToolIntent,
+} from "../../tool/tool.ts";
 
 interface StartOptions {
   readonly sessionId: string;
@@ -121,16 +132,13 @@ export class Processes {
     signal.throwIfAborted();
     const timeout = Promise.withResolvers<void>();
     const timer = setTimeout(timeout.resolve, timeoutMs);
-    const onAbort = () => timeout.reject(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
     const printed = Promise.withResolvers<void>();
     if (orOutput && !entry.output.isEmpty) printed.resolve();
     if (orOutput) entry.waiters.add(printed.resolve);
     try {
-      await Promise.race([entry.ended, timeout.promise, printed.promise]);
+      await abortable(Promise.race([entry.ended, timeout.promise, printed.promise]), signal);
     } finally {
       clearTimeout(timer);
-      signal.removeEventListener("abort", onAbort);
       entry.waiters.delete(printed.resolve);
     }
   }
@@ -219,27 +227,12 @@ export function createProcess(processes: Processes): Tool {
     description:
       "Controls processes that terminal started in the background: list them; poll one for new output; wait for it to " +
       "end; write to its standard input; kill it with everything it started.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["action"],
-      properties: {
+    parameters: closedObject(
+      {
         action: { type: "string", enum: ["list", "poll", "wait", "write", "kill"] },
-        process_id: {
-          type: "string",
-          minLength: 1,
-          maxLength: 64,
-          description: "Required for all actions but list.",
-        },
-        text: {
-          type: "string",
-          maxLength: MAX_TEXT_CHARACTERS,
-          description: "For write. End a line with a line feed.",
-        },
-        close_input: {
-          type: "boolean",
-          description: "For write: close the input afterwards. Default false.",
-        },
+        process_id: nonEmptyText(64, "Required for all actions but list."),
+        text: freeText(MAX_TEXT_CHARACTERS, "For write. End a line with a line feed."),
+        close_input: flag("For write: close the input afterwards. Default false."),
         timeout_seconds: {
           type: "number",
           exclusiveMinimum: 0,
@@ -247,7 +240,8 @@ export function createProcess(processes: Processes): Tool {
           description: `For wait. Default ${DEFAULT_WAIT_SECONDS}.`,
         },
       },
-    },
+      ["action"],
+    ),
     inspect,
     run: (input, context) => run(input, context, processes),
   });

@@ -7,7 +7,16 @@ import { headOf } from "../../../base/text.ts";
 import { type CommandEnd, commandEnvironment, runCommand } from "../../../exec/process-group.ts";
 import { OutputExcerpt } from "../../../exec/output.ts";
 import { mentionsProgram } from "../../question/policy/starters.ts";
-import { defineTool, type Tool, type ToolContext, ToolError, type ToolOutput } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+  type ToolOutput,
+} from "../../tool/tool.ts";
 import { directoryOf, realPath } from "../files/paths.ts";
 import type { Processes } from "./processes.ts";
 
@@ -48,35 +57,23 @@ export function createTerminal(options: TerminalOptions): Tool {
       "foreground without input; processes that it leaves behind are stopped. With background it keeps running: " +
       "control it with the process tool. " +
       `Output above ${options.maxOutputBytes} bytes is cut in the middle.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["command"],
-      properties: {
-        command: {
-          type: "string",
-          minLength: 1,
-          maxLength: MAX_COMMAND_CHARACTERS,
-          description: "The text that bash runs with -c.",
-        },
+    parameters: closedObject(
+      {
+        command: nonEmptyText(MAX_COMMAND_CHARACTERS, "The text that bash runs with -c."),
         timeout_seconds: {
           type: "number",
           exclusiveMinimum: 0,
           maximum: MAX_TIMEOUT_SECONDS,
           description: `The command is stopped after this time. Default ${defaultSeconds}, at most ${MAX_TIMEOUT_SECONDS}.`,
         },
-        workdir: {
-          type: "string",
-          minLength: 1,
-          maxLength: 4096,
-          description: "Directory to run in, relative to the workspace. Default: the workspace.",
-        },
-        background: {
-          type: "boolean",
-          description: "For servers and long work: returns immediately with a process id. Default false.",
-        },
+        workdir: nonEmptyText(
+          4096,
+          "Directory to run in, relative to the workspace. Default: the workspace.",
+        ),
+        background: flag("For servers and long work: returns immediately with a process id. Default false."),
       },
-    },
+      ["command"],
+    ),
     inspect: (input, { cwd }) => {
       const command =
         input.workdir === undefined ? input.command : `cd ${quote(input.workdir)} && ${input.command}`;

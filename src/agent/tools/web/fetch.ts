@@ -1,6 +1,15 @@
 import { FetchFailedError, guardedFetch, type GuardedResponse } from "../../../base/net/fetch.ts";
 import { BlockedAddressError, UnresolvedNameError } from "../../../base/net/guard.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { readPage } from "./page-reader.ts";
 
 interface WebFetchOptions {
@@ -35,22 +44,15 @@ export function createWebFetch(options: WebFetchOptions): Tool {
     description:
       "Fetches an http or https address and returns its text: the readable part of HTML as Markdown, other text " +
       `unchanged. One call returns at most ${MAX_CHARACTERS} characters: read on with start_index.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["url"],
-      properties: {
-        url: { type: "string", minLength: 1, maxLength: 8192, description: "The complete address." },
+    parameters: closedObject(
+      {
+        url: nonEmptyText(8192, "The complete address."),
         start_index: { type: "integer", minimum: 0, description: "First character to return. Default 0." },
-        max_characters: {
-          type: "integer",
-          minimum: 1,
-          maximum: MAX_CHARACTERS,
-          description: `Characters to return. Default ${DEFAULT_CHARACTERS}.`,
-        },
-        raw: { type: "boolean", description: "Return HTML unchanged. Default false." },
+        max_characters: integer(1, MAX_CHARACTERS, `Characters to return. Default ${DEFAULT_CHARACTERS}.`),
+        raw: flag("Return HTML unchanged. Default false."),
       },
-    },
+      ["url"],
+    ),
     inspect: ({ url }) => ({
       kind: "network",
       title: `Fetch: ${url}`,

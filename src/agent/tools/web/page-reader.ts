@@ -1,4 +1,5 @@
 import { Worker } from "node:worker_threads";
+import { abortable } from "../../../base/abortable.ts";
 import type { ReadablePage } from "./readable.ts";
 
 interface PageReaderOptions {
@@ -56,22 +57,17 @@ async function layOut(
     stderr: true,
     stdout: true,
   });
-  let stop = () => {};
+  const late = Promise.withResolvers<undefined>();
+  const timer = setTimeout(late.resolve, timeoutMs);
+  const answer = new Promise<ReadablePage | undefined>((resolve) => {
+    worker.once("message", resolve);
+    worker.on("error", () => resolve(undefined));
+    worker.once("exit", () => resolve(undefined));
+  });
   try {
-    return await new Promise<ReadablePage | undefined>((resolve, reject) => {
-      const timer = setTimeout(() => resolve(undefined), timeoutMs);
-      const onAbort = () => reject(signal.reason);
-      stop = () => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", onAbort);
-      };
-      signal.addEventListener("abort", onAbort, { once: true });
-      worker.once("message", resolve);
-      worker.on("error", () => resolve(undefined));
-      worker.once("exit", () => resolve(undefined));
-    });
+    return await abortable(Promise.race([answer, late.promise]), signal);
   } finally {
-    stop();
+    clearTimeout(timer);
     await worker.terminate();
   }
 }

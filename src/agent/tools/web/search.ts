@@ -1,5 +1,14 @@
+import { isRecord } from "../../../base/json/schema.ts";
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../../base/net/fetch.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { PRIVATE_HOSTS, toWebError } from "./fetch.ts";
 import { headOf } from "../../../base/text.ts";
 
@@ -33,20 +42,13 @@ export function createWebSearch(options: WebSearchOptions): Tool {
     kind: "search",
     description:
       "Searches the web; returns titles, addresses and snippets. Read a result with web_fetch if it matters.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["query"],
-      properties: {
-        query: { type: "string", minLength: 1, maxLength: 400, description: "What to search for." },
-        max_results: {
-          type: "integer",
-          minimum: 1,
-          maximum: MAX_RESULTS,
-          description: `Default ${DEFAULT_RESULTS}.`,
-        },
+    parameters: closedObject(
+      {
+        query: nonEmptyText(400, "What to search for."),
+        max_results: integer(1, MAX_RESULTS, `Default ${DEFAULT_RESULTS}.`),
       },
-    },
+      ["query"],
+    ),
     inspect: ({ query }) => ({
       kind: "network",
       title: `Search the web: ${query}`,
@@ -171,8 +173,4 @@ function clean(value: unknown, maxCharacters: number): string {
     .replace(/\s+/g, " ")
     .trim();
   return text.length > maxCharacters ? `${headOf(text, maxCharacters)}...` : text;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
