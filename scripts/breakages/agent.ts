@@ -12,7 +12,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "call-of-a-cut-answer",
     guarantee: "A tool call in an answer that the length limit cut is not made",
-    file: "agent/engines/model-engine.ts",
+    file: "agent/engines/turn.ts",
     from: "const checked = invalid === undefined ? call : { ...call, invalid };",
     to: "const checked = call;",
     tests: ["unit/agent/engines/model-engine.test.ts"],

@@ -61,19 +61,6 @@ export class Conversation {
   }
 }
 
-/** Returns why the calls of an answer with this finish reason are not made; undefined when they are. */
-export function unmadeText(finish: string | undefined): string | undefined {
-  if (finish === "length") {
-    return (
-      "This call was not made: the answer was cut by the output limit, so its arguments may be incomplete. " +
-      "Make the call again, with less text before it or in smaller parts."
-    );
-  }
-  return finish === "refusal"
-    ? "This call was not made: a content filter of the provider ended the answer."
-    : undefined;
-}
-
 const CHARACTERS_A_TOKEN = 4;
 /** Typical count for an image of ordinary size. */
 const IMAGE_TOKENS = 1_500;
