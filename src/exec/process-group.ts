@@ -16,7 +16,6 @@ interface CommandOptions {
 
 interface StartedCommandOptions extends Pick<CommandOptions, "cwd" | "env" | "onOutput"> {}
 
-/** A command that runs in the background. */
 export interface RunningCommand {
   /** Resolves when the shell has ended and its whole group is gone. Rejects when the shell cannot be started. */
   readonly end: Promise<CommandEnd>;

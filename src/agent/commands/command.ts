@@ -23,7 +23,6 @@ export type Directive =
 export interface CommandCall {
   readonly agent: Agent;
   readonly owner: string;
-  /** The session of the command. */
   readonly sessionId?: string;
   /** The folder whose own commands apply. Default: the workspace. */
   readonly cwd?: string;
@@ -110,9 +109,7 @@ export class Commands {
     throw new ServiceError(
       "unknown_command",
       `No command is named /${shownName}.${hint} /help lists the commands.`,
-      {
-        param: "command",
-      },
+      { param: "command" },
     );
   }
 

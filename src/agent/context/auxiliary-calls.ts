@@ -19,7 +19,6 @@ interface AuxiliaryCallsOptions {
   readonly recorder: Recorder;
   readonly signal: AbortSignal;
   readonly span: Span;
-  /** Called with each piece of an answer. */
   readonly keepAlive: () => void;
 }
 
@@ -38,7 +37,6 @@ export class AuxiliaryCalls {
     return this.#usage;
   }
 
-  /** Calls a model once, without tools. */
   async complete(prompt: Completion): Promise<string> {
     const { deps, budget } = this.#from;
     const ref = deps.models.resolve(prompt.model ?? this.#from.run.model);

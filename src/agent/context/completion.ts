@@ -11,7 +11,6 @@ interface CompletionRequest {
   readonly settings?: EngineTurn["settings"];
   readonly signal: AbortSignal;
   readonly span?: Span;
-  /** Called with each piece of the answer. */
   readonly keepAlive?: () => void;
 }
 

@@ -18,7 +18,6 @@ interface CompressionOptions {
   readonly runId: string;
   /** The model that writes the summary. */
   readonly model: ModelRef;
-  /** Context size of that model. */
   readonly contextTokens: number;
   /** Number of newest messages that stay unchanged. */
   readonly keepMessages: number;
@@ -27,7 +26,6 @@ interface CompressionOptions {
   readonly focus?: string;
   readonly signal: AbortSignal;
   readonly span?: Span;
-  /** Called with each piece of the summary. */
   readonly keepAlive?: () => void;
 }
 
@@ -41,7 +39,6 @@ interface Compressed {
   readonly note?: string;
   /** The model's context from now on. */
   readonly messages: readonly Message[];
-  /** Cost of the summary. */
   readonly usage: Usage;
 }
 

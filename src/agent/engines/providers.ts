@@ -91,7 +91,6 @@ export class FallbackChain {
   }
 }
 
-/** A model server that responds on this machine. */
 export interface LocalServer {
   readonly name: string;
   readonly baseUrl: string;

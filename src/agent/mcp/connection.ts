@@ -24,7 +24,6 @@ export type McpServerOptions = McpLimits &
 
 interface McpLimits {
   readonly startTimeoutMs: number;
-  /** Limit of one call. */
   readonly timeoutMs: number;
   /** Names of the tools to offer, as the server calls them. Default: all. */
   readonly tools?: readonly string[];
@@ -194,10 +193,7 @@ export class McpConnection {
       ...options,
       onExit: (reason) => this.#ended(reason ?? "it ended"),
       onLog: (line) =>
-        this.#log.debug("an MCP server wrote to its log", {
-          server: this.name,
-          line: redact(line),
-        }),
+        this.#log.debug("an MCP server wrote to its log", { server: this.name, line: redact(line) }),
     });
     this.#transport = transport;
     return transport;

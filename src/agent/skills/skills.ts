@@ -15,7 +15,6 @@ interface SkillsOptions {
   readonly bundledFolder?: string | undefined;
   /** Further absolute folders in search order. */
   readonly folders: readonly string[];
-  /** Names of skills that are not offered. */
   readonly disabled: readonly string[];
 }
 
@@ -25,7 +24,6 @@ interface FoundSkills {
   readonly problems: readonly SkillProblem[];
 }
 
-/** The folder of a project's skills. */
 const PROJECT_FOLDER = join(".agents", "skills");
 const MAX_SKILLS = 500;
 const MAX_FOLDERS = 2_000;
@@ -145,7 +143,6 @@ interface RequiredVariable {
 export interface Skill {
   readonly name: string;
   readonly description: string;
-  /** The skill's folder, absolute. */
   readonly path: string;
   readonly requiredVariables: readonly RequiredVariable[];
 }

@@ -20,7 +20,6 @@ export interface Spawner {
 }
 
 export interface ChildPrompt {
-  /** Id of the new run. */
   readonly runId: string;
   readonly owner: string;
   readonly cwd: string | null;
@@ -31,7 +30,6 @@ export interface ChildPrompt {
   readonly input: RunInput;
 }
 
-/** The run that delegates. */
 interface Delegator {
   readonly run: RunRow;
   readonly session: SessionRow;
@@ -254,7 +252,6 @@ export class Delegation {
 
 /** A task that waits for its sub-agent. */
 interface Request {
-  /** Id of the run it becomes. */
   readonly id: string;
   readonly task: SubagentTask;
   readonly model: string;

@@ -113,7 +113,6 @@ async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
 interface About {
   readonly intent: ToolIntent;
   readonly evaluation: Evaluation;
-  /** What the call would change. */
   readonly changes: FileChange[] | undefined;
 }
 
@@ -320,7 +319,6 @@ function questionsOf({ callId }: ToolCall, scope: ToolCallScope, passwords: stri
 
 interface QuestionSource {
   readonly scope: ToolCallScope;
-  /** The running call. */
   readonly callId: string;
 }
 

@@ -19,7 +19,6 @@ import type {
 
 /** Dependencies and state of a run's tool calls. */
 export interface ToolCallScope {
-  /** The run that calls. */
   readonly runId: string;
   readonly sessionId: string;
   /** `provider:model` of the run. */
@@ -35,7 +34,6 @@ export interface ToolCallScope {
   readonly onlyApprovals: boolean;
   /** The open question of this call, when its run was resumed. */
   readonly prior?: QuestionRow;
-  /** Tools that the client runs. */
   readonly clientTools: ReadonlySet<string>;
   /** Takes a call that the client must answer. */
   readonly request: (call: RunToolCall) => void;
@@ -58,7 +56,6 @@ export interface ToolCallScope {
   ) => Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
   readonly files: FileAccess | undefined;
-  /** Order of the run's calls. */
   readonly order: CallOrder;
   readonly record: (event: NewEvent) => void;
   /** Reports activity of the call, even when nothing is recorded. */

@@ -47,7 +47,6 @@ export interface ToolContext {
   readonly callId: string;
   readonly runId: string;
   readonly sessionId: string;
-  /** Owner of the session. */
   readonly owner: string;
   /** `provider:model` that made the call. */
   readonly model: string;

@@ -66,9 +66,7 @@ export function createTools(options: ToolOptions): readonly Tool[] {
     throw new ServiceError(
       "invalid_config",
       `No toolset is named ${JSON.stringify(name)}. Use one of: ${names}.`,
-      {
-        param: "agent.toolsets",
-      },
+      { param: "agent.toolsets" },
     );
   });
 }

@@ -36,7 +36,6 @@ export class Budget {
     this.#day = options.day;
   }
 
-  /** Counts the tokens of a model call. */
   spend(usage: Usage): void {
     const tokens = usage.inputTokens + usage.outputTokens;
     if (tokens === 0) return;

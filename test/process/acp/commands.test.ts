@@ -143,7 +143,7 @@ test("slash commands answer during a turn, and one that needs an idle session re
   const sessionId = await editor.session(place.folder);
   const turn = editor.prompt(sessionId, "go");
   await asked;
-  assert.match(await told(editor, sessionId, "/status"), /State {5}at work/);
+  assert.match(await told(editor, sessionId, "/status"), /State {5}running/);
   assert.match(await told(editor, sessionId, "/reset"), /The session is at work/);
   assert.equal(await told(editor, sessionId, "/title while it works"), "Title: while it works");
   allow();
@@ -160,7 +160,7 @@ test("`/steer` during a turn reaches the model at its next step, and `/queue` ru
   await asked;
   assert.match(await told(editor, sessionId, "/steer look left"), /at its next step/);
   const queued = editor.prompt(sessionId, "/queue afterwards");
-  assert.match(await told(editor, sessionId, "/status"), /State {5}at work, /);
+  assert.match(await told(editor, sessionId, "/status"), /State {5}running, /);
   allow();
   assert.equal((await turn).stopReason, "end_turn");
   assert.equal((await queued).stopReason, "end_turn");

@@ -3,7 +3,6 @@
 /** How long a grant may be remembered, shortest first. */
 export type Remember = "never" | "session" | "always";
 
-/** The kinds of risk. */
 export type Risk = keyof typeof risks;
 
 interface RiskRule {
@@ -41,7 +40,6 @@ const risks = {
   edit: { remember: "session" },
   /** A changing command in a session that asks before every change; the text is the signature. */
   change: { remember: "always" },
-  /** Ends processes. */
   process: { remember: "session" },
   /** Runs a task that the workspace declares, such as its tests. */
   task: { remember: "always" },

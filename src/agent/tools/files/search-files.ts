@@ -224,7 +224,6 @@ interface MatcherOptions {
   readonly ignoreCase: boolean;
   /** Longer lines are tested and shown up to this length. */
   readonly maxLineCharacters: number;
-  /** Time limit per file. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
