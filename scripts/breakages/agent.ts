@@ -12,9 +12,9 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "call-of-a-cut-answer",
     guarantee: "A tool call in an answer that the length limit cut is not made",
-    file: "agent/engines/model-engine.ts",
-    from: "const asked = invalid === undefined ? call : { ...call, invalid };",
-    to: "const asked = call;",
+    file: "agent/engines/turn.ts",
+    from: "const checked = invalid === undefined ? call : { ...call, invalid };",
+    to: "const checked = call;",
     tests: ["unit/agent/engines/model-engine.test.ts"],
   },
   {
@@ -36,10 +36,10 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "whole-characters",
     guarantee: "No character of a command's output is cut in two",
-    file: "exec/output-ring.ts",
+    file: "exec/output.ts",
     from: "this.#open = isEnded ? 0 : openBytes(bytes);",
     to: "this.#open = 0;",
-    tests: ["unit/base/cut.test.ts"],
+    tests: ["unit/base/cut.test.ts", "unit/exec/output.test.ts"],
   },
   {
     name: "answered-once",
@@ -168,8 +168,8 @@ export const agentBreakages: readonly Breakage[] = [
     name: "allowed-commands-and-secrets",
     guarantee: "approvals.allow lifts nothing that touches secrets or the service itself",
     file: "agent/question/policy/command.ts",
-    from: '.filter((finding) => finding.verdict === "deny" || isAlwaysAsked(finding));',
-    to: '.filter((finding) => finding.verdict === "deny");',
+    from: '.filter((finding) => finding.outcome === "deny" || isAlwaysAsked(finding));',
+    to: '.filter((finding) => finding.outcome === "deny");',
     tests: ["unit/agent/policy/allow.test.ts"],
   },
   {
@@ -192,7 +192,7 @@ export const agentBreakages: readonly Breakage[] = [
     name: "policy-after-an-answer",
     guarantee: "An approved call does not run when the policy refuses it by then",
     file: "agent/question/permission.ts",
-    from: `if (now.verdict === "deny") return refused(now);`,
+    from: `if (now.outcome === "deny") return refused(now);`,
     to: "",
     tests: ["unit/agent/mode.test.ts"],
   },

@@ -16,7 +16,7 @@ export async function findProviders(
   if (configured.length > 0 || config.model.default !== undefined || !config.model.detect_local) {
     return configured;
   }
-  const { detectLocalModels } = await import("../agent/engines/detect.ts");
+  const { detectLocalModels } = await import("../agent/engines/providers.ts");
   const found = await detectLocalModels();
   for (const { name, baseUrl } of found) log.info("found a local model server", { name, baseUrl });
   return found

@@ -1,6 +1,6 @@
 import type { McpServerOptions } from "../agent/mcp/connection.ts";
 import type { McpServersOptions } from "../agent/mcp/servers.ts";
-import { commandEnvironment } from "../exec/environment.ts";
+import { commandEnvironment } from "../exec/process-group.ts";
 import type { Config, McpServerConfig, WebSearchConfig } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { AgentSettings } from "../agent/deps.ts";

@@ -1,29 +1,29 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import process from "node:process";
 import type { Readable } from "node:stream";
-import { holdGroup } from "./child-groups.ts";
 import { systemClock } from "../base/clock.ts";
 
-export interface CommandOptions {
+interface CommandOptions {
   /** Absolute path of an existing directory. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
-  /** Standard output and standard error, as they come, in order. */
+  /** Receives standard output and standard error in the order in which they were written. */
   readonly onOutput: (bytes: Uint8Array) => void;
   readonly signal: AbortSignal;
 }
 
-export interface StartedCommandOptions extends Pick<CommandOptions, "cwd" | "env" | "onOutput"> {}
+interface StartedCommandOptions extends Pick<CommandOptions, "cwd" | "env" | "onOutput"> {}
 
-/** A command that runs beside whatever else goes on. */
 export interface RunningCommand {
-  /** Resolves when the shell has ended and the whole group is gone; rejects when no shell can be started. */
+  /** Resolves when the shell has ended and its whole group is gone. Rejects when the shell cannot be started. */
   readonly end: Promise<CommandEnd>;
-  /** Writes to its standard input; with `close` nothing can follow. Resolves when the system has taken it. */
+  /**
+   * Writes to standard input and, with `close`, closes it. Resolves when the operating system has accepted the text.
+   */
   write(text: string, options: { readonly close: boolean }): Promise<void>;
-  /** Ends the group, first kindly. */
+  /** Stops the group: SIGTERM first, then SIGKILL. */
   stop(): void;
 }
 
@@ -32,28 +32,29 @@ export interface CommandEnd {
   readonly exitCode: number | undefined;
   readonly signalName: string | undefined;
   readonly stoppedBy: "timeout" | "abort" | undefined;
-  /** Processes the command left running, which were ended with it. */
+  /** True when processes outlived the command and were stopped. */
   readonly leftovers: boolean;
 }
 
 /** A child spawned `detached`, with a pipe for its output. */
-export type GroupLeader = ChildProcess & { readonly stdout: Readable };
+type GroupLeader = ChildProcess & { readonly stdout: Readable };
 
-/** Between SIGTERM and SIGKILL when a command is stopped. */
+/** Time between SIGTERM and SIGKILL for a stopped command. */
 const STOP_GRACE_MS = 2_000;
-/** The same for what a finished command left behind. */
+/** Time between SIGTERM and SIGKILL for processes that outlived their command. */
 const LEFTOVER_GRACE_MS = 500;
-/** How long an ended shell's output may still be read; a process that left the group can hold the pipe for ever. */
+/** Time to read the rest of an ended shell's output. A process that left the group can hold the pipe open forever. */
 const DRAIN_MS = 1_000;
 const POLL_MS = 20;
 
 const shell = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ?? "sh";
-// Bash takes an input that is a socket, as pipes of Node are, for a remote login, and runs the user's start file.
+// Bash takes a socket on standard input, which is what Node's pipes are, for a remote login and reads the user's start
+// file.
 const noStartFile = shell === "sh" ? [] : ["--norc"];
 
 /**
- * Runs one shell command in a process group of its own, with standard input closed, and resolves when the shell has
- * ended and the whole group is gone. Rejects only when no shell can be started.
+ * Runs one shell command in its own process group with standard input closed. Resolves when the shell has ended and its
+ * whole group is gone. Rejects only when the shell cannot be started.
  */
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandEnd> {
   const child = spawnShell(command, options, "ignore");
@@ -61,8 +62,8 @@ export async function runCommand(command: string, options: CommandOptions): Prom
 }
 
 /**
- * Resolves when a child that leads a process group of its own has ended and the whole group is gone, killed when this
- * process goes before. Rejects when it could not be started.
+ * Waits for a child that leads its own process group. Resolves when it has ended and its whole group is gone; kills the
+ * group when this process exits first. Rejects when the child cannot be started.
  */
 export function superviseGroup(
   child: GroupLeader,
@@ -71,12 +72,12 @@ export function superviseGroup(
   return ended(child, stopper(child, options));
 }
 
-/** Runs one shell command in a process group of its own, with a pipe for its standard input and without a time limit. */
+/** Starts one shell command in its own process group, with a pipe for standard input and without a time limit. */
 export function startCommand(command: string, options: StartedCommandOptions): RunningCommand {
   const child = spawnShell(command, options, "pipe");
   const stopping = new AbortController();
   const stop = stopper(child, { timeoutMs: undefined, signal: stopping.signal });
-  // A process that ended does not read: its end tells all there is to tell.
+  // An ended process does not read; `end` reports how it ended.
   child.stdin?.on("error", () => {});
   const end = ended(child, stop);
   end.catch(() => {});
@@ -87,17 +88,17 @@ export function startCommand(command: string, options: StartedCommandOptions): R
   };
 }
 
-/** The process ended or its input was closed before. */
+/** The process has ended or its input is closed. */
 export class InputClosedError extends Error {}
 
 function writeTo(child: ChildProcess, text: string, close: boolean): Promise<void> {
   const { stdin } = child;
   if (!stdin || stdin.destroyed || stdin.writableEnded) {
-    return Promise.reject(new InputClosedError("The process takes no more input."));
+    return Promise.reject(new InputClosedError("The process accepts no more input."));
   }
   return new Promise((resolve, reject) => {
     stdin.write(text, (error) => {
-      if (error) reject(new InputClosedError("The process takes no more input."));
+      if (error) reject(new InputClosedError("The process accepts no more input."));
       else resolve();
     });
     if (close) stdin.end();
@@ -105,7 +106,7 @@ function writeTo(child: ChildProcess, text: string, close: boolean): Promise<voi
 }
 
 function spawnShell(command: string, options: StartedCommandOptions, stdin: "ignore" | "pipe"): GroupLeader {
-  // One pipe for both streams keeps their order; `exec` keeps the shell the leader of the group.
+  // One pipe for both streams keeps their order; `exec` keeps the shell as the group leader.
   const child = spawn("/bin/sh", ["-c", 'exec "$@" 2>&1', "sh", shell, ...noStartFile, "-c", command], {
     cwd: options.cwd,
     env: options.env,
@@ -116,10 +117,10 @@ function spawnShell(command: string, options: StartedCommandOptions, stdin: "ign
   return child;
 }
 
-/** Resolves when the shell has ended and what it left behind is gone. */
+/** Resolves when the shell has ended and the processes that outlived it are gone. */
 async function ended(child: GroupLeader, stop: ReturnType<typeof stopper>): Promise<CommandEnd> {
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
-  const letGo = holdGroup(child.pid);
+  const release = killOnExit(child.pid);
   const exit = exited(child);
   try {
     const end = await exit;
@@ -130,13 +131,13 @@ async function ended(child: GroupLeader, stop: ReturnType<typeof stopper>): Prom
     await withinTime(closed, DRAIN_MS);
     return { ...end, stoppedBy: stop.reason(), leftovers };
   } finally {
-    letGo();
+    release();
     stop.release();
     child.stdout.destroy();
   }
 }
 
-/** Resolves with `work`, but after `ms` at the latest; the timer goes with it. */
+/** Resolves with `work`, or after `ms`. */
 function withinTime(work: Promise<void>, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const cancel = systemClock.after(ms, resolve);
@@ -156,7 +157,7 @@ function exited(child: ChildProcess): Promise<Pick<CommandEnd, "exitCode" | "sig
   });
 }
 
-/** Ends the group on abort or when the time is up, first kindly. */
+/** Stops the group on abort or timeout: SIGTERM first, then SIGKILL. */
 function stopper(
   child: ChildProcess,
   { timeoutMs, signal }: { readonly timeoutMs: number | undefined; readonly signal: AbortSignal },
@@ -184,7 +185,7 @@ function stopper(
   };
 }
 
-/** Ends what is left of the group after its leader; whether there was anything. */
+/** Stops what remains of the group after its leader. Resolves to whether anything remained. */
 async function endGroup(pid: number | undefined, graceMs: number): Promise<boolean> {
   if (pid === undefined || !isAlive(pid)) return false;
   signalGroup(pid, "SIGTERM");
@@ -196,34 +197,81 @@ async function endGroup(pid: number | undefined, graceMs: number): Promise<boole
   return true;
 }
 
-/** False when nothing is left in the group. */
-function signalGroup(pid: number | undefined, signal: NodeJS.Signals | 0): boolean {
+/** Signals the group of `pid`. Returns false when it has no process left. */
+export function signalGroup(pid: number | undefined, signal: NodeJS.Signals | 0): boolean {
   if (pid === undefined) return false;
   try {
     process.kill(-pid, signal);
     return true;
   } catch {
-    // ESRCH: all gone; EPERM: what is left changed its user, and is not ours to signal.
+    // ESRCH: the group is gone. EPERM: the remaining processes run as another user and cannot be signalled.
     return false;
   }
 }
 
-/** Whether the group of `pid` has a member that still runs. */
+/** Returns whether a member of the group of `pid` still runs. */
 function isAlive(pid: number): boolean {
   if (!signalGroup(pid, 0)) return false;
   if (process.platform !== "linux") return true;
-  // In containers nobody reaps orphans: the dead stay in the group as zombies, and a signal cannot tell.
+  // In containers without an init process, dead orphans stay in the group as zombies, which a signal does not detect.
   return readdirSync("/proc").some((entry) => /^\d+$/.test(entry) && isLiveMember(entry, pid));
 }
 
 function isLiveMember(entry: string, group: number): boolean {
   try {
     const stat = readFileSync(`/proc/${entry}/stat`, "utf8");
-    // The command's name stands in parentheses and may hold any character.
+    // The command's name is in parentheses and may contain any character.
     const [state, , groupId] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return Number(groupId) === group && state !== "Z" && state !== "X";
   } catch {
-    // It ended while we looked.
+    // The process ended in the meantime.
     return false;
   }
+}
+
+/** Groups that are killed when this process exits. Touches the machine. */
+
+const groups = new Set<number>();
+let isWatching = false;
+
+/**
+ * Kills the process group of `pid` when this process exits, however it exits. Call the result once the group has ended
+ * or its owner stops it.
+ */
+export function killOnExit(pid: number | undefined): () => void {
+  if (pid === undefined) return () => {};
+  if (!isWatching) process.on("exit", killGroups);
+  isWatching = true;
+  groups.add(pid);
+  return () => void groups.delete(pid);
+}
+
+function killGroups(): void {
+  for (const pid of groups) {
+    try {
+      process.kill(-pid, "SIGKILL");
+    } catch {
+      // All gone, or not ours any more.
+    }
+  }
+}
+
+/** The last two let a command that calls agentd find the home of the service that runs it. */
+const inherited = new Set("PATH HOME LANG TMPDIR USER SHELL TZ AGENTD_HOME AGENTD_PROFILE".split(" "));
+
+/**
+ * Returns the environment for commands. The service's own environment holds its keys, so commands get a short list of
+ * variables by name. `shared` are the variables that this session's commands may see.
+ */
+export function commandEnvironment(
+  passthrough: readonly string[],
+  shared: Readonly<Record<string, string>>,
+  source: Readonly<Record<string, string | undefined>> = process.env,
+): Record<string, string> {
+  const extra = new Set(passthrough);
+  const kept = Object.entries(source).filter(
+    ([name, value]) =>
+      value !== undefined && (inherited.has(name) || name.startsWith("LC_") || extra.has(name)),
+  );
+  return { ...(Object.fromEntries(kept) as Record<string, string>), ...shared, TERM: "dumb" };
 }

@@ -1,4 +1,4 @@
-/** A file of `<home>/scripts`, run as a program. Touches the machine. */
+/** Runs a file of `<home>/scripts` as a program. Touches the machine. */
 import type { Buffer } from "node:buffer";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,39 +8,42 @@ import process from "node:process";
 import type { Writable } from "node:stream";
 import { redact } from "../base/observe/redact.ts";
 import { isInside } from "../base/paths.ts";
-import { OutputExcerpt } from "./output-excerpt.ts";
+import { OutputExcerpt } from "./output.ts";
 import { superviseGroup } from "./process-group.ts";
 import { tailOf } from "../base/text.ts";
 
-export interface ScriptFileOptions {
-  /** All that it sees of the environment. */
+interface ScriptFileOptions {
+  /** The script's whole environment. */
   readonly env: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
-  /** Absolute path of an existing folder. Default: its own. */
+  /** Absolute path of an existing folder. Default: the folder of the script. */
   readonly cwd?: string;
-  /** What it may read from its standard input; absent: nothing. */
+  /** Text for standard input. Default: none. */
   readonly input?: string;
 }
 
-export interface ScriptFailure {
-  /** A clause for people. */
+interface ScriptFailure {
+  /** A clause for people, such as `it took longer than 30 seconds`. */
   readonly reason: string;
-  /** The end of what it wrote to its standard error, without what is secret. */
-  readonly complaint?: string;
+  /** The end of standard error, redacted. */
+  readonly stderr?: string;
 }
 
-/** What it printed, or how it failed. */
-export type ScriptEnd = { readonly said: Uint8Array<ArrayBuffer> } | ScriptFailure;
+/** What the script printed, or how it failed. */
+export type ScriptEnd = { readonly output: Uint8Array<ArrayBuffer> } | ScriptFailure;
 
-/** Of standard output. One that prints more is ended. */
+/** Limit of standard output. A script that prints more is stopped. */
 const MAX_OUTPUT_BYTES = 1_048_576;
 const MAX_COMPLAINT_BYTES = 65_536;
 const MAX_COMPLAINT_CHARACTERS = 500;
 
-/** Where the folder of scripts stands in what people write. */
+/** Stands for the home in paths that people write. */
 const HOME = "<home>/";
 
-/** The real path of a file below `folder`, wherever links lead; undefined when there is none. Never rejects. */
+/**
+ * Returns the real path of a file inside `folder`, with links resolved; undefined when no such file exists. Never
+ * rejects.
+ */
 export async function findScriptFile(script: string, folder: string): Promise<string | undefined> {
   const written = script.startsWith(HOME) ? join(dirname(folder), script.slice(HOME.length)) : script;
   try {
@@ -53,8 +56,8 @@ export async function findScriptFile(script: string, folder: string): Promise<st
 }
 
 /**
- * Runs a file to its end, in a process group of its own, of which nothing is left afterwards. Never rejects: every way in
- * which a script can end is a value.
+ * Runs a script to its end in its own process group, which is gone afterwards. Never rejects: every way in which a
+ * script ends is a value.
  */
 export async function runScriptFile(path: string, options: ScriptFileOptions): Promise<ScriptEnd> {
   for (const command of commandsFor(path)) {
@@ -68,14 +71,14 @@ export async function runScriptFile(path: string, options: ScriptFileOptions): P
   return { reason: "the program that runs it is not installed" };
 }
 
-/** A failure as one text. */
-export function describeScriptFailure({ reason, complaint = "" }: ScriptFailure): string {
-  return complaint === "" ? reason : `${reason}: ${complaint}`;
+/** Returns a failure as one text. */
+export function describeScriptFailure({ reason, stderr = "" }: ScriptFailure): string {
+  return stderr === "" ? reason : `${reason}: ${stderr}`;
 }
 
 type Command = readonly [program: string, ...args: string[]];
 
-/** Bash for shell scripts, the runtime of this process for JavaScript, Python for all else; the first that there is. */
+/** Returns the candidates in order: Bash for shell scripts, this runtime for JavaScript, Python for everything else. */
 function commandsFor(path: string): readonly Command[] {
   switch (extname(path).toLowerCase()) {
     case ".sh":
@@ -101,20 +104,20 @@ async function runCommand(
   path: string,
   { env, timeoutMs, cwd = dirname(path), input = "" }: ScriptFileOptions,
 ): Promise<ScriptEnd> {
-  // A group of its own, so that what it starts goes with it.
+  // Its own group, so that the processes it starts end with it.
   const child = spawn(program, args, { cwd, env, detached: true, stdio: ["pipe", "pipe", "pipe"] });
-  // Without a free file there are no pipes either, and only the error tells.
+  // Without a free file descriptor the child has no pipes, and only the error says so.
   const pipes: Writable | undefined = child.stdin;
   if (!pipes) throw ((await once(child, "error")) as [Error])[0];
   const flood = new AbortController();
   const output = new Output();
-  const complaint = new OutputExcerpt(MAX_COMPLAINT_BYTES);
+  const stderr = new OutputExcerpt(MAX_COMPLAINT_BYTES);
   child.stdout.on("data", (bytes: Buffer) => {
     output.take(bytes);
     if (output.isFull) flood.abort();
   });
-  child.stderr.on("data", (bytes: Buffer) => complaint.push(bytes));
-  // A script need not read what it is given.
+  child.stderr.on("data", (bytes: Buffer) => stderr.push(bytes));
+  // A script may ignore its input.
   child.stdin.on("error", () => {});
   child.stdin.end(input);
   const end = await superviseGroup(child, { timeoutMs, signal: flood.signal });
@@ -122,18 +125,18 @@ async function runCommand(
   child.stderr.destroy();
   if (end.stoppedBy === "timeout") return { reason: `it took longer than ${timeoutMs / 1000} seconds` };
   if (output.isFull) return { reason: `it printed more than ${MAX_OUTPUT_BYTES} bytes` };
-  if (end.exitCode === 0) return { said: output.bytes() };
+  if (end.exitCode === 0) return { output: output.bytes() };
   const how = end.exitCode === undefined ? `signal ${end.signalName ?? "unknown"}` : `code ${end.exitCode}`;
-  return { reason: `it ended with ${how}`, complaint: shownEnd(complaint.text()) };
+  return { reason: `it ended with ${how}`, stderr: shownEnd(stderr.text()) };
 }
 
-/** Redacted before it is cut: half a secret is not known as one. */
+/** Redacts before it cuts: `redact` does not recognise half a secret. */
 function shownEnd(text: string): string {
   const shown = redact(text.trim()).replaceAll("\u0000", "\uFFFD");
   return tailOf(shown, MAX_COMPLAINT_CHARACTERS);
 }
 
-/** What a child printed, up to a bound; what follows is dropped. */
+/** Collects a child's output up to a limit and drops the rest. */
 class Output {
   readonly #chunks: Uint8Array<ArrayBuffer>[] = [];
   #length = 0;

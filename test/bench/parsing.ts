@@ -1,7 +1,6 @@
 import { RE2JS } from "re2js";
 import { parseCommand } from "../../src/agent/commands/command.ts";
-import { readPage } from "../../src/agent/tools/web/page-reader.ts";
-import { plainText } from "../../src/agent/tools/web/plain-text.ts";
+import { plainText, readPage } from "../../src/agent/tools/web/page-reader.ts";
 import { parseExactJson } from "../../src/base/json/exact-json.ts";
 import { jsonExcerpt, renderTemplate } from "../../src/webhook/receive/template.ts";
 import { patternOf } from "../../src/webhook/receive/filter.ts";

@@ -50,7 +50,7 @@ const scripts: Readonly<Record<string, Script>> = {
       ? call("mark", { text: "in the child", hang: true })
       : call("delegate_task", { tasks: [{ goal: "child work" }] }),
   compression: ({ instructions, user }) =>
-    instructions.startsWith("You sum up") ? never() : { text: `re: ${user}` },
+    instructions.startsWith("You summarise") ? never() : { text: `re: ${user}` },
   steer: () => ({
     text: (async function* () {
       yield "talking";

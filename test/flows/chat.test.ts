@@ -5,7 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { createScriptedEngine } from "../../src/agent/engines/scripted.ts";
-import { demoScript } from "../../src/agent/engines/demo.ts";
+import { demoScript } from "../../src/agent/engines/select.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { registerSecret } from "../../src/base/observe/redact.ts";
 import { startTestService, type TestService } from "../harness/service.ts";

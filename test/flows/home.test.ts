@@ -101,7 +101,7 @@ test("a home's MCP servers, skills, context files and commands are the agent's",
   assert.deepEqual(await command("/ship it now"), {
     type: "skill",
     name: "ship",
-    message: "Load the skill ship with the skill tool and follow it. What to do: it now",
+    message: "Load the skill ship with the skill tool and follow it. Task: it now",
   });
   await config({ two: server });
   assert.equal(await command("/reload-mcp"), "two: connected, 1 tool");

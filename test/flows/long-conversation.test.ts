@@ -14,7 +14,7 @@ test("compression with open tool calls keeps every call with its answers", async
     tools: [testTool(async ({ command }) => `ran ${command}`)],
     settings: { compression: { threshold: undefined, keepMessages: 3, model: undefined } },
     script: ({ step, user, instructions }) => {
-      if (instructions.startsWith("You sum up")) {
+      if (instructions.startsWith("You summarise")) {
         asked.push(user);
         return { text: "They did things." };
       }
@@ -45,7 +45,7 @@ test("a conversation near the limit is compressed by itself, and the turn goes o
     providers: [{ name: "local", type: "openai_compatible", models: ["m"], contextTokens: 1_000 }],
     settings: { compression: { threshold: 0.5, keepMessages: 2, model: undefined } },
     script: ({ instructions, messages }) =>
-      instructions.startsWith("You sum up")
+      instructions.startsWith("You summarise")
         ? { text: "Short." }
         : { text: `${messages.length}: ${"x".repeat(800)}` },
   });
@@ -65,7 +65,7 @@ test("an overflow of the provider leads to one compression and one retry", async
   await using agent = await createTestAgent({
     settings: { compression: { threshold: undefined, keepMessages: 4, model: undefined } },
     script: ({ instructions, messages, user }) => {
-      if (instructions.startsWith("You sum up")) return { text: "Short." };
+      if (instructions.startsWith("You summarise")) return { text: "Short." };
       if (user === "big" && messages.length > 5) {
         refused++;
         return { error: { code: "context_too_long", message: "The context is too long." } };

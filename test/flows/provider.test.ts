@@ -143,7 +143,7 @@ test("a stream that is cut fails the run and keeps what was said for the next pr
   const run = await runOf(flow.service, first);
   assert.equal(run.status, "failed");
   assert.equal(run.error.code, "agent_incomplete");
-  assert.match(run.error.message, /in the middle/);
+  assert.match(run.error.message, /ended its answer early/);
   const second = await (await flow.service.chat(hi("two"), { headers: session })).json();
   assert.equal(second.choices[0].message.content, "Again.");
   const said = flow.models.requests[1]?.body.messages.map(({ role, content }) => [role, content]);
@@ -245,7 +245,7 @@ test("when a provider dies in the middle of a session, the spare one goes on wit
     ["system", "user", "assistant", "tool", "assistant", "user"],
   );
   const told = JSON.stringify(await eventsOf(flow.service, response));
-  assert.match(told, /local:test-model does not answer; second:spare takes over/);
+  assert.match(told, /local:test-model does not respond; switching to second:spare/);
 });
 
 test("a storm of 429 is waited out as far as it may be, and then the spare provider answers", async () => {

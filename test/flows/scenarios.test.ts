@@ -5,7 +5,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { McpServers } from "../../src/agent/mcp/servers.ts";
 import { createLog } from "../../src/base/observe/log.ts";
-import { createDelegateTask } from "../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../src/agent/tools/delegate-task.ts";
 import { FakeClock } from "../../src/base/clock.ts";
 import { assertStrict } from "../harness/strict.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../harness/agent.ts";

@@ -1,6 +1,6 @@
 /** `_session/steering`: a prompt that goes into the turn at work. */
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
-import { fileText } from "../../agent/engines/user-prompt.ts";
+import { fileText } from "../../agent/engines/prompt.ts";
 import type { UserMessage } from "../../agent/message.ts";
 import { runningTurn } from "../../agent/run/running.ts";
 import { isRecord } from "../../base/json/schema.ts";

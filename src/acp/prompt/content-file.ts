@@ -2,8 +2,7 @@
 import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
-import { readAttachment } from "../../agent/attachments/attachment.ts";
-import { textAttachment } from "../../agent/attachments/text-attachment.ts";
+import { readAttachment, textAttachment } from "../../agent/attachments/attachment.ts";
 import { isInside } from "../../base/paths.ts";
 import type { Attachment } from "../../agent/message.ts";
 import { checkRead, type PolicyPaths } from "../../agent/question/policy/paths.ts";

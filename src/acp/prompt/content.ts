@@ -1,7 +1,6 @@
 /** What the blocks of a prompt say to the model. */
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
-import { readAttachment } from "../../agent/attachments/attachment.ts";
-import { textAttachment } from "../../agent/attachments/text-attachment.ts";
+import { readAttachment, textAttachment } from "../../agent/attachments/attachment.ts";
 import type { Attachment, UserMessage } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { AcpConnection } from "../wire/connection.ts";

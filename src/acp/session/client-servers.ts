@@ -1,7 +1,7 @@
 /** The servers of the Model Context Protocol that a client names for a session. */
 import type { McpServerOptions } from "../../agent/mcp/connection.ts";
 import { McpServers } from "../../agent/mcp/servers.ts";
-import { commandEnvironment } from "../../exec/environment.ts";
+import { commandEnvironment } from "../../exec/process-group.ts";
 import type { Clock } from "../../base/clock.ts";
 import { sha256 } from "../../base/digest.ts";
 import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";

@@ -1,22 +1,22 @@
-/** Images and files that ride with a prompt: read, sniffed and bounded. Touches the machine. */
+/** Reads images and files that are attached to a prompt, by their content and within limits. Touches the machine. */
 import { realpath, stat } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { imageSize } from "image-size";
 import { ServiceError } from "../../base/errors.ts";
-import { OwnFileError, readForeign } from "../../base/system/own-files.ts";
 import { isInside } from "../../base/paths.ts";
+import { OwnFileError, readForeign } from "../../base/system/own-files.ts";
 import type { Attachment } from "../message.ts";
 
 export interface AttachmentOptions {
   readonly cwd: string;
-  /** Folders that local files may lie in, absolute. */
+  /** Absolute folders that may contain local files. */
   readonly roots: readonly string[];
-  /** Why a file must not be read, by the path that it really has; undefined: it may. Default: all may. */
+  /** Returns why a file must not be read, given its real path, or undefined. Default: all files may be read. */
   readonly refuse?: (path: string) => string | undefined;
   /** Default 10 MiB. */
   readonly maxImageBytes?: number;
-  /** Of text files; default 512 KiB. */
+  /** Limit for text files; default 512 KiB. */
   readonly maxFileBytes?: number;
 }
 
@@ -30,7 +30,7 @@ export interface ReadAttachment {
 
 const MAX_IMAGE_BYTES = 10_485_760;
 const MAX_FILE_BYTES = 524_288;
-/** More than any model looks at, and what a small file may claim to unpack to. */
+/** More than any model uses; a small file may claim to unpack to more. */
 const MAX_PIXELS = 100_000_000;
 const MEDIA_TYPES: Readonly<Record<string, string>> = {
   png: "image/png",
@@ -41,9 +41,9 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 const SHOWN_CHARACTERS = 80;
 
 /**
- * Reads what `source` names: a data URL, or a path (also as `file:` URL), relative to `cwd`, inside one of the roots.
- * The type is what the bytes are, whatever the name or URL says. ServiceError `invalid_content_part` that says what was
- * found and what is allowed.
+ * Reads `source`: a data URL, a `file:` URL or a path, relative to `cwd` and inside one of the roots. The content
+ * decides the type, not the name or URL. Throws ServiceError `invalid_content_part`, which says what was found and what
+ * is allowed.
  */
 export async function readAttachment(source: string, options: AttachmentOptions): Promise<ReadAttachment> {
   const shown = source.startsWith("data:")
@@ -63,10 +63,10 @@ interface Naming {
   readonly options: AttachmentOptions;
 }
 
-/** Within so many bytes each of the kinds says how large the image is, if nothing long stands before. */
+/** Each image type states its size within these bytes, unless a long field comes first. */
 const HEADER_BYTES = 64;
 
-/** Undefined when the bytes are no image of a kind that models take. */
+/** Returns undefined unless the bytes are an image of a type that models accept. */
 function toImage(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment | undefined {
   const limit = options.maxImageBytes ?? MAX_IMAGE_BYTES;
   const size = sizeOf(bytes);
@@ -77,7 +77,7 @@ function toImage(bytes: Buffer, { shown, name, options }: Naming): ReadAttachmen
     throw invalid(`${shown} has ${bytes.length} bytes; the limit for images is ${limit}.`);
   if (!(width > 0) || !(height > 0)) throw invalid(`${shown} is a broken image.`);
   if (width * height > MAX_PIXELS) {
-    throw invalid(`${shown} has ${width} x ${height} pixels; the limit is ${MAX_PIXELS} in all.`);
+    throw invalid(`${shown} has ${width} x ${height} pixels; the limit is ${MAX_PIXELS} in total.`);
   }
   return {
     attachment: {
@@ -93,7 +93,7 @@ function toImage(bytes: Buffer, { shown, name, options }: Naming): ReadAttachmen
   };
 }
 
-/** Undefined when the bytes are no PDF (ISO 32000-2, 7.5.2: the header stands first). */
+/** Returns undefined unless the bytes are a PDF (ISO 32000-2, 7.5.2: the header comes first). */
 function toPdf(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment | undefined {
   if (bytes.subarray(0, 5).toString("latin1") !== "%PDF-") return undefined;
   const limit = options.maxImageBytes ?? MAX_IMAGE_BYTES;
@@ -114,7 +114,7 @@ function toPdf(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment 
 function toText(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment {
   const limit = options.maxFileBytes ?? MAX_FILE_BYTES;
   if (!isText(bytes)) {
-    throw invalid(`${shown} is neither text nor PDF nor an image in PNG, JPEG, GIF or WebP.`);
+    throw invalid(`${shown} is not text, a PDF, or a PNG, JPEG, GIF or WebP image.`);
   }
   if (bytes.length > limit)
     throw invalid(`${shown} has ${bytes.length} bytes; the limit for text is ${limit}.`);
@@ -130,11 +130,12 @@ function toText(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment
   };
 }
 
-/** Without a width and height when the bytes end before they say it; undefined when they are no image. */
+/** Returns an image's size, without width and height for a truncated image; undefined for other files. */
 function sizeOf(
   bytes: Buffer,
 ): { readonly type?: string | undefined; readonly width: number; readonly height: number } | undefined {
-  // The parser reads on in the buffer behind a short image, which holds other data of this process: it gets zeros there.
+  // The parser reads past the end of a short image into the shared buffer, which holds other data. Zeros go there
+  // instead.
   const padded = new Uint8Array(bytes.length + HEADER_BYTES);
   padded.set(bytes);
   try {
@@ -158,10 +159,10 @@ function fromDataUrl(url: string, { maxImageBytes = MAX_IMAGE_BYTES }: Attachmen
   const comma = url.indexOf(",");
   const head = url.slice(0, comma);
   if (comma < 0 || !head.endsWith(";base64"))
-    throw invalid("A data URL must read `data:<type>;base64,<data>`.");
+    throw invalid("A data URL must have the form `data:<type>;base64,<data>`.");
   const data = url.slice(comma + 1);
   if (data.length > Math.ceil((maxImageBytes * 4) / 3) + 4) {
-    throw invalid(`The data URL holds more than ${maxImageBytes} bytes, which is the limit.`);
+    throw invalid(`The data URL holds more than the limit of ${maxImageBytes} bytes.`);
   }
   if (!/^[A-Za-z0-9+/]*={0,2}$/.test(data) || data.length % 4 === 1)
     throw invalid("The data URL is not base64.");
@@ -174,12 +175,10 @@ async function fromFile(
   options: AttachmentOptions,
 ): Promise<{ readonly bytes: Buffer; readonly name: string }> {
   const path = await realpath(toPath(source, shown, options.cwd)).catch(() => undefined);
-  if (path === undefined) throw invalid(`${shown}: there is no such file.`);
+  if (path === undefined) throw invalid(`${shown}: no such file exists.`);
   const roots = await Promise.all(options.roots.map((root) => realpath(root).catch(() => root)));
   if (!roots.some((root) => isInside(path, root))) {
-    throw invalid(
-      `${shown} lies outside of the folders that files may be attached from: ${options.roots.join(", ")}.`,
-    );
+    throw invalid(`${shown} is outside the folders for attachments: ${options.roots.join(", ")}.`);
   }
   const reason = options.refuse?.(path);
   if (reason !== undefined) throw invalid(`${shown} must not be attached: ${reason}.`);
@@ -195,17 +194,33 @@ async function fromFile(
 
 function toPath(source: string, shown: string, cwd: string): string {
   if (/^https?:/i.test(source)) {
-    throw invalid(`${shown} is on the web. Save it as a file, or send it as a data URL.`);
+    throw invalid(`${shown} is a web address. Save it as a file, or send it as a data URL.`);
   }
   if (source.includes("\0")) throw invalid("A path must not contain NUL.");
   if (!/^file:/i.test(source)) return resolve(cwd, source);
   try {
     return fileURLToPath(source);
   } catch {
-    throw invalid(`${shown} is no file URL of this machine.`);
+    throw invalid(`${shown} is not a file URL of this machine.`);
   }
 }
 
 function invalid(message: string): ServiceError {
   return new ServiceError("invalid_content_part", message);
+}
+
+/** Number of arguments that `String.fromCharCode` accepts safely. */
+const PIECE = 8_192;
+
+/** Returns text as an attachment. The model gets it under its name, between delimiters. */
+export function textAttachment(name: string, text: string): Attachment {
+  return { type: "file", mediaType: "text/plain", name, data: toBase64(new TextEncoder().encode(text)) };
+}
+
+function toBase64(bytes: Uint8Array): string {
+  let binary = "";
+  for (let at = 0; at < bytes.length; at += PIECE) {
+    binary += String.fromCharCode(...bytes.subarray(at, at + PIECE));
+  }
+  return btoa(binary);
 }

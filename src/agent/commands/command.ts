@@ -4,30 +4,29 @@ import type { Agent } from "../agent.ts";
 
 /** What the surface does with a command's outcome. */
 export type Directive =
-  /** Shows the text. With `sessionId` it goes on in that session. */
+  /** Shows the text. With `sessionId` the surface continues in that session. */
   | { readonly type: "exec"; readonly output: string; readonly sessionId?: string }
   /** Runs another command. */
   | { readonly type: "alias"; readonly target: string }
   /** Submits a message that loads a skill. */
   | { readonly type: "skill"; readonly name: string; readonly message: string }
-  /** Submits a message. `whenBusy` is what becomes of it while a turn is at work; absent: as of any prompt. */
+  /** Submits a message. `whenBusy` says what happens to it during a run. Default: as for any prompt. */
   | {
       readonly type: "send";
       readonly message: string;
       readonly notice?: string;
       readonly whenBusy?: "queue";
     }
-  /** Puts a message where the next one is typed. */
+  /** Puts a message into the input field. */
   | { readonly type: "prefill"; readonly message: string; readonly notice?: string };
 
 export interface CommandCall {
   readonly agent: Agent;
   readonly owner: string;
-  /** Session it is about. */
   readonly sessionId?: string;
-  /** Folder whose own commands count; default: the workspace. */
+  /** The folder whose own commands apply. Default: the workspace. */
   readonly cwd?: string;
-  /** What was typed behind the name, trimmed. */
+  /** The text after the name, trimmed. */
   readonly args: string;
   readonly signal?: AbortSignal;
 }
@@ -38,34 +37,34 @@ export interface Command {
   readonly aliases?: readonly string[];
   readonly description: string;
   readonly category: CommandCategory;
-  /** What may stand behind the name, such as `<title>`. */
+  /** The arguments, such as `<title>`. */
   readonly hint?: string;
   readonly subcommands?: readonly string[];
   run(call: CommandCall): Promise<Directive>;
 }
 
-export type CommandCategory = "Conversation" | "Session" | "Model" | "Tools" | "Help" | "Your own" | "Skills";
+type CommandCategory = "Conversation" | "Session" | "Model" | "Tools" | "Help" | "Your own" | "Skills";
 
-export interface ParsedCommand {
+interface ParsedCommand {
   readonly name: string;
   readonly args: string;
 }
 
-/** Some commands of the catalogue, as they are now. */
-export type CommandSource = (cwd?: string) => readonly Command[] | Promise<readonly Command[]>;
+/** Returns the current commands of one source. */
+type CommandSource = (cwd?: string) => readonly Command[] | Promise<readonly Command[]>;
 
 const MAX_ARGUMENT_CHARACTERS = 100_000;
 const MAX_SHOWN_NAME = 64;
 
-/** `/name arguments`; undefined for text that is no command. */
+/** Parses `/name arguments`; returns undefined for other text. */
 export function parseCommand(text: string): ParsedCommand | undefined {
   const match = /^\s*\/([a-z0-9][a-z0-9_-]*)(?:\s+([\s\S]*))?$/i.exec(text);
   return match ? { name: (match[1] ?? "").toLowerCase(), args: (match[2] ?? "").trim() } : undefined;
 }
 
 /**
- * The one catalogue of slash commands: built in, of the configuration, and one for each skill. The first of a name wins,
- * and an alias counts as a name: no skill takes `/clear` away from who is used to it.
+ * The catalogue of slash commands: the built-in ones, those of the configuration, and one for each skill. The first
+ * command of a name wins, and aliases count as names: a skill cannot replace `/clear`.
  */
 export class Commands {
   readonly #sources: readonly CommandSource[];
@@ -74,7 +73,7 @@ export class Commands {
     this.#sources = sources;
   }
 
-  /** Those that there are in `cwd`, a folder that may have commands of its own; default: the workspace. */
+  /** Returns the commands of the folder `cwd`. Default: those of the workspace. */
   async list(cwd?: string): Promise<readonly Command[]> {
     const found: Command[] = [];
     const taken = new Set<string>();
@@ -86,13 +85,16 @@ export class Commands {
         taken.add(name);
         found.push(command);
       }
-      // After the names: an alias never hides a command of its own source.
+      // Adds aliases after names: an alias never hides a command of its own source.
       for (const alias of commands.flatMap(({ aliases = [] }) => aliases)) taken.add(alias);
     }
     return found;
   }
 
-  /** By name or alias, with or without the slash. ServiceError `unknown_command` that suggests a near one. */
+  /**
+   * Returns a command by name or alias, with or without the slash. Throws ServiceError `unknown_command`, which
+   * suggests a similar name.
+   */
   async resolve(name: string, cwd?: string): Promise<Command> {
     const wanted = name.replace(/^\//, "").toLowerCase();
     const all = await this.list(cwd);
@@ -104,12 +106,17 @@ export class Commands {
     const near = nearest(wanted, names);
     const hint = near === undefined ? "" : ` Did you mean /${near}?`;
     const shownName = wanted.length > MAX_SHOWN_NAME ? `${wanted.slice(0, MAX_SHOWN_NAME)}...` : wanted;
-    throw new ServiceError("unknown_command", `There is no command /${shownName}.${hint} /help lists them.`, {
-      param: "command",
-    });
+    throw new ServiceError(
+      "unknown_command",
+      `No command is named /${shownName}.${hint} /help lists the commands.`,
+      { param: "command" },
+    );
   }
 
-  /** Runs `/name arguments`. ServiceError `command_usage` for text that is no command, and what the command throws. */
+  /**
+   * Runs `/name arguments`. Throws ServiceError `command_usage` for text that is not a command, and what the command
+   * throws.
+   */
   async dispatch(text: string, call: Omit<CommandCall, "args">): Promise<Directive> {
     const parsed = parseCommand(text);
     if (!parsed) {
@@ -118,20 +125,23 @@ export class Commands {
       });
     }
     if (parsed.args.length > MAX_ARGUMENT_CHARACTERS) {
-      throw new ServiceError("command_usage", `A command may have ${MAX_ARGUMENT_CHARACTERS} characters.`);
+      throw new ServiceError(
+        "command_usage",
+        `The arguments of a command are limited to ${MAX_ARGUMENT_CHARACTERS} characters.`,
+      );
     }
     const command = await this.resolve(parsed.name, call.cwd);
     return command.run({ ...call, args: parsed.args });
   }
 }
 
-/** The session a command is about. ServiceError `command_usage` when there is none. */
+/** Returns the command's session. Throws ServiceError `command_usage` without one. */
 export function sessionOf(call: CommandCall, command: string): string {
   if (call.sessionId !== undefined) return call.sessionId;
-  throw new ServiceError("command_usage", `/${command} is about a session, and none is open here.`);
+  throw new ServiceError("command_usage", `/${command} needs a session. Open one first.`);
 }
 
-/** ServiceError `command_usage` that shows how the command is written. */
+/** Returns ServiceError `command_usage`, which shows the syntax of a command. */
 export function usage(command: Pick<Command, "name" | "hint">): ServiceError {
   return new ServiceError("command_usage", `Usage: /${command.name} ${command.hint ?? ""}`.trim());
 }

@@ -2,11 +2,11 @@ import { ServiceError } from "../../base/errors.ts";
 import { runningTurn } from "../run/running.ts";
 import { sessionOf, shown, usage, type Command, type CommandCall } from "./command.ts";
 
-/** Commands that say something to the agent, or take it back. */
+/** Commands that send a prompt, steer a run or undo prompts. */
 export const conversationCommands: readonly Command[] = [
   {
     name: "retry",
-    description: "Take the last prompt back and send it again",
+    description: "Undo the last prompt and send it again",
     category: "Conversation",
     run: async (call) => {
       const { prompt } = await call.agent.sessions.undo(sessionOf(call, "retry"), call.owner);
@@ -15,35 +15,35 @@ export const conversationCommands: readonly Command[] = [
   },
   {
     name: "undo",
-    description: "Take back the last prompt, or the last n, with all that followed",
+    description: "Undo the last prompt, or the last n, with everything after it",
     category: "Conversation",
     hint: "[n]",
     run: async (call) => {
       const turns = call.args === "" ? 1 : Number(call.args);
       if (!Number.isInteger(turns) || turns < 1 || turns > 1000) throw usage({ name: "undo", hint: "[n]" });
       const { removed, prompt } = await call.agent.sessions.undo(sessionOf(call, "undo"), call.owner, turns);
-      return { type: "prefill", message: prompt, notice: `${removed} messages were taken back.` };
+      return { type: "prefill", message: prompt, notice: `Removed ${removed} messages.` };
     },
   },
   {
     name: "steer",
-    description: "Tell the turn at work something, for its next step",
+    description: "Send text to the current run, for its next step",
     category: "Conversation",
     hint: "<text>",
     run: async (call) => {
       if (call.args === "") throw usage({ name: "steer", hint: "<text>" });
       const runId = await runAtWork(call, sessionOf(call, "steer"));
       if (runId !== undefined && (await call.agent.turns.steer(runId, call.args))) {
-        return shown("The agent gets it at its next step.");
+        return shown("The agent gets the text at its next step.");
       }
-      const notice = "Nothing is at work; sent as a prompt.";
+      const notice = "No run is active; sent as a prompt.";
       return { type: "send", message: call.args, notice, whenBusy: "queue" };
     },
   },
   {
     name: "queue",
     aliases: ["q"],
-    description: "Send a prompt that runs when the turn at work has ended",
+    description: "Send a prompt that runs after the current run",
     category: "Conversation",
     hint: "<text>",
     run: async (call) => {
@@ -54,25 +54,25 @@ export const conversationCommands: readonly Command[] = [
   {
     name: "background",
     aliases: ["bg"],
-    description: "Run a prompt beside the conversation, without its history",
+    description: "Run a prompt in the background, without the conversation's history",
     category: "Conversation",
     hint: "<text>",
     run: async (call) => {
       if (call.args === "") throw usage({ name: "background", hint: "<text>" });
       const sessionId = sessionOf(call, "background");
       const { runId } = await call.agent.background(sessionId, call.owner, call.args);
-      return shown(`Started in the background as ${runId}. You are told when it ends.`);
+      return shown(`Started in the background as ${runId}. You get a notification when it finishes.`);
     },
   },
   {
     name: "stop",
     aliases: ["interrupt"],
-    description: "Stop the turn at work, its tools and its sub-agents",
+    description: "Stop the current run, its tools and its sub-agents",
     category: "Conversation",
     run: async (call) => {
       const runId = await runAtWork(call, sessionOf(call, "stop"));
       if (runId === undefined || !(await call.agent.turns.stop(runId, "The user stopped it."))) {
-        return shown("Nothing is at work.");
+        return shown("No run is active.");
       }
       return shown("Stopping.");
     },
@@ -80,9 +80,9 @@ export const conversationCommands: readonly Command[] = [
   {
     name: "compress",
     aliases: ["compact"],
-    description: "Replace the older part of the conversation by a summary",
+    description: "Replace the older part of the conversation with a summary",
     category: "Conversation",
-    hint: "[what to keep above all]",
+    hint: "[what to preserve]",
     run: async (call) => {
       const focus = call.args === "" ? {} : { focus: call.args };
       const signal = call.signal ? { signal: call.signal } : {};
@@ -100,7 +100,7 @@ export const conversationCommands: readonly Command[] = [
   },
 ];
 
-/** The turn at work in the session, in whatever process, if the session is the caller's. */
+/** Returns the active run of the session in any process, if the caller owns the session. */
 async function runAtWork({ agent, owner }: CommandCall, sessionId: string): Promise<string | undefined> {
   await agent.sessions.get(sessionId, owner);
   return agent.turns.runningIn(sessionId) ?? (await runningTurn(agent.deps.store, sessionId))?.runId;

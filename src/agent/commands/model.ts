@@ -2,11 +2,11 @@ import { EFFORTS } from "../agent.ts";
 import { sessionOf, shown, usage, type Command } from "./command.ts";
 import { isMode, MODE_TEXTS, MODES } from "../session/mode.ts";
 
-/** Commands about the model and what it may do. */
+/** Commands for the model and the permission mode. */
 export const modelCommands: readonly Command[] = [
   {
     name: "model",
-    description: "Show the models, or choose one for this session",
+    description: "List the models, or choose one for this session",
     category: "Model",
     hint: "[model or provider:model]",
     run: async (call) => {
@@ -14,13 +14,13 @@ export const modelCommands: readonly Command[] = [
       const id = sessionOf(call, "model");
       if (args !== "") {
         const model = await agent.chooseModel(id, owner, args);
-        return shown(`Model: ${model}, from the next turn on.`);
+        return shown(`Model: ${model}, from the next run on.`);
       }
       const { model } = await agent.status(id, owner);
       const lines = agent.deps.models.providers.flatMap(({ name, models }) =>
         models.length === 0 ? [`  ${name}:<model>`] : models.map((each) => `  ${name}:${each}`),
       );
-      return shown([`Model: ${model}`, "There are:", ...lines].join("\n"));
+      return shown([`Model: ${model}`, "Available:", ...lines].join("\n"));
     },
   },
   {
@@ -38,12 +38,12 @@ export const modelCommands: readonly Command[] = [
         return shown(`Reasoning effort: ${reasoningEffort ?? "the provider's default"}`);
       }
       await agent.chooseEffort(id, owner, args === "default" ? null : args);
-      return shown(`Reasoning effort: ${args}, from the next turn on.`);
+      return shown(`Reasoning effort: ${args}, from the next run on.`);
     },
   },
   {
     name: "mode",
-    description: "Show or choose what the agent does without asking",
+    description: "Show or choose what the agent may do without approval",
     category: "Model",
     hint: `[${MODES.join("|")}]`,
     subcommands: MODES,
@@ -52,7 +52,7 @@ export const modelCommands: readonly Command[] = [
       const id = sessionOf(call, "mode");
       if (args === "") {
         const { mode } = await agent.status(id, owner);
-        const current = mode ?? `none chosen; approvals.mode is ${agent.deps.settings.policyMode}`;
+        const current = mode ?? `not set; approvals.mode is ${agent.deps.settings.policyMode}`;
         const lines = MODES.map((each) => `  ${each.padEnd(13)}${MODE_TEXTS[each].description}`);
         return shown([`Mode: ${current}`, "Modes:", ...lines].join("\n"));
       }
@@ -63,7 +63,7 @@ export const modelCommands: readonly Command[] = [
   },
   {
     name: "yolo",
-    description: "Switch approvals off or on: for this session, or for all with global",
+    description: "Turn approvals off or on for this session, or for all sessions with global",
     category: "Model",
     hint: "[on|off] [global]",
     subcommands: ["on", "off", "global"],
@@ -71,35 +71,34 @@ export const modelCommands: readonly Command[] = [
       const { agent, owner } = call;
       const words = call.args.split(/\s+/).filter((word) => word !== "");
       const isGlobal = words.includes("global");
-      const wish = words.find((word) => word !== "global");
+      const choice = words.find((word) => word !== "global");
       const isKnown = words.every((word) => ["on", "off", "global"].includes(word));
       if (!isKnown || new Set(words).size < words.length || (words.includes("on") && words.includes("off"))) {
         throw usage({ name: "yolo", hint: "[on|off] [global]" });
       }
       if (isGlobal) {
         const { switches } = agent.deps;
-        switches.yolo = wish === undefined ? !switches.yolo : wish === "on";
+        switches.yolo = choice === undefined ? !switches.yolo : choice === "on";
         if (!switches.yolo && agent.deps.settings.policyMode === "yolo") return shown(CONFIGURED_OFF);
-        return shown(told(switches.yolo, "all sessions, until agentd is started again"));
+        return shown(approvalsText(switches.yolo, "all sessions until agentd restarts"));
       }
       const id = sessionOf(call, "yolo");
       const { yolo } = await agent.status(id, owner);
-      const next = wish === undefined ? !yolo : wish === "on";
+      const next = choice === undefined ? !yolo : choice === "on";
       await agent.sessions.choose(id, owner, { yolo: next });
       if (!next && agent.deps.settings.policyMode === "yolo") return shown(CONFIGURED_OFF);
       if (!next && agent.deps.switches.yolo) return shown(GLOBALLY_OFF);
-      return shown(told(next, "this session"));
+      return shown(approvalsText(next, "this session"));
     },
   },
 ];
 
 const CONFIGURED_OFF =
-  "Approvals stay off: approvals.mode is yolo in the configuration. Set it to ask, and start agentd again.";
-const GLOBALLY_OFF =
-  "Approvals stay off: they are off for all sessions. Switch them on with /yolo off global.";
+  "Approvals stay off: approvals.mode is yolo in the configuration. Set it to ask, and restart agentd.";
+const GLOBALLY_OFF = "Approvals stay off: they are off for all sessions. Turn them on with /yolo off global.";
 
-function told(isOff: boolean, where: string): string {
+function approvalsText(isOff: boolean, where: string): string {
   return isOff
-    ? `Approvals are off for ${where}. What is never allowed is still refused.`
+    ? `Approvals are off for ${where}. Forbidden actions are still refused.`
     : `Approvals are on for ${where}.`;
 }

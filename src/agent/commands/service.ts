@@ -1,19 +1,19 @@
 import { shown, usage, type Command, type Commands } from "./command.ts";
 
-/** What the commands about the service need of it. */
-export interface ServiceCommandParts {
+/** What the service commands need. */
+interface ServiceCommandDeps {
   readonly version: string;
-  /** Reads the `.env` file again; resolves to how many variables changed. */
+  /** Reloads the `.env` file; resolves to the number of changed variables. */
   readonly reloadEnv: () => Promise<number>;
-  /** Reads the configuration of MCP servers again; resolves to a line for each server. */
+  /** Reloads the configuration of MCP servers; resolves to a line for each server. */
   readonly reloadMcp: () => Promise<readonly string[]>;
   readonly skills: (
     cwd: string,
   ) => Promise<readonly { readonly name: string; readonly description: string }[]>;
 }
 
-/** Commands about tools, skills and the service. */
-export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Commands): readonly Command[] {
+/** Commands for tools, skills and the service. */
+export function serviceCommands(deps: ServiceCommandDeps, catalog: () => Commands): readonly Command[] {
   return [
     {
       name: "help",
@@ -21,24 +21,24 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
       description: "List the commands, or explain one",
       category: "Help",
       hint: "[command]",
-      run: async ({ args, cwd }) => shown(await help(catalogue(), args, cwd)),
+      run: async ({ args, cwd }) => shown(await help(catalog(), args, cwd)),
     },
     {
       name: "version",
       description: "Show the version",
       category: "Help",
-      run: async () => shown(`agentd ${parts.version}`),
+      run: async () => shown(`agentd ${deps.version}`),
     },
     {
       name: "tools",
-      description: "List the tools the agent has",
+      description: "List the agent's tools",
       category: "Tools",
       run: async ({ agent, sessionId }) => {
         const { tools, hosts } = agent.deps;
-        const there = sessionId === undefined ? tools() : hosts.of(sessionId).tools(tools());
-        const sets = Map.groupBy(there, ({ toolset }) => toolset);
+        const available = sessionId === undefined ? tools() : hosts.of(sessionId).tools(tools());
+        const sets = Map.groupBy(available, ({ toolset }) => toolset);
         const lines = [...sets].map(([set, tools]) => `${set}: ${tools.map(({ name }) => name).join(", ")}`);
-        return shown(lines.length === 0 ? "There are no tools." : lines.join("\n"));
+        return shown(lines.length === 0 ? "No tools are available." : lines.join("\n"));
       },
     },
     {
@@ -50,28 +50,28 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
           sessionId === undefined
             ? agent.deps.settings.workspace
             : (await agent.status(sessionId, owner)).cwd;
-        const skills = await parts.skills(cwd);
+        const skills = await deps.skills(cwd);
         const lines = skills.map(({ name, description }) => `${name}: ${description}`);
-        return shown(lines.length === 0 ? "There are no skills." : lines.join("\n"));
+        return shown(lines.length === 0 ? "No skills are available." : lines.join("\n"));
       },
     },
     {
       name: "reload-mcp",
       aliases: ["reload_mcp"],
-      description: "Read the configuration of MCP servers again and connect what changed",
+      description: "Reload the MCP server configuration and reconnect changed servers",
       category: "Tools",
       run: async () => {
-        const lines = await parts.reloadMcp();
+        const lines = await deps.reloadMcp();
         return shown(lines.length === 0 ? "No MCP servers are configured." : lines.join("\n"));
       },
     },
     {
       name: "reload-env",
       aliases: ["reload_env"],
-      description: "Read the .env file of the home again",
+      description: "Reload the .env file of the home",
       category: "Tools",
       run: async () => {
-        const updated = await parts.reloadEnv();
+        const updated = await deps.reloadEnv();
         return shown(`${updated} variable${updated === 1 ? "" : "s"} changed.`);
       },
     },
@@ -81,7 +81,7 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
 
 const grantsCommand: Command = {
   name: "grants",
-  description: "List what was allowed for good, or revoke one by its number",
+  description: "List remembered approvals, or revoke one by its number",
   category: "Tools",
   hint: "[revoke <n>]",
   subcommands: ["revoke"],
@@ -93,11 +93,11 @@ const grantsCommand: Command = {
       const chosen = grants[Number(number) - 1];
       const isRevoked = chosen && (await agent.deps.grants.revoke(owner, chosen.signature));
       return shown(
-        isRevoked ? `Revoked: ${chosen.title}` : `There is no number ${number}. /grants lists them.`,
+        isRevoked ? `Revoked: ${chosen.title}` : `No approval has the number ${number}. /grants lists them.`,
       );
     }
     const lines = grants.map(({ tool, title }, index) => `${index + 1}. ${tool}: ${title}`);
-    return shown(lines.length === 0 ? "Nothing was allowed for good." : lines.join("\n"));
+    return shown(lines.length === 0 ? "No approvals are remembered." : lines.join("\n"));
   },
 };
 

@@ -1,53 +1,57 @@
-import { textOf } from "../message.ts";
-import { readTranscript } from "../session/transcript.ts";
 import { createSessionId } from "../../base/ids.ts";
-import { sessionOf, shown, usage, type Command } from "./command.ts";
-import { contextCommand } from "./context.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { Agent } from "../agent.ts";
+import { estimateTokens } from "../engines/conversation.ts";
+import { type Message, textOf } from "../message.ts";
+import { refOf } from "../run/prepare.ts";
+import { isSummary, loadContext, readTranscript } from "../session/transcript.ts";
+import { contextUse } from "../usage/context-use.ts";
+import { type Command, sessionOf, shown, usage } from "./command.ts";
 
 const SHOWN_MESSAGES = 20;
 const SHOWN_CHARACTERS = 200;
 const LISTED_SESSIONS = 20;
 
-/** Commands about sessions. */
+/** Commands for sessions. */
 export const sessionCommands: readonly Command[] = [
   {
     name: "new",
-    description: "Begin a new session",
+    description: "Start a new session",
     category: "Session",
     run: async ({ agent }) => {
       const sessionId = createSessionId(agent.deps.clock.now());
-      return { type: "exec", output: "A new session.", sessionId };
+      return { type: "exec", output: "Started a new session.", sessionId };
     },
   },
   {
     name: "reset",
     aliases: ["clear"],
-    description: "Let the agent forget the conversation; the transcript stays",
+    description: "Clear the agent's context; the transcript stays",
     category: "Session",
     run: async (call) => {
       await call.agent.reset(sessionOf(call, "reset"), call.owner);
-      return shown("The agent starts afresh. What was said before stays in the transcript.");
+      return shown("The context is empty. The transcript keeps the earlier messages.");
     },
   },
   {
     name: "resume",
-    description: "Go on with a saved session, or list them",
+    description: "Resume a saved session, or list them",
     category: "Session",
     hint: "[id or title]",
     run: async ({ agent, owner, args }) => {
       if (args !== "") {
         const { id, title } = await agent.sessions.find(args, owner);
-        return { type: "exec", output: `Going on with ${title ?? id}.`, sessionId: id };
+        return { type: "exec", output: `Resumed ${title ?? id}.`, sessionId: id };
       }
       const { sessions } = await agent.sessions.list({ owner, limit: LISTED_SESSIONS });
       const lines = sessions.map(({ id, title, preview }) => `${id}  ${title ?? preview}`);
-      return shown(lines.length === 0 ? "There are no saved sessions." : lines.join("\n"));
+      return shown(lines.length === 0 ? "No sessions are saved." : lines.join("\n"));
     },
   },
   {
     name: "branch",
     aliases: ["fork"],
-    description: "Go on in a copy of the conversation",
+    description: "Continue in a copy of the conversation",
     category: "Session",
     hint: "[title]",
     run: async (call) => {
@@ -72,7 +76,7 @@ export const sessionCommands: readonly Command[] = [
   },
   {
     name: "status",
-    description: "Show how the session stands",
+    description: "Show the status of the session",
     category: "Session",
     run: async (call) => {
       const status = await call.agent.status(sessionOf(call, "status"), call.owner);
@@ -83,8 +87,8 @@ export const sessionCommands: readonly Command[] = [
           `Title     ${session.title ?? "(none)"}`,
           `Model     ${status.model}${status.reasoningEffort === undefined ? "" : ` (effort ${status.reasoningEffort})`}`,
           `Directory ${status.cwd}`,
-          `State     ${status.isBusy ? "at work" : "idle"}, ${status.queueLength} queued, ${status.openQuestions} open questions`,
-          `Mode      ${status.mode ?? "none chosen, as configured"}`,
+          `State     ${status.isBusy ? "running" : "idle"}, ${status.queueLength} queued, ${status.openQuestions} open questions`,
+          `Mode      ${status.mode ?? "not set, as configured"}`,
           `Approvals ${status.yolo ? "off (yolo)" : call.agent.deps.settings.policyMode}`,
           `Messages  ${session.last_message}`,
           `Tokens    ${status.usage?.total_tokens ?? 0}`,
@@ -96,21 +100,45 @@ export const sessionCommands: readonly Command[] = [
   },
   {
     name: "usage",
-    description: "Show what the session used so far",
+    description: "Show the token usage of the session",
     category: "Session",
     run: async (call) => {
       const used = (await call.agent.status(sessionOf(call, "usage"), call.owner)).usage;
-      if (!used) return shown("Nothing was used yet.");
+      if (!used) return shown("No tokens were used yet.");
       return shown(
         [
           `Input     ${used.input_tokens} tokens (${used.cached_input_tokens} from cache)`,
           `Output    ${used.output_tokens} tokens (${used.reasoning_tokens} of them reasoning)`,
-          `Calls     ${used.model_calls} of models, ${used.tool_calls} of tools`,
+          `Calls     ${used.model_calls} model, ${used.tool_calls} tool`,
         ].join("\n"),
       );
     },
   },
-  contextCommand,
+  {
+    name: "context",
+    description: "Show what fills the model's context",
+    category: "Session",
+    run: async (call) => {
+      const { agent, owner } = call;
+      const { session, model, cwd } = await agent.status(sessionOf(call, "context"), owner);
+      const [shares, { used, compressions }] = await Promise.all([
+        sharesOf(agent, session, cwd),
+        contextUse(agent.deps, session),
+      ]);
+      const max = agent.deps.models.contextTokensOf(refOf(model));
+      const estimate = shares.reduce((sum, { tokens }) => sum + tokens, 0);
+      const { threshold } = agent.deps.settings.compression;
+      return shown(
+        [
+          `Context    ${filled(Math.max(used, estimate), max)}`,
+          `Model      ${model}`,
+          `Compressed ${compressions} times${threshold === undefined ? "" : `, automatically above ${Math.floor(max * threshold)} tokens`}`,
+          "About:",
+          ...shares.map(({ name, tokens }) => `  ${name.padEnd(14)}${tokens} tokens`),
+        ].join("\n"),
+      );
+    },
+  },
   {
     name: "history",
     description: "Show the last messages",
@@ -125,7 +153,7 @@ export const sessionCommands: readonly Command[] = [
       const lines = messages
         .filter(({ message }) => message.role !== "tool" && textOf(message) !== "")
         .map(({ message }) => `${message.role}: ${oneLine(textOf(message))}`);
-      return shown(lines.length === 0 ? "Nothing was said yet." : lines.join("\n"));
+      return shown(lines.length === 0 ? "The session has no messages yet." : lines.join("\n"));
     },
   },
 ];
@@ -133,4 +161,44 @@ export const sessionCommands: readonly Command[] = [
 function oneLine(text: string): string {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > SHOWN_CHARACTERS ? `${line.slice(0, SHOWN_CHARACTERS)}...` : line;
+}
+
+const CHARACTERS_A_TOKEN = 4;
+
+interface Share {
+  readonly name: string;
+  /** An estimate. */
+  readonly tokens: number;
+}
+
+async function sharesOf(agent: Agent, session: SessionRow, cwd: string): Promise<readonly Share[]> {
+  const { deps } = agent;
+  const instructions = [deps.settings.instructions, ...(await deps.briefing(cwd))];
+  const tools = deps.hosts.of(session.id).tools(deps.tools());
+  const specs = tools.map(({ name, description, parameters }) => ({ name, description, parameters }));
+  const messages = (await loadContext(deps.store, session)).map(({ message }) => message);
+  const groups = Map.groupBy(messages, shareOf);
+  return [
+    { name: "Instructions", tokens: tokensIn(instructions.join("\n\n")) },
+    { name: `Tools (${tools.length})`, tokens: tokensIn(JSON.stringify(specs)) },
+    ...MESSAGE_SHARES.map((name) => ({ name, tokens: estimateTokens(groups.get(name) ?? []) })),
+  ];
+}
+
+const MESSAGE_SHARES = ["Summary", "Prompts", "Answers", "Tool results"] as const;
+
+/** Returns the share of a message. Files and images count with their prompt, tool calls with their answer. */
+function shareOf(message: Message): (typeof MESSAGE_SHARES)[number] {
+  if (isSummary(message)) return "Summary";
+  if (message.role === "tool") return "Tool results";
+  return message.role === "assistant" ? "Answers" : "Prompts";
+}
+
+function tokensIn(text: string): number {
+  return Math.ceil(text.length / CHARACTERS_A_TOKEN);
+}
+
+function filled(used: number, max: number): string {
+  const percent = max > 0 ? Math.min(100, Math.round((used / max) * 1_000) / 10) : 100;
+  return `${used} of ${max} tokens (${percent} %)`;
 }

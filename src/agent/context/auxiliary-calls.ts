@@ -19,15 +19,14 @@ interface AuxiliaryCallsOptions {
   readonly recorder: Recorder;
   readonly signal: AbortSignal;
   readonly span: Span;
-  /** Called with each piece of an answer. */
-  readonly onSign: () => void;
+  readonly keepAlive: () => void;
 }
 
-/** The model calls that a run makes beside its turn: those of tools, and summaries. They count to the run. */
+/** A run's auxiliary model calls: those of tools, and summaries. Their usage counts towards the run. */
 export class AuxiliaryCalls {
   readonly #from: AuxiliaryCallsOptions;
   #usage: Usage = zeroUsage;
-  /** A compression of this run failed: it is not tried at each step again. */
+  /** A compression failed: the run does not repeat it at each step. */
   #cannotCompact = false;
 
   constructor(from: AuxiliaryCallsOptions) {
@@ -38,11 +37,10 @@ export class AuxiliaryCalls {
     return this.#usage;
   }
 
-  /** A model call beside the turn, without tools. */
   async complete(prompt: Completion): Promise<string> {
     const { deps, budget } = this.#from;
     const ref = deps.models.resolve(prompt.model ?? this.#from.run.model);
-    if (!ref) throw new ToolError(`There is no model ${JSON.stringify(prompt.model)}.`);
+    if (!ref) throw new ToolError(`No model is named ${JSON.stringify(prompt.model)}.`);
     const refusal = budget.admit();
     if (refusal !== undefined) throw new ToolError(refusal);
     const { instructions, messages } = prompt;
@@ -53,7 +51,7 @@ export class AuxiliaryCalls {
       messages,
       signal: this.#from.signal,
       span: this.#from.span,
-      onSign: this.#from.onSign,
+      keepAlive: this.#from.keepAlive,
     };
     const { text, usage, error } = await completeOnce(deps.engine, request);
     this.#spend(usage);
@@ -61,7 +59,7 @@ export class AuxiliaryCalls {
     return text;
   }
 
-  /** Undefined when nothing could be left out. `saved`: as the port has it. */
+  /** Compresses the context. Resolves to undefined when nothing could be left out. `saved`: see the port. */
   async compact(
     reason: CompressionReason,
     saved?: readonly Message[],
@@ -85,7 +83,7 @@ export class AuxiliaryCalls {
       ...(input.focus === undefined ? {} : { focus: input.focus }),
       signal: this.#from.signal,
       span: this.#from.span,
-      onSign: this.#from.onSign,
+      keepAlive: this.#from.keepAlive,
     });
     this.#spend(done.usage);
     this.#cannotCompact = done.status === "failed";

@@ -2,8 +2,8 @@ import type { Span } from "../../base/observe/trace.ts";
 import type { Engine, EngineTurn, ModelRef, TurnEnd } from "../engine.ts";
 import type { Message } from "../message.ts";
 
-/** One call of a model, without tools, and without anything of it in a journal or transcript. */
-export interface CompletionRequest {
+/** One model call without tools that leaves no trace in the journal or transcript. */
+interface CompletionRequest {
   readonly runId: string;
   readonly model: ModelRef;
   readonly instructions: string;
@@ -11,21 +11,20 @@ export interface CompletionRequest {
   readonly settings?: EngineTurn["settings"];
   readonly signal: AbortSignal;
   readonly span?: Span;
-  /** Called with each piece of the answer. */
-  readonly onSign?: () => void;
+  readonly keepAlive?: () => void;
 }
 
-/** Never rejects for what a provider does: the end says how it went. */
+/** Calls a model once. Never rejects for a provider's failure: the result says how it ended. */
 export function completeOnce(engine: Engine, request: CompletionRequest): Promise<TurnEnd> {
-  const { settings = {}, onSign = () => {}, ...turn } = request;
+  const { settings = {}, keepAlive = () => {}, ...turn } = request;
   return engine.runTurn({
     ...turn,
     settings,
     tools: [],
     maxSteps: 1,
     ports: {
-      emit: onSign,
-      callTool: async () => ({ status: "error", text: "There are no tools." }),
+      emit: keepAlive,
+      callTool: async () => ({ status: "error", text: "No tools are available." }),
       takeSteers: () => [],
       saveStep: () => {},
     },

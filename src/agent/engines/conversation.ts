@@ -1,13 +1,12 @@
 import type { EngineTurn } from "../engine.ts";
 import type { Message } from "../message.ts";
-import { contextTokens, type TokenCount } from "./context-size.ts";
 
-/** The messages of a turn at work, and when they have to become fewer. Both engines keep theirs here. */
+/** The messages of a running turn, and when they need compression. Both engines use it. */
 export class Conversation {
   readonly #turn: EngineTurn;
   #messages: readonly Message[];
   #counted: TokenCount | undefined;
-  /** How many messages there were when the last compaction was over: without new ones another is of no use. */
+  /** Number of messages after the last compression: without new ones another is useless. */
   #compactedAt: number | undefined;
   #hasOverflowed = false;
 
@@ -24,7 +23,7 @@ export class Conversation {
     if (messages.length > 0) this.#messages = [...this.#messages, ...messages];
   }
 
-  /** What the provider counted for all messages up to here. Zero tells nothing: some servers do not count. */
+  /** Records the provider's count of all messages so far. Ignores zero: some servers do not count. */
   count(tokens: number): void {
     if (tokens > 0) this.#counted = { tokens, messages: this.#messages.length };
   }
@@ -36,14 +35,14 @@ export class Conversation {
     return contextTokens(this.#turn, this.#messages, this.#counted) > compactAtTokens;
   }
 
-  /** Before a call, with all messages saved. Rejects when the turn was stopped meanwhile. */
+  /** Compresses before a call, with all messages saved. Rejects when the turn was stopped. */
   async fit(): Promise<void> {
     if (this.isNearLimit) await this.#compact("near_limit", []);
   }
 
   /**
-   * After a refused call, once a turn; `unsaved` are the messages at the end that only this conversation has. True when the
-   * call is worth another try. Rejects when the turn was stopped meanwhile.
+   * Compresses after a refused call, once per turn. `unsaved` are the last messages, which only this conversation has.
+   * Resolves to true when the call should be repeated. Rejects when the turn was stopped.
    */
   async shrink(unsaved: readonly Message[]): Promise<boolean> {
     if (this.#hasOverflowed) return false;
@@ -63,15 +62,47 @@ export class Conversation {
   }
 }
 
-/** Why the calls of an answer that ended so are not made; undefined when they are. */
-export function unmadeText(finish: string | undefined): string | undefined {
-  if (finish === "length") {
-    return (
-      "This call was not made: the answer was cut by the output limit, so its arguments may be incomplete. " +
-      "Make the call again, with less text before it or in smaller parts."
+const CHARACTERS_A_TOKEN = 4;
+/** Typical count for an image of ordinary size. */
+const IMAGE_TOKENS = 1_500;
+/** Role and delimiters of a message. */
+const MESSAGE_TOKENS = 4;
+
+/** Estimates the tokens of messages at four characters each: accurate enough to decide whether they fit. */
+export function estimateTokens(messages: readonly Message[]): number {
+  return messages.reduce((sum, message) => sum + MESSAGE_TOKENS + tokensOf(message), 0);
+}
+
+/** A provider's token count and the number of messages it covers. */
+interface TokenCount {
+  readonly tokens: number;
+  readonly messages: number;
+}
+
+/** Returns the size of the next call's context: the provider's count where known, plus an estimate for the rest. */
+export function contextTokens(
+  { instructions }: Pick<EngineTurn, "instructions">,
+  messages: readonly Message[],
+  counted?: TokenCount,
+): number {
+  if (counted) return counted.tokens + estimateTokens(messages.slice(counted.messages));
+  return Math.ceil(instructions.length / CHARACTERS_A_TOKEN) + estimateTokens(messages);
+}
+
+function tokensOf(message: Message): number {
+  if (message.role === "assistant") {
+    const characters = message.parts.reduce(
+      (sum, part) =>
+        sum + (part.type === "tool_call" ? (JSON.stringify(part.input)?.length ?? 0) : part.text.length),
+      0,
     );
+    return Math.ceil(characters / CHARACTERS_A_TOKEN);
   }
-  return finish === "refusal"
-    ? "This call was not made: a content filter of the provider ended the answer."
-    : undefined;
+  const files = message.role === "user" ? (message.attachments ?? []) : [];
+  const attached = files.reduce(
+    (sum, { type, data }) =>
+      sum + (type === "image" ? IMAGE_TOKENS : (data.length * 3) / 4 / CHARACTERS_A_TOKEN),
+    0,
+  );
+  return Math.ceil(message.text.length / CHARACTERS_A_TOKEN + attached);
 }

@@ -2,38 +2,35 @@ import type * as Sdk from "ai";
 import type { ToolSet } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import type { EngineEvent, EngineTurn, ToolChoice, ToolSpec } from "../engine.ts";
-import { endModelSpan, startModelSpan } from "../usage/span.ts";
 import type { Message } from "../message.ts";
-import type { AnsweringModel } from "./fallback-chain.ts";
+import { endModelSpan, startModelSpan } from "../usage/span.ts";
+import type { AnsweringModel, ProviderConfig } from "./providers.ts";
 import { toPrompt } from "./prompt.ts";
-import { CutError, PortError } from "./provider-error.ts";
-import type { ProviderConfig } from "./providers.ts";
-import { withRetries } from "./retry.ts";
-import { StallGuard } from "./stall.ts";
+import { CutError, isRetryable, PortError, retryAfterMs, StallError } from "./provider-error.ts";
 import { StepReader, type StepResult } from "./step.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
-/** More than any model says at once, and little enough to be stored without holding up others. */
+/** More than any model writes at once, and small enough to store without delaying other writes. */
 const DEFAULT_ANSWER_BYTES = 1_048_576;
 
 type ModelSdk = typeof Sdk;
 
-/** What a call came to; its error stands beside what was said before. */
-export interface CallEnd {
+/** The result of a call. An error may follow a partial result. */
+interface CallEnd {
   readonly result: StepResult;
-  /** True once anything of it was shown: it must not be made again. */
+  /** True once a part of the answer was emitted: the call must not be repeated. */
   readonly hasEmitted: boolean;
   readonly error?: unknown;
 }
 
-export interface CallerOptions {
+interface CallerOptions {
   readonly checkInput?: (tool: ToolSpec, input: unknown) => string | undefined;
   readonly clock: Clock;
-  /** Of text, reasoning and arguments in one answer. */
+  /** Limit of text, reasoning and arguments in one answer. */
   readonly maxAnswerBytes?: number;
 }
 
-interface Asked {
+interface CallInput {
   readonly messages: readonly Message[];
   readonly traceparent: string | undefined;
 }
@@ -44,7 +41,7 @@ export class ModelCaller {
   readonly #sdk: ModelSdk;
   readonly #turn: EngineTurn;
   readonly #options: CallerOptions;
-  /** A choice of tools holds for the first answer only: else the turn would never come to an end. */
+  /** A tool choice applies to the first answer only; otherwise the turn would never end. */
   #hasAnswered = false;
 
   constructor(sdk: ModelSdk, turn: EngineTurn, options: CallerOptions) {
@@ -53,7 +50,7 @@ export class ModelCaller {
     this.#options = options;
   }
 
-  /** One model call, made again as long as that may help. */
+  /** Makes one model call and retries it while that may help. */
   async call(answering: AnsweringModel, messages: readonly Message[]): Promise<CallEnd> {
     const { span: parent, settings } = this.#turn;
     const span = startModelSpan(parent, answering.ref, { provider: answering.provider, settings });
@@ -63,7 +60,7 @@ export class ModelCaller {
     return end;
   }
 
-  async #call(answering: AnsweringModel, { messages, traceparent }: Asked): Promise<CallEnd> {
+  async #call(answering: AnsweringModel, { messages, traceparent }: CallInput): Promise<CallEnd> {
     const { signal, ports } = this.#turn;
     const { clock } = this.#options;
     const { provider } = answering;
@@ -71,7 +68,7 @@ export class ModelCaller {
       try {
         ports.emit(event);
       } catch (cause) {
-        throw new PortError("an event was not taken", { cause });
+        throw new PortError("an event was not accepted", { cause });
       }
     };
     const { maxAnswerBytes: maxBytes = DEFAULT_ANSWER_BYTES } = this.#options;
@@ -100,7 +97,7 @@ export class ModelCaller {
 
   async #attempt(
     { model, provider }: AnsweringModel,
-    { messages, traceparent, reader }: Asked & { readonly reader: StepReader },
+    { messages, traceparent, reader }: CallInput & { readonly reader: StepReader },
   ): Promise<void> {
     const { signal, settings, toolChoice } = this.#turn;
     const { timeoutMs = DEFAULT_TIMEOUT_MS } = provider;
@@ -132,7 +129,7 @@ export class ModelCaller {
         return reader.isFull;
       });
     } catch (error) {
-      // Whatever the SDK makes of an abort, the reason is the one that was given.
+      // The SDK may wrap an abort; callers need the original reason.
       throw guard.signal.aborted ? guard.signal.reason : error;
     } finally {
       guard.end();
@@ -157,16 +154,16 @@ export class ModelCaller {
 }
 
 export async function loadSdk(): Promise<ModelSdk> {
-  // Else the SDK writes its advice to stderr, between the lines of the log.
+  // Stops the SDK from writing advice to stderr between the log's lines.
   (globalThis as { AI_SDK_LOG_WARNINGS?: boolean }).AI_SDK_LOG_WARNINGS = false;
   return import("ai");
 }
 
 function fullText(maxBytes: number): string {
-  return `The answer was cut at ${maxBytes} bytes, which is the limit (limits.max_answer_bytes).`;
+  return `The answer was cut at the limit of ${maxBytes} bytes (limits.max_answer_bytes).`;
 }
 
-/** An answer without a reason for its end was cut; some providers name an error as the reason. */
+/** An answer without a finish reason was interrupted; some providers give an error as the reason. */
 function problemOfEnd({ finish }: StepResult): CutError | undefined {
   if (finish === undefined) return new CutError("ended its answer in the middle.");
   return finish === "error" ? new CutError("ended its answer with an error.") : undefined;
@@ -178,7 +175,7 @@ function toSdkChoice(choice: ToolChoice) {
 
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
 
-/** Unknown efforts are left out: the format lets any text through, providers do not. */
+/** Omits unknown efforts: the API accepts any text, providers do not. */
 function reasoning(effort: string | undefined) {
   const known = EFFORTS.find((each) => each === effort);
   return known === undefined ? {} : { reasoning: known };
@@ -186,4 +183,114 @@ function reasoning(effort: string | undefined) {
 
 function retryText(provider: ProviderConfig, waitMs: number): string {
   return `The provider ${provider.name} failed; trying again in ${Math.ceil(waitMs / 100) / 10} seconds.`;
+}
+
+/**
+ * Aborts a model call when its turn is stopped or the provider sends nothing for `timeoutMs`. It does not rely on the
+ * request to notice: on Deno a running fetch can lose its signal to the garbage collector and would never end.
+ */
+class StallGuard {
+  readonly #clock: Clock;
+  readonly #timeoutMs: number;
+  readonly #turn: AbortSignal;
+  readonly #abort = new AbortController();
+  readonly #follow = () => this.#abort.abort(this.#turn.reason);
+  #cancel: (() => void) | undefined;
+
+  constructor(clock: Clock, options: { readonly timeoutMs: number; readonly signal: AbortSignal }) {
+    this.#clock = clock;
+    this.#timeoutMs = options.timeoutMs;
+    this.#turn = options.signal;
+    if (this.#turn.aborted) this.#follow();
+    else this.#turn.addEventListener("abort", this.#follow, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  alive(): void {
+    this.#cancel?.();
+    const seconds = this.#timeoutMs / 1000;
+    const expire = () => this.#abort.abort(new StallError(`sent nothing for ${seconds} seconds.`));
+    this.#cancel = this.#clock.after(this.#timeoutMs, expire);
+  }
+
+  /** Passes the parts of the answer to `take` until it returns true. Rejects with the guard's reason once it aborts. */
+  async read<T>(
+    start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
+    take: (part: T) => boolean,
+  ): Promise<void> {
+    const reader = await this.#begin(start);
+    // Cancelling a stream ends its pending read at once, whatever its source does.
+    const cancel = () => void reader.cancel().catch(() => undefined);
+    this.signal.addEventListener("abort", cancel, { once: true });
+    try {
+      for (;;) {
+        this.signal.throwIfAborted();
+        const { done, value } = await reader.read();
+        if (done) break;
+        this.alive();
+        if (take(value)) break;
+      }
+      this.signal.throwIfAborted();
+    } finally {
+      this.signal.removeEventListener("abort", cancel);
+      cancel();
+    }
+  }
+
+  /** Resolves to the started answer, or rejects with the guard's reason and cancels an answer that starts too late. */
+  #begin<T>(
+    start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
+  ): Promise<ReadableStreamDefaultReader<T>> {
+    return new Promise((resolve, reject) => {
+      const onAbort = () => reject(this.signal.reason);
+      this.signal.addEventListener("abort", onAbort, { once: true });
+      if (this.signal.aborted) onAbort();
+      start.then(({ stream }) => {
+        this.signal.removeEventListener("abort", onAbort);
+        const reader = stream.getReader();
+        if (this.signal.aborted) reader.cancel().catch(() => undefined);
+        resolve(reader);
+      }, reject);
+    });
+  }
+
+  end(): void {
+    this.#cancel?.();
+    this.#turn.removeEventListener("abort", this.#follow);
+  }
+}
+
+const MAX_RETRIES = 2;
+const FIRST_WAIT_MS = 250;
+/** A longer wait ends the retries with the provider's error. */
+const MAX_WAIT_MS = 30_000;
+
+interface RetryOptions {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Returns false once a part of the failed attempt was emitted. */
+  readonly mayRetry: () => boolean;
+  readonly onRetry: (waitMs: number) => void;
+}
+
+/**
+ * Repeats `attempt` after temporary failures, at most twice and only while nothing was emitted: after 250 and 500 ms,
+ * or after the time that the provider asks for.
+ */
+async function withRetries<T>(attempt: () => Promise<T>, options: RetryOptions): Promise<T> {
+  for (let retries = 0; ; retries++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (options.signal.aborted || !options.mayRetry() || retries === MAX_RETRIES || !isRetryable(error))
+        throw error;
+      const waitMs = retryAfterMs(error, options.clock.now()) ?? FIRST_WAIT_MS * 2 ** retries;
+      if (waitMs > MAX_WAIT_MS) throw error;
+      options.onRetry(waitMs);
+      await options.clock.sleep(waitMs, { signal: options.signal });
+    }
+  }
 }

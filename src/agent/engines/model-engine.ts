@@ -1,26 +1,19 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
-import {
-  addUsage,
-  zeroUsage,
-  type Engine,
-  type EngineTurn,
-  type ModelRef,
-  type StopReason,
-  type ToolSpec,
-  type TurnEnd,
-  type TurnPorts,
-  type Usage,
-} from "../engine.ts";
-import type { AssistantMessage, Message, ToolMessage } from "../message.ts";
+import { zeroUsage, type Engine, type EngineTurn, type ModelRef, type ToolSpec } from "../engine.ts";
 import { formatModel } from "../model.ts";
-import { Conversation, unmadeText } from "./conversation.ts";
 import { loadSdk, ModelCaller } from "./model-call.ts";
-import { FallbackChain, type AnsweringModel } from "./fallback-chain.ts";
-import { isContextTooLong } from "./overflow.ts";
-import { internalError, isOutage, PortError, toTurnError, type TurnError } from "./provider-error.ts";
-import type { ProviderConfig } from "./providers.ts";
+import { type AnsweringModel, FallbackChain, type ProviderConfig } from "./providers.ts";
+import {
+  internalError,
+  isContextTooLong,
+  isOutage,
+  PortError,
+  toTurnError,
+  type TurnError,
+} from "./provider-error.ts";
 import type { StepResult } from "./step.ts";
+import { runTurn, type Step, type StepContext, type TurnModel } from "./turn.ts";
 
 export interface ModelEngineOptions {
   readonly providers: readonly ProviderConfig[];
@@ -32,190 +25,93 @@ export interface ModelEngineOptions {
 }
 
 /**
- * The engine for real models: our own turn loop over the model SDK's single call. The SDK brings prompt conversion,
- * argument parsing and the providers; what a turn is, and how it is steered, stopped and saved, is ours.
+ * The engine for real models: our own turn loop over the model SDK's single call. The SDK converts prompts, parses
+ * arguments and connects providers; the turn, and how it is steered, stopped and saved, is ours.
  */
 export function createModelEngine(options: ModelEngineOptions): Engine {
-  return { name: "model", runTurn: (turn) => new ModelTurn(turn, options).run() };
+  return {
+    name: "model",
+    runTurn: async (turn) => {
+      const { provider } = turn.model;
+      if (options.providers.some(({ name }) => name === provider)) {
+        return runTurn(turn, new ProviderModel(turn, options));
+      }
+      const message = `No provider is named ${JSON.stringify(provider)}. Add it to model.providers.`;
+      return { stop: "error", text: "", usage: zeroUsage, error: { code: "model_not_found", message } };
+    },
+  };
 }
 
-/** What a step's calls came to. `error` is absent for one that was stopped. */
-interface StepEnd {
-  readonly result: StepResult;
-  readonly isCut: boolean;
-  readonly error?: TurnError;
-}
-
-class ModelTurn {
+/** Answers with the first model of the chain that responds. */
+class ProviderModel implements TurnModel {
+  readonly countsContext = true;
   readonly #turn: EngineTurn;
   readonly #options: ModelEngineOptions;
-  readonly #conversation: Conversation;
-  readonly #line: FallbackChain;
-  #usage: Usage = zeroUsage;
-  #text = "";
+  readonly #chain: FallbackChain;
+  #caller: ModelCaller | undefined;
+  #answering: AnsweringModel | undefined;
 
   constructor(turn: EngineTurn, options: ModelEngineOptions) {
     this.#turn = turn;
     this.#options = options;
-    this.#conversation = new Conversation(turn);
-    this.#line = new FallbackChain(turn, options.providers);
+    this.#chain = new FallbackChain(turn, options.providers);
   }
 
-  async run(): Promise<TurnEnd> {
-    const { model: ref, signal, runId } = this.#turn;
-    const provider = this.#options.providers.find(({ name }) => name === ref.provider);
-    if (!provider) {
-      const message = `No provider is named ${JSON.stringify(ref.provider)}. Add it to model.providers.`;
-      return this.#end("error", { code: "model_not_found", message });
-    }
-    try {
-      const caller = new ModelCaller(await loadSdk(), this.#turn, this.#options);
-      const first = await this.#line.next();
-      return first ? await this.#steps(caller, first) : this.#end("error", internalError);
-    } catch (error) {
-      if (signal.aborted) return this.#end("aborted");
-      // What providers do wrong is told where it happens; this is a port's failure or a bug.
-      this.#options.log.error("a turn failed inside the server", { run: runId, error });
-      return this.#end("error", internalError);
-    }
-  }
-
-  async #steps(caller: ModelCaller, first: AnsweringModel): Promise<TurnEnd> {
-    let answering = first;
-    const takeOver = (next: AnsweringModel) => void (answering = next);
-    for (let step = 0; step < this.#turn.maxSteps; step++) {
-      const refusal = await this.#prepare();
-      if (refusal) return this.#end("error", refusal);
-      const steered = this.#steer();
-      const { result, isCut, error } = await this.#step(caller, { answering, steered, takeOver });
-      const answers = await this.#answer(result, isCut);
-      this.#keep([...steered, ...assistantMessage(result, isCut), ...answers], result.usage, steered.length);
-      if (result.text !== "") this.#text = result.text;
-      if (this.#turn.signal.aborted) return this.#end("aborted");
-      if (error) return this.#end("error", error);
-      const isLast = answers.length === 0 || step + 1 === this.#turn.maxSteps;
-      if (result.finish === "length" && isLast) return this.#end("length");
-      if (result.finish === "content-filter") return this.#end("refusal");
-      if (answers.some(({ status }) => status === "pending")) return this.#end("tool_calls");
-      if (answers.length > 0) continue;
-      const late = this.#steer();
-      if (late.length === 0) return this.#end("end");
-      this.#keep(late, zeroUsage, late.length);
-    }
-    return this.#end("max_steps");
-  }
-
-  /** Whether the next call may be made; makes the conversation fit. Compacting costs too, so it is asked before and after. */
-  async #prepare(): Promise<TurnError | undefined> {
-    const refusal = refusalOf(this.#turn.ports);
-    if (refusal || !this.#conversation.isNearLimit) return refusal;
-    await this.#conversation.fit();
-    return refusalOf(this.#turn.ports);
-  }
-
-  /** One answer, of whichever model gives it. Its error stands beside what it said before. */
-  async #step(
-    caller: ModelCaller,
-    from: {
-      readonly answering: AnsweringModel;
-      readonly steered: readonly Message[];
-      readonly takeOver: (next: AnsweringModel) => void;
-    },
-  ): Promise<StepEnd> {
-    let { answering } = from;
+  async step(context: StepContext): Promise<Step> {
+    this.#caller ??= new ModelCaller(await loadSdk(), this.#turn, this.#options);
+    let answering = (this.#answering ??= await this.#chain.next());
+    if (!answering) throw new Error("no model of the turn has a provider");
     let outage: TurnError | undefined;
     for (;;) {
-      const { result, hasEmitted, error } = await caller.call(answering, this.#conversation.messages);
-      if (error === undefined) return { result, isCut: false };
-      if (this.#turn.signal.aborted) return { result, isCut: true };
-      const told = this.#translate(error, answering.provider);
-      if (hasEmitted) return { result, isCut: true, error: told };
+      const { result, hasEmitted, error } = await this.#caller.call(answering, context.conversation.messages);
+      if (error === undefined) return { ...result, stop: stopOf(result), isCut: false };
+      if (this.#turn.signal.aborted) return { ...result, isCut: true };
+      const cut = (reason: TurnError): Step => ({ ...result, isCut: true, error: reason });
+      const turnError = this.#translate(error, answering.provider);
+      if (hasEmitted) return cut(turnError);
       if (isContextTooLong(error)) {
-        if (!(await this.#shrink(from.steered))) return { result, isCut: true, error: told };
+        if (!(await context.shrink())) return cut(turnError);
       } else {
-        outage ??= told;
-        const next = isOutage(error) ? await this.#line.next() : undefined;
-        if (!next) return { result, isCut: true, error: outage };
-        this.#turn.ports.emit({ type: "notice", text: takeOverText(answering.ref, next.ref) });
-        answering = next;
-        from.takeOver(next);
+        outage ??= turnError;
+        const next = isOutage(error) ? await this.#chain.next() : undefined;
+        if (!next) return cut(outage);
+        this.#turn.ports.emit({ type: "notice", text: switchText(answering.ref, next.ref) });
+        this.#answering = answering = next;
       }
-      const refusal = refusalOf(this.#turn.ports);
-      if (refusal) return { result, isCut: true, error: refusal };
+      const refusal = context.refusal();
+      if (refusal) return cut(refusal);
     }
   }
 
-  async #shrink(steered: readonly Message[]): Promise<boolean> {
-    try {
-      return await this.#conversation.shrink(steered);
-    } catch (error) {
-      if (this.#turn.signal.aborted) return false;
-      throw error;
-    }
-  }
-
-  #steer(): readonly Message[] {
-    const messages: Message[] = this.#turn.ports.takeSteers().map((text) => ({ role: "user", text }));
-    this.#conversation.add(messages);
-    return messages;
-  }
-
-  async #answer({ calls, finish }: StepResult, isCut: boolean): Promise<readonly ToolMessage[]> {
-    const { ports, signal } = this.#turn;
-    const invalid = unmadeText(finish === "content-filter" ? "refusal" : finish);
-    return Promise.all(
-      calls.map(async (call) => {
-        const isOver = isCut || signal.aborted;
-        const text = "The turn was cut before the call began.";
-        const asked = invalid === undefined ? call : { ...call, invalid };
-        const cut = { status: "aborted", code: "cancelled", text } as const;
-        const answer = isOver ? cut : await ports.callTool(asked);
-        return { role: "tool" as const, callId: call.callId, tool: call.tool, ...answer };
-      }),
-    );
-  }
-
-  /** Saves a step. Its first `known` messages are in the conversation already. */
-  #keep(messages: readonly Message[], usage: Usage, known: number): void {
-    this.#usage = addUsage(this.#usage, usage);
-    const added = messages.slice(known);
-    this.#conversation.add(added.filter(({ role }) => role === "assistant"));
-    this.#conversation.count(usage.inputTokens + usage.outputTokens);
-    this.#conversation.add(added.filter(({ role }) => role !== "assistant"));
-    if (messages.length > 0) this.#turn.ports.saveStep({ messages, usage });
-  }
+  /** Provider failures are handled where they occur; this is a failing port or a bug. */
+  onBug = (error: unknown): TurnError => {
+    this.#options.log.error("a turn failed inside the server", { run: this.#turn.runId, error });
+    return internalError;
+  };
 
   #translate(error: unknown, provider: ProviderConfig): TurnError {
     const { log, clock } = this.#options;
-    const told = toTurnError(error, provider, clock.now());
+    const turnError = toTurnError(error, provider, clock.now());
     log.warn("a model call failed", {
       run: this.#turn.runId,
       provider: provider.name,
-      told: told.message,
+      reason: turnError.message,
       error: error instanceof PortError ? error : withoutBody(error),
     });
-    return told;
-  }
-
-  #end(stop: StopReason, error?: TurnError): TurnEnd {
-    return { stop, text: this.#text, usage: this.#usage, ...(error ? { error } : {}) };
+    return turnError;
   }
 }
 
-function refusalOf({ admit }: TurnPorts): TurnError | undefined {
-  const message = admit?.();
-  return message === undefined ? undefined : { code: "budget_exceeded", message };
+function stopOf({ finish }: StepResult): Step["stop"] {
+  if (finish === "content-filter") return "refusal";
+  return finish === "length" ? "length" : undefined;
 }
 
-function assistantMessage({ parts }: StepResult, interrupted: boolean): readonly AssistantMessage[] {
-  return parts.length === 0 ? [] : [{ role: "assistant", parts, ...(interrupted ? { interrupted } : {}) }];
+function switchText(from: ModelRef, to: ModelRef): string {
+  return `${formatModel(from)} does not respond; switching to ${formatModel(to)}.`;
 }
 
-function takeOverText(from: ModelRef, to: ModelRef): string {
-  return `${formatModel(from)} does not answer; ${formatModel(to)} takes over.`;
-}
-
-/** The SDK's errors, their messages too, repeat the prompt and the answer's body; neither belongs into the log. */
+/** The SDK's errors and messages repeat the prompt and the response body, which must not reach the log. */
 function withoutBody(error: unknown): unknown {
   if (!(error instanceof Error)) return typeof error;
   const { statusCode } = error as { statusCode?: number };

@@ -1,8 +1,14 @@
-import type { AssistantContent, ModelMessage, ToolContent } from "ai";
-import type { AssistantMessage, AssistantPart, Message, ToolMessage } from "../message.ts";
-import { toUserMessage } from "./user-prompt.ts";
+import type { AssistantContent, ModelMessage, ToolContent, UserModelMessage } from "ai";
+import type {
+  AssistantMessage,
+  AssistantPart,
+  Attachment,
+  Message,
+  ToolMessage,
+  UserMessage,
+} from "../message.ts";
 
-/** The transcript in the model SDK's form. Instructions among the messages come back apart: they stand first. */
+/** Converts the transcript to the model SDK's form. Returns system messages separately, because they go first. */
 export function toPrompt(messages: readonly Message[]): {
   readonly instructions: readonly string[];
   readonly messages: ModelMessage[];
@@ -12,9 +18,9 @@ export function toPrompt(messages: readonly Message[]): {
 }
 
 /**
- * Strict providers refuse a tool call without its answer and an answer without its call. Transcripts of ours have
- * neither, but those that clients send may: a missing answer is stated as such, a stray one is left out, and so is an
- * assistant that says nothing.
+ * Converts messages for strict providers, which refuse a tool call without its answer and an answer without its call.
+ * Only transcripts from clients contain such: a missing answer becomes an error, and a stray answer or an empty
+ * assistant message is omitted.
  */
 export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
   const out: ModelMessage[] = [];
@@ -29,7 +35,7 @@ export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
   return out;
 }
 
-/** Thoughts alone, as an answer that was cut leaves them, are no message to a provider. */
+/** Returns whether a message has only reasoning, as an interrupted answer may; providers refuse such a message. */
 function isSilent({ parts }: AssistantMessage): boolean {
   return parts.every((part) => part.type === "reasoning" || (part.type === "text" && part.text === ""));
 }
@@ -54,7 +60,7 @@ function toPart(part: AssistantPart): Part {
   }
 }
 
-/** Arguments that did not parse are kept as text, but providers take back objects only. */
+/** Arguments that did not parse are stored as text, but providers accept only objects. */
 function toInput(input: unknown): unknown {
   return typeof input === "object" && input !== null && !Array.isArray(input) ? input : {};
 }
@@ -79,7 +85,7 @@ function answersTo(message: AssistantMessage, later: readonly Message[]): ToolCo
   });
 }
 
-/** What a client was to do it may tell later, also after more was said; until an id comes again. */
+/** Returns a client's later answer, even after further messages, unless the id was used again. */
 function lateAnswer(callId: string, later: readonly Message[]): ToolMessage | undefined {
   for (const message of later) {
     if (message.role === "tool" && message.callId === callId && message.status !== "pending") return message;
@@ -94,4 +100,53 @@ function toOutput(answer: ToolMessage | undefined) {
   if (answer.status === "ok") return { type: "text" as const, value: answer.text };
   if (answer.status === "denied") return { type: "execution-denied" as const, reason: answer.text };
   return { type: "error-text" as const, value: answer.text };
+}
+
+type UserPart = Exclude<UserModelMessage["content"], string>[number];
+
+/**
+ * Converts a user's message to the model SDK's form. Images and files that providers accept become parts; text files
+ * become text; other files are only mentioned. The SDK has no field for a name, so it prefixes the text.
+ */
+function toUserMessage({ text, name, attachments = [] }: UserMessage): UserModelMessage {
+  const prefixed = name === undefined || name === "" ? text : `${name.replaceAll(/\s+/g, " ")}: ${text}`;
+  const parts = attachments.map(toUserPart);
+  if (parts.length === 0) return { role: "user", content: prefixed };
+  // Some providers refuse an empty text.
+  const first: readonly UserPart[] = prefixed === "" ? [] : [{ type: "text", text: prefixed }];
+  return { role: "user", content: [...first, ...parts] };
+}
+
+function toUserPart(attachment: Attachment): UserPart {
+  const { type, mediaType, data, name } = attachment;
+  const filename = name === undefined ? {} : { filename: name };
+  if (type === "image" || FILE_TYPES.test(mediaType)) return { type: "file", mediaType, data, ...filename };
+  if (TEXT_TYPES.test(mediaType)) return { type: "text", text: fileText(attachment) };
+  const label = name === undefined ? "A file" : `The file ${JSON.stringify(name)}`;
+  return {
+    type: "text",
+    text: `[${label} of type ${mediaType} is attached, but its content cannot be shown.]`,
+  };
+}
+
+/** Types that more than one provider accepts; a provider that does not returns an error. */
+const FILE_TYPES = /^(?:image\/|audio\/|video\/|application\/pdf$)/;
+const TEXT_TYPES =
+  /^(?:text\/|application\/(?:json|xml|yaml|toml|javascript|typescript|x-sh|x-yaml|sql)\b|[^;]+\+(?:json|xml|yaml)\b)/;
+
+/** Returns a text file for the model: its name, then its text in a code fence that the text cannot close. */
+export function fileText({ name = "attachment", data }: Attachment): string {
+  const text = decode(data);
+  const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
+  const fence = "`".repeat(longest + 1);
+  return `File ${JSON.stringify(name)}:\n${fence}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
+}
+
+function decode(base64: string): string {
+  try {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.codePointAt(0) ?? 0);
+    return new TextDecoder().decode(bytes);
+  } catch {
+    return "(The file could not be decoded.)";
+  }
 }

@@ -1,42 +1,41 @@
 import type { ProviderFailure } from "../../../generated/http/client/types.gen.ts";
 import type { TurnEnd } from "../engine.ts";
-import { isContextTooLong } from "./overflow.ts";
 import type { ProviderConfig } from "./providers.ts";
 
 export type TurnError = NonNullable<TurnEnd["error"]>;
 
-/** The model SDK's error for an HTTP answer that was none; told by its form, so that the SDK need not be loaded. */
+/** The model SDK's HTTP error, recognised by its shape so that the SDK need not be loaded. */
 interface ApiCallError extends Error {
   readonly statusCode?: number;
   readonly isRetryable?: boolean;
   readonly responseHeaders?: Readonly<Record<string, string>>;
 }
 
-/** Nothing came from the provider for too long. */
+/** The provider sent nothing for too long. */
 export class StallError extends Error {
   override readonly name = "StallError";
 }
 
-/** The answer ended in the middle. */
+/** The answer ended early. */
 export class CutError extends Error {
   override readonly name = "CutError";
 }
 
-/** Something of ours failed while a provider's answer was taken. */
+/** A port of ours failed while it took a provider's answer. */
 export class PortError extends Error {
   override readonly name = "PortError";
 }
 
-/** A bug or a broken store: nothing that a provider or a user could mend. */
+/** A bug or a broken store, which neither a provider nor a user can fix. */
 export const internalError: TurnError = {
   code: "internal_error",
-  message: "The agent failed inside the server; its log has the details.",
+  message: "The agent failed inside the server; the service's log has the details.",
   failure: { kind: "internal", retryable: false },
 };
 
 /**
- * What went wrong, in words that say what to do, and of what kind it is. Never holds what the provider wrote: error bodies
- * may repeat keys and prompts; those who need them find them in the provider's own log.
+ * Converts an error to a message that says what to do, and to a kind. Never includes the provider's text: response
+ * bodies may repeat keys and prompts. The provider's own log has them.
  */
 export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: number): TurnError {
   if (error instanceof PortError) return internalError;
@@ -54,24 +53,24 @@ function wordsFor(error: unknown, provider: ProviderConfig, nowMs: number): Turn
   if (error instanceof StallError) return { code: "agent_timeout", message: `${who} ${error.message}` };
   if (error instanceof CutError) return { code: "agent_incomplete", message: `${who} ${error.message}` };
   if (isContextTooLong(error)) {
-    const message = `The conversation is too long for the model of ${provider.name}. Compress it, begin a new session, or choose a model with a longer context.`;
+    const message = `The conversation is too long for the model of ${provider.name}. Compress it, start a new session, or choose a model with a longer context.`;
     return { code: "context_too_long", message };
   }
   if (isUnsendable(error)) {
-    const message = `${who} has no form for a part of the conversation, such as an attachment of its kind. Leave it out or choose another model.`;
+    const message = `${who} does not support a part of the conversation, such as an attachment of its type. Remove the part or choose another model.`;
     return { code: "provider_error", message };
   }
   const problem = findProblem(error);
   if (problem !== undefined) return { code: "agent_incomplete", message: `${who} ${problem}` };
   const { statusCode: status } = error as ApiCallError;
   if (status === undefined) {
-    const message = `${who} could not be reached${place(provider)}: ${reason(error)}.`;
+    const message = `${who} could not be reached${endpointOf(provider)}: ${reason(error)}.`;
     return { code: "provider_error", message };
   }
   return refusal(error, status, { provider, nowMs });
 }
 
-/** In words for an answer with a status that is no success. */
+/** Describes a response with an error status. */
 function refusal(
   error: unknown,
   status: number,
@@ -95,7 +94,7 @@ function refusal(
   return { code: "provider_error", message: `${who} ${kind} (${status}).` };
 }
 
-/** What providers answer with when they have too much to do. */
+/** Statuses of an overloaded provider. */
 const OVERLOADED: ReadonlySet<number> = new Set([503, 529]);
 
 function kindOf(error: unknown, status: number | undefined): ProviderFailure["kind"] {
@@ -109,13 +108,13 @@ function kindOf(error: unknown, status: number | undefined): ProviderFailure["ki
   return isBroken || findProblem(error) === undefined ? "network" : "provider";
 }
 
-/** Undefined where the provider gave none, or one that says that all went well. */
+/** Returns undefined for an error without a status or with a success status. */
 function statusOf(error: unknown): number | undefined {
   const { statusCode } = error as ApiCallError;
   return isSuccess(statusCode) ? undefined : statusCode;
 }
 
-/** Whether the same call may succeed a little later. */
+/** Returns whether the same call may succeed a little later. */
 export function isRetryable(error: unknown): boolean {
   if (error instanceof StallError || error instanceof PortError) return false;
   if (isUnsendable(error) || isContextTooLong(error)) return false;
@@ -124,36 +123,38 @@ export function isRetryable(error: unknown): boolean {
   return hint ?? (statusCode === undefined || statusCode === 429 || statusCode >= 500);
 }
 
-/** Whether the provider is out of order, so that another may do better. The request itself is not to blame. */
+/** Returns whether the provider is unavailable, so that another may succeed. The request itself is not the cause. */
 export function isOutage(error: unknown): boolean {
   return error instanceof StallError || isRetryable(error);
 }
 
-/** The model SDK could not put the request into the provider's form. */
+/** Returns whether the model SDK could not convert the request to the provider's form. */
 function isUnsendable(error: unknown): boolean {
   const name = error instanceof Error ? error.name : "";
   return /^AI_(?:UnsupportedFunctionality|InvalidPrompt|InvalidDataContent|InvalidArgument)Error$/.test(name);
 }
 
-/** What was wrong with an answer that had begun; the SDK tells each kind by another class, known here by its name. */
+/** Returns what was wrong with an answer that had started, by the name of the SDK's error class. */
 function findProblem(error: unknown): string | undefined {
   const { name, statusCode } = error as ApiCallError;
-  if (isSuccess(statusCode) || name === "AI_InvalidResponseDataError")
-    return "ended its answer in the middle.";
+  if (isSuccess(statusCode) || name === "AI_InvalidResponseDataError") return "ended its answer early.";
   if (name === "AI_JSONParseError" || name === "AI_TypeValidationError")
-    return "sent what is no answer of its protocol.";
+    return "sent an answer that violates its protocol.";
   return name === "AI_StreamProviderError" ? "reported a failure in the middle of its answer." : undefined;
 }
 
-/** A broken connection after a good status is told with that status, and not everywhere as one that may pass. */
+/** The SDK reports a connection that broke after a success status with that status, and not always as retryable. */
 function isSuccess(status: number | undefined): boolean {
   return status !== undefined && status >= 200 && status < 300;
 }
 
-/** What nobody means, and no timer can hold, is taken for this. */
+/** Upper limit for a wait: longer ones are mistakes, and timers cannot hold them. */
 const MAX_RETRY_AFTER_MS = 86_400_000;
 
-/** What the provider asks to wait: milliseconds, seconds or a date (RFC 9110, 10.2.3). Undefined when it does not say. */
+/**
+ * Returns the wait that the provider asks for: milliseconds, seconds or a date (RFC 9110, 10.2.3). Undefined without
+ * one.
+ */
 export function retryAfterMs(error: unknown, nowMs: number): number | undefined {
   const headers = (error as ApiCallError).responseHeaders ?? {};
   const waitMs = decimal(headers["retry-after-ms"]) ?? toMs(headers["retry-after"]?.trim() ?? "", nowMs);
@@ -163,7 +164,7 @@ export function retryAfterMs(error: unknown, nowMs: number): number | undefined 
 function toMs(retryAfter: string, nowMs: number): number | undefined {
   const seconds = decimal(retryAfter);
   if (seconds !== undefined) return seconds * 1000;
-  // Engines read dates out of almost any text; those of HTTP end like this.
+  // Date.parse accepts almost any text; HTTP dates end in GMT.
   const dateMs = retryAfter.endsWith(" GMT") ? Date.parse(retryAfter) : Number.NaN;
   return Number.isNaN(dateMs) ? undefined : dateMs - nowMs;
 }
@@ -172,11 +173,11 @@ function decimal(text = ""): number | undefined {
   return /^\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : undefined;
 }
 
-function place({ baseUrl }: ProviderConfig): string {
+function endpointOf({ baseUrl }: ProviderConfig): string {
   return baseUrl !== undefined && URL.canParse(baseUrl) ? ` at ${new URL(baseUrl).host}` : "";
 }
 
-/** Deno says in words what Node says in codes. */
+/** Deno's messages for Node's error codes. */
 const CODES: readonly (readonly [RegExp, string])[] = [
   [/connection refused/i, "ECONNREFUSED"],
   [/connection reset/i, "ECONNRESET"],
@@ -185,7 +186,7 @@ const CODES: readonly (readonly [RegExp, string])[] = [
   [/certificate/i, "the certificate is not trusted"],
 ];
 
-/** The system's short code, such as ECONNREFUSED, from wherever it hides. */
+/** Returns the system's error code, such as ECONNREFUSED, from any depth of causes. */
 function reason(error: unknown): string {
   let at = error;
   for (let depth = 0; at instanceof Error && depth < 8; depth++, at = at.cause) {
@@ -194,4 +195,51 @@ function reason(error: unknown): string {
   }
   const words = error instanceof Error ? error.message : "";
   return CODES.find(([pattern]) => pattern.test(words))?.[1] ?? "the connection failed";
+}
+
+/** Only the beginning of a response is searched. */
+const MAX_CHARACTERS = 4_000;
+/** Statuses of a refused context; undefined when the error arrives inside a stream. */
+const STATUSES = [undefined, 200, 400, 413, 422];
+
+/** Providers' messages for a context that is too long. Rate limits use other words and do not match. */
+const WORDS: readonly RegExp[] = [
+  /context_length_exceeded/, // OpenAI, Groq
+  /maximum context length (?:is|of)\b/i, // OpenAI, vLLM, DeepSeek, Mistral
+  /\bprompt is too long\b/i, // Anthropic
+  /input length and `?max_tokens`? exceed context limit/i, // Anthropic
+  /input token count.{0,40}exceeds the maximum number of tokens/i, // Google
+  /exceed_context_size_error|exceeds the available context size/i, // llama.cpp
+  /greater than the context length/i, // LM Studio
+  /maximum prompt length is \d/i, // xAI
+  /exceeds? the (?:model's )?(?:maximum )?context (?:window|length)/i,
+];
+
+/**
+ * Returns whether a provider refused a call because its context is too long. Only this function reads the providers'
+ * messages, and none of their text leaves it.
+ */
+export function isContextTooLong(error: unknown): boolean {
+  if (!(error instanceof Error)) return typeof error === "string" && hasWords(error);
+  const { statusCode, responseBody, data } = error as Error & {
+    readonly statusCode?: number;
+    readonly responseBody?: unknown;
+    readonly data?: unknown;
+  };
+  if (!STATUSES.includes(statusCode)) return false;
+  return [error.message, responseBody, textOf(data)].some(hasWords);
+}
+
+function hasWords(text: unknown): boolean {
+  if (typeof text !== "string") return false;
+  const start = text.slice(0, MAX_CHARACTERS);
+  return WORDS.some((pattern) => pattern.test(start));
+}
+
+function textOf(data: unknown): string | undefined {
+  try {
+    return data === undefined ? undefined : JSON.stringify(data);
+  } catch {
+    return undefined;
+  }
 }

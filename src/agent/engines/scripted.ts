@@ -1,23 +1,21 @@
 import type { Clock } from "../../base/clock.ts";
 import { createId } from "../../base/ids.ts";
 import {
-  addUsage,
   zeroUsage,
   type Engine,
   type EngineTurn,
   type StopReason,
-  type ToolAnswer,
   type TurnEnd,
   type Usage,
 } from "../engine.ts";
 import type { AssistantPart, Message, ToolMessage } from "../message.ts";
-import { Conversation, unmadeText } from "./conversation.ts";
+import { runTurn, type Step, type StepContext, type TurnModel } from "./turn.ts";
 
-/** What a script sees when it is asked for the next step of a turn. */
+/** Input of a script for the next step of a turn. */
 export interface ScriptState {
   /** Text of the newest user message. */
   readonly user: string;
-  /** What the tools of this turn answered so far. */
+  /** The answers of this turn's tools so far. */
   readonly toolResults: readonly ToolMessage[];
   /** 0 for the first model call of the turn. */
   readonly step: number;
@@ -28,141 +26,79 @@ export interface ScriptState {
   readonly signal: AbortSignal;
 }
 
-/** One step: what the model would say and call. Everything is optional; an empty step ends the turn. */
+/** One step: what the model says and calls. Every field is optional; an empty step ends the turn. */
 export interface ScriptStep {
   readonly reasoning?: string;
-  /** Whole, or as the deltas it comes in; an async source lets a test hold the stream at any point. */
+  /** The whole text, or its deltas; an async source lets a test pause the stream at any point. */
   readonly text?: string | readonly string[] | AsyncIterable<string>;
-  /** Characters a delta, for a whole text. The default sends it as one. */
+  /** Characters per delta of a whole text. Default: one delta. */
   readonly chunkSize?: number;
   /** Wait before each delta. */
   readonly delayMs?: number;
   readonly calls?: readonly { readonly tool: string; readonly input: unknown; readonly invalid?: string }[];
   readonly stop?: Extract<StopReason, "length" | "refusal">;
-  /** With code `context_too_long`, and nothing said, the conversation is compacted and the script asked once more. */
+  /** With code `context_too_long` and no output, the conversation is compressed and the script is called again. */
   readonly error?: NonNullable<TurnEnd["error"]>;
 }
 
 export type Script = (state: ScriptState) => ScriptStep | Promise<ScriptStep>;
 
 /**
- * An engine whose model is a function. It keeps every MUST of the port, needs no network and costs next to nothing,
- * so it serves the demo model, the tests and the benchmarks. A script that throws is a bug, and is let through as one.
+ * An engine whose model is a function. It follows the whole contract of the port without network or cost, for the demo
+ * model, tests and benchmarks. An error of the script is a bug and is rethrown.
  */
-export function createScriptedEngine(script: Script, options: { readonly clock: Clock }): Engine {
-  return {
-    name: "scripted",
-    runTurn: (turn) => new ScriptedTurn(turn, script, options.clock).run(),
-  };
+export function createScriptedEngine(script: Script, { clock }: { readonly clock: Clock }): Engine {
+  return { name: "scripted", runTurn: (turn) => runTurn(turn, new ScriptedModel(turn, script, clock)) };
 }
 
-class ScriptedTurn {
+class ScriptedModel implements TurnModel {
+  readonly countsContext = false;
+  readonly resumed: NonNullable<TurnModel["resumed"]>;
   readonly #turn: EngineTurn;
   readonly #script: Script;
   readonly #clock: Clock;
-  readonly #conversation: Conversation;
-  readonly #toolResults: ToolMessage[] = [];
-  #firstStep = 0;
-  #usage: Usage = zeroUsage;
-  #text = "";
 
   constructor(turn: EngineTurn, script: Script, clock: Clock) {
     this.#turn = turn;
     this.#script = script;
     this.#clock = clock;
-    this.#conversation = new Conversation(turn);
-    // A turn that was broken off goes on: what it had done since its prompt counts.
+    // A resumed turn counts the steps since its prompt.
     const prompt = turn.messages.findLastIndex(({ role }) => role === "user");
-    for (const message of turn.messages.slice(prompt + 1)) {
-      if (message.role === "assistant") this.#firstStep += 1;
-      if (message.role === "tool") this.#toolResults.push(message);
-    }
+    const since = turn.messages.slice(prompt + 1);
+    this.resumed = {
+      steps: since.filter(({ role }) => role === "assistant").length,
+      toolResults: since.filter((message) => message.role === "tool"),
+    };
   }
 
-  async run(): Promise<TurnEnd> {
-    for (let step = this.#firstStep; step < this.#turn.maxSteps; step++) {
-      const end = await this.#step(step);
-      if (end) return end;
-    }
-    return this.#end("max_steps");
-  }
-
-  /** One model call and its tools; undefined when the turn goes on. */
-  async #step(step: number): Promise<TurnEnd | undefined> {
-    const { ports, signal } = this.#turn;
-    if (signal.aborted) return this.#end("aborted");
-    const unfit = await this.#prepare();
-    if (unfit) return unfit;
-    const steered: Message[] = ports.takeSteers().map((text) => ({ role: "user", text }));
-    this.#conversation.add(steered);
-    const { plan, end } = await this.#plan(step, steered);
-    if (end) return end;
-    const said = await this.#speak(plan);
-    const unmade = unmadeText(plan.stop);
-    const calls = (said.cut ? [] : (plan.calls ?? [])).map((call) => {
-      return { ...call, callId: createId("call"), ...(unmade === undefined ? {} : { invalid: unmade }) };
-    });
-    const parts: AssistantPart[] = [
-      ...said.parts,
-      ...calls.map(({ callId, tool, input }) => ({ type: "tool_call" as const, callId, tool, input })),
-    ];
-    const answers = await Promise.all(calls.map((call) => this.#answer(call)));
-    const isEmpty = parts.length === 0;
-    const assistant: Message = { role: "assistant", parts, ...(said.cut ? { interrupted: true } : {}) };
-    const messages = [...steered, ...(isEmpty ? [] : [assistant]), ...answers];
-    const usage = this.#cost(plan, said.text, calls.length);
-    this.#toolResults.push(...answers);
-    if (said.text !== "") this.#text = said.text;
-    if (said.cut || signal.aborted) return this.#save(messages, usage, "aborted");
-    if (plan.error) return this.#fail(messages, plan.error, usage);
-    const goesOn = plan.stop === "length" && calls.length > 0 && step + 1 < this.#turn.maxSteps;
-    if (plan.stop && !goesOn) return this.#save(messages, usage, plan.stop);
-    this.#keep(messages, usage, steered.length);
-    if (answers.some(({ status }) => status === "pending")) return this.#end("tool_calls");
-    return calls.length > 0 ? undefined : this.#settle();
-  }
-
-  /** Whether the next call may be made; makes the conversation fit. */
-  async #prepare(): Promise<TurnEnd | undefined> {
-    const refused = this.#refused([]);
-    if (refused || !this.#conversation.isNearLimit) return refused;
-    try {
-      await this.#conversation.fit();
-    } catch (error) {
-      if (this.#turn.signal.aborted) return this.#end("aborted");
-      throw error;
-    }
-    return this.#refused([]);
-  }
-
-  /** What the script wants of the step; asked twice when its first wish is that the context be shorter. */
-  async #plan(step: number, steered: readonly Message[]): Promise<{ plan: ScriptStep; end?: TurnEnd }> {
-    const plan = await this.#script(this.#state(step));
+  async step(context: StepContext): Promise<Step> {
+    const plan = await this.#script(this.#state(context));
     const isSilent = plan.text === undefined && plan.reasoning === undefined && plan.calls === undefined;
-    if (plan.error?.code !== "context_too_long" || !isSilent) return { plan };
-    try {
-      if (!(await this.#conversation.shrink(steered))) return { plan };
-    } catch (error) {
-      if (this.#turn.signal.aborted) return { plan, end: this.#save(steered, zeroUsage, "aborted") };
-      throw error;
+    if (plan.error?.code !== "context_too_long" || !isSilent) return this.#perform(plan, context);
+    if (await context.shrink()) {
+      const error = context.refusal();
+      if (error) return { ...NOTHING, error };
+      return this.#perform(await this.#script(this.#state(context)), context);
     }
-    const end = this.#refused(steered);
-    return end ? { plan, end } : { plan: await this.#script(this.#state(step)) };
+    return this.#turn.signal.aborted ? NOTHING : this.#perform(plan, context);
   }
 
-  /** The end of a turn that may not call its model any more. `steered` is not saved yet. */
-  #refused(steered: readonly Message[]): TurnEnd | undefined {
-    const message = this.#turn.ports.admit?.();
-    return message === undefined ? undefined : this.#fail(steered, { code: "budget_exceeded", message });
-  }
-
-  /** The model is done; text that was steered in meanwhile makes it go on. */
-  #settle(): TurnEnd | undefined {
-    const late = this.#turn.ports.takeSteers();
-    if (late.length === 0) return this.#end("end");
-    const messages: Message[] = late.map((text) => ({ role: "user", text }));
-    this.#keep(messages, zeroUsage, 0);
-    return undefined;
+  async #perform(plan: ScriptStep, context: StepContext): Promise<Step> {
+    const spoken = await this.#speak(plan);
+    const planned = spoken.cut ? [] : (plan.calls ?? []);
+    const calls = planned.map((call) => ({ ...call, callId: createId("call") }));
+    return {
+      parts: [
+        ...spoken.parts,
+        ...calls.map(({ callId, tool, input }) => ({ type: "tool_call" as const, callId, tool, input })),
+      ],
+      calls,
+      text: spoken.text,
+      usage: costOf(plan, spoken.text, { calls: calls.length, context }),
+      stop: plan.stop,
+      isCut: spoken.cut,
+      error: plan.error,
+    };
   }
 
   async #speak(plan: ScriptStep): Promise<{ parts: AssistantPart[]; text: string; cut: boolean }> {
@@ -192,65 +128,39 @@ class ScriptedTurn {
     return { parts, text, cut: signal.aborted };
   }
 
-  async #answer(call: {
-    callId: string;
-    tool: string;
-    input: unknown;
-    invalid?: string;
-  }): Promise<ToolMessage> {
-    const answer: ToolAnswer = this.#turn.signal.aborted
-      ? { status: "aborted", code: "cancelled", text: "The run was stopped before the call began." }
-      : await this.#turn.ports.callTool(call);
-    return { role: "tool", callId: call.callId, tool: call.tool, ...answer };
-  }
-
-  #state(step: number): ScriptState {
-    const last = this.#conversation.messages.findLast((message) => message.role === "user");
+  #state({ index, conversation, toolResults }: StepContext): ScriptState {
+    const last = conversation.messages.findLast((message) => message.role === "user");
     return {
       user: last?.role === "user" ? last.text : "",
-      toolResults: this.#toolResults,
-      step,
-      messages: this.#conversation.messages,
+      toolResults,
+      step: index,
+      messages: conversation.messages,
       tools: this.#turn.tools.map((tool) => tool.name),
       instructions: this.#turn.instructions,
       model: this.#turn.model.id,
       signal: this.#turn.signal,
     };
   }
+}
 
-  /** Four characters a token: deterministic, and near enough for a model that has no tokens. */
-  #cost(plan: ScriptStep, text: string, calls: number): Usage {
-    const last = this.#conversation.messages.at(-1);
-    const heard = last && last.role !== "assistant" ? last.text.length : 0;
-    return {
-      ...zeroUsage,
-      inputTokens: Math.ceil(heard / 4),
-      outputTokens: Math.ceil(text.length / 4),
-      reasoningTokens: Math.ceil((plan.reasoning?.length ?? 0) / 4),
-      modelCalls: 1,
-      toolCalls: calls,
-    };
-  }
+const NOTHING: Step = { parts: [], calls: [], text: "", usage: zeroUsage, isCut: true };
 
-  /** `already` messages at the start are in the conversation; the rest is added. */
-  #keep(messages: readonly Message[], usage: Usage, already: number): void {
-    this.#usage = addUsage(this.#usage, usage);
-    this.#conversation.add(messages.slice(already));
-    if (messages.length > 0) this.#turn.ports.saveStep({ messages, usage });
-  }
-
-  #save(messages: readonly Message[], usage: Usage, stop: StopReason): TurnEnd {
-    this.#keep(messages, usage, messages.length);
-    return this.#end(stop);
-  }
-
-  #fail(messages: readonly Message[], error: NonNullable<TurnEnd["error"]>, usage = zeroUsage): TurnEnd {
-    return { ...this.#save(messages, usage, "error"), error };
-  }
-
-  #end(stop: StopReason): TurnEnd {
-    return { stop, text: this.#text, usage: this.#usage };
-  }
+/** Four characters a token: deterministic, and accurate enough for a model without tokens. */
+function costOf(
+  plan: ScriptStep,
+  text: string,
+  { calls, context }: { readonly calls: number; readonly context: StepContext },
+): Usage {
+  const last = context.conversation.messages.at(-1);
+  const inputCharacters = last && last.role !== "assistant" ? last.text.length : 0;
+  return {
+    ...zeroUsage,
+    inputTokens: Math.ceil(inputCharacters / 4),
+    outputTokens: Math.ceil(text.length / 4),
+    reasoningTokens: Math.ceil((plan.reasoning?.length ?? 0) / 4),
+    modelCalls: 1,
+    toolCalls: calls,
+  };
 }
 
 async function* deltas({ text = "", chunkSize }: ScriptStep): AsyncGenerator<string> {

@@ -5,22 +5,22 @@ import type { AssistantPart, ProviderData } from "../message.ts";
 import { headOf } from "../../base/text.ts";
 
 type CallStream = Awaited<ReturnType<typeof experimental_streamLanguageModelCall>>["stream"];
-export type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;
+type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;
 
-/** What one model call came to. */
+/** The result of one model call. */
 export interface StepResult {
   readonly parts: readonly AssistantPart[];
   readonly calls: readonly ToolCall[];
   readonly text: string;
   readonly usage: Usage;
-  /** Undefined: the stream ended without saying how. */
+  /** Undefined when the stream ended without a finish reason. */
   readonly finish: string | undefined;
 }
 
-/** Roughly, in most languages. */
+/** Rough average over most languages. */
 const BYTES_PER_TOKEN = 4;
 
-/** Takes one model call's stream apart into events for people and parts for the transcript. */
+/** Splits one model call's stream into events for clients and parts for the transcript. */
 export class StepReader {
   readonly #emit: (event: EngineEvent) => void;
   readonly #parts: AssistantPart[] = [];
@@ -35,7 +35,7 @@ export class StepReader {
   #leftBytes: number;
   #seenBytes = 0;
 
-  /** `taken` holds the ids of the turn's calls so far, and gets those of this one. */
+  /** `taken` holds the call ids of the turn so far and receives those of this call. */
   constructor(
     emit: (event: EngineEvent) => void,
     {
@@ -48,12 +48,12 @@ export class StepReader {
     this.#leftBytes = maxBytes;
   }
 
-  /** True once the answer has passed its limit: the rest is not taken, and it ends by length. */
+  /** True once the answer exceeded its limit: the rest is dropped, and the answer ends by length. */
   get isFull(): boolean {
     return this.#leftBytes < 0;
   }
 
-  /** True once anything of this call was shown: it must not be made again. */
+  /** True once a part of this call was emitted: the call must not be repeated. */
   get emitted(): boolean {
     return this.#emitted;
   }
@@ -89,23 +89,23 @@ export class StepReader {
       case "error":
         throw part.error;
       default:
-        return; // sources, files and metadata have no place in a transcript yet
+        return; // the transcript does not store sources, files and metadata yet
     }
   }
 
-  /** Closes what is open and hands over what there is; also for a call that was cut. */
+  /** Closes open parts and returns the result, also for an interrupted call. */
   result(): StepResult {
     this.#closeReasoning();
     this.#closeMessage();
     const text = this.#parts.map((part) => (part.type === "text" ? part.text : "")).join("");
     const [parts, calls] = [this.#parts, this.#calls];
     if (!this.isFull) return { parts, calls, text, usage: this.#usage, finish: this.#finish };
-    // Nobody counted: the provider does at the end of its answer.
+    // An estimate: the provider counts only at the end of its answer.
     const outputTokens = this.#usage.outputTokens || Math.ceil(this.#seenBytes / BYTES_PER_TOKEN);
     return { parts, calls, text, usage: { ...this.#usage, outputTokens }, finish: "length" };
   }
 
-  /** As much of a piece as there is room for. */
+  /** Returns as much of a piece as the limit allows. */
   #within(piece: string): string {
     const bytes = Buffer.byteLength(piece);
     const left = this.#leftBytes;
@@ -146,7 +146,7 @@ export class StepReader {
     if (delta !== "") this.#show({ type: "reasoning.delta", text: delta });
   }
 
-  /** Reasoning without text may still carry what the provider wants back: signatures, encrypted content. */
+  /** Reasoning without text may still carry data that the provider needs back: signatures, encrypted content. */
   #closeReasoning(provider?: ProviderMetadata): void {
     const text = this.#reasoning?.text ?? "";
     const data = merged(this.#reasoning?.data, provider);
@@ -167,7 +167,7 @@ export class StepReader {
     this.#calls.push({ ...call, ...problem });
   }
 
-  /** Some servers number the calls of each answer anew, or give them all one name. */
+  /** Some servers restart the numbering of calls in each answer, or give all calls the same id. */
   #unique(id: string): string {
     const unique = id === "" || this.#taken.has(id) ? createId("call") : id;
     this.#taken.add(unique);
@@ -182,17 +182,17 @@ export class StepReader {
 
 type ProviderMetadata = Readonly<Record<string, unknown>> | undefined;
 
-/** Providers tell what they want back at the start of a part, in the middle (signatures) or at its end. */
-function merged(known: ProviderData | undefined, more: ProviderMetadata): ProviderData | undefined {
-  if (more === undefined) return known;
+/** Providers send the data they need back at the start, in the middle (signatures) or at the end of a part. */
+function merged(previous: ProviderData | undefined, more: ProviderMetadata): ProviderData | undefined {
+  if (more === undefined) return previous;
   const added = Object.entries(more as ProviderData);
   return {
-    ...known,
-    ...Object.fromEntries(added.map(([name, data]) => [name, { ...known?.[name], ...data }])),
+    ...previous,
+    ...Object.fromEntries(added.map(([name, data]) => [name, { ...previous?.[name], ...data }])),
   };
 }
 
-/** The SDK wraps the schema's own complaint; the innermost message is the one that helps the model. */
+/** The SDK wraps the schema's error; the innermost message helps the model most. */
 function invalidText(error: unknown, tool: string): string {
   let at = error;
   while (at instanceof Error && at.cause instanceof Error) at = at.cause;

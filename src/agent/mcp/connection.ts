@@ -1,16 +1,16 @@
-/** One server of the Model Context Protocol: connected, called, and connected again after it died. */
+/** One MCP server: connects, calls tools, and reconnects after a failure. */
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
 import { abortable } from "../../base/abortable.ts";
 import type { Clock } from "../../base/clock.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import { SchemaSet } from "../../base/json/validate.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
-import { ToolError, type Questions, type ToolContext } from "../tool/tool.ts";
-import { textOf } from "./call-result.ts";
+import { type Questions, type ToolContext, ToolError } from "../tool/tool.ts";
 import { elicit } from "./elicitation.ts";
-import { inputSchema } from "./input-schema.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 
-/** A server as the configuration describes it, with references to variables resolved. */
+/** A configured server with resolved variable references. */
 export type McpServerOptions = McpLimits &
   (
     | {
@@ -24,11 +24,10 @@ export type McpServerOptions = McpLimits &
 
 interface McpLimits {
   readonly startTimeoutMs: number;
-  /** Longest call. */
   readonly timeoutMs: number;
-  /** Own names of the tools to offer; absent: all. */
+  /** Names of the tools to offer, as the server calls them. Default: all. */
   readonly tools?: readonly string[];
-  /** Tells servers of one name apart where leave for their tools is kept; absent: the name is theirs for good. */
+  /** Distinguishes servers of one name in remembered approvals. Absent: the name always means this server. */
   readonly mark?: string;
 }
 
@@ -49,11 +48,11 @@ const MAX_TOOLS = 500;
 const MAX_PAGES = 20;
 const MAX_DESCRIPTION_CHARACTERS = 4_000;
 const MAX_SCHEMA_CHARACTERS = 50_000;
-/** A server that just failed is not asked again before. */
+/** Shortest time between a failure and the next connection. */
 const RECONNECT_AFTER_MS = 1_000;
-/** Longest farewell: a server that hangs is left without one. */
+/** Longest wait for an orderly close. */
 const CLOSE_MS = 2_000;
-/** Shorter values would blank out ordinary words. */
+/** Shorter values would redact ordinary words. */
 const MIN_SECRET_CHARACTERS = 4;
 
 export class McpConnection {
@@ -61,14 +60,14 @@ export class McpConnection {
   readonly #options: McpServerOptions;
   readonly #log: Log;
   readonly #clock: Clock;
-  /** Calls at work, for questions the server asks meanwhile. */
+  /** Running calls, which carry the server's questions. */
   readonly #calls = new Set<ToolContext>();
   #client: MCPClient | undefined;
   #transport: MCPTransport | undefined;
   #connecting: Promise<void> | undefined;
   #failedAtMs = Number.NEGATIVE_INFINITY;
   #error: string | undefined;
-  /** The failure that the log was told last: it is told once. */
+  /** The last logged failure; a repeated failure is logged once. */
   #warned: string | undefined;
   #tools: readonly ToolDefinition[] = [];
   readonly #closing = new AbortController();
@@ -88,7 +87,7 @@ export class McpConnection {
     return this.#options.mark;
   }
 
-  /** What it offered when it was last connected. */
+  /** The tools of the last connection. */
   get tools(): readonly ToolDefinition[] {
     return this.#tools;
   }
@@ -105,14 +104,14 @@ export class McpConnection {
     };
   }
 
-  /** Connects, if it is not connected. Resolves when that succeeded or failed; never rejects. */
+  /** Connects unless connected. Resolves on success and on failure; never rejects. */
   connect(): Promise<void> {
     if (this.#closing.signal.aborted || this.#client) return Promise.resolve();
     this.#connecting ??= this.#open().finally(() => (this.#connecting = undefined));
     return this.#connecting;
   }
 
-  /** Calls a tool by its own name. ToolError for all that can go wrong. */
+  /** Calls a tool by the server's name for it. Throws ToolError on every failure. */
   async call(tool: string, input: unknown, context: ToolContext): Promise<string> {
     const client = await this.#connected();
     const { timeoutMs } = this.#options;
@@ -161,9 +160,9 @@ export class McpConnection {
           clientName: "agentd",
           capabilities: { elicitation: {} },
           initializationOptions: { signal, timeout: startTimeoutMs },
-          // Notifications, late answers and lines that are no messages come here too: none ends the connection.
+          // Receives notifications, late answers and invalid messages. None of them ends the connection.
           onUncaughtError: (error) =>
-            this.#log.debug("an MCP server sent what was passed over", {
+            this.#log.debug("an MCP server sent an unexpected message", {
               server: this.name,
               reason: this.#hide(reasonOf(error, startTimeoutMs)),
             }),
@@ -194,10 +193,7 @@ export class McpConnection {
       ...options,
       onExit: (reason) => this.#ended(reason ?? "it ended"),
       onLog: (line) =>
-        this.#log.debug("an MCP server wrote to its log", {
-          server: this.name,
-          line: redact(line),
-        }),
+        this.#log.debug("an MCP server wrote to its log", { server: this.name, line: redact(line) }),
     });
     this.#transport = transport;
     return transport;
@@ -218,23 +214,23 @@ export class McpConnection {
     }
     const offered = found.filter(({ name }) => wanted === undefined || wanted.includes(name));
     if (offered.length > MAX_TOOLS || cursor !== undefined)
-      this.#log.warn(
-        `an MCP server has more tools than are read; the first ${MAX_TOOLS} at most are offered`,
-        {
-          server: this.name,
-        },
-      );
+      this.#log.warn(`an MCP server has too many tools; only the first ${MAX_TOOLS} are offered`, {
+        server: this.name,
+      });
     return offered.slice(0, MAX_TOOLS);
   }
 
-  /** Of the calls at work; undefined when they are of several sessions: which of them is asked, the server cannot tell. */
+  /**
+   * Returns the running calls' questions; undefined when the calls belong to several sessions, because the server does
+   * not say which call its question concerns.
+   */
   #questions(): Questions | undefined {
     const calls = [...this.#calls];
     const isOne = new Set(calls.map(({ sessionId }) => sessionId)).size === 1;
     return isOne ? calls.at(-1)?.questions : undefined;
   }
 
-  /** A server can repeat what it was sent: its headers stay out of texts; secrets among variables are registered. */
+  /** Redacts text from a server, which may repeat its headers. Secret variables are registered for redaction. */
   #hide(text: string): string {
     const values = "url" in this.#options ? this.#options.headers : {};
     return Object.values(values)
@@ -242,7 +238,7 @@ export class McpConnection {
       .reduce((hidden, value) => hidden.replaceAll(value, "[redacted]"), redact(text));
   }
 
-  /** The connection broke by itself. */
+  /** Handles a connection that closed by itself. */
   #ended(reason: string): void {
     if (!this.#client) return;
     void this.#drop();
@@ -277,7 +273,7 @@ function httpTransport(options: McpServerOptions) {
   };
 }
 
-/** Undefined for what is no tool that a model could call. */
+/** Returns undefined for a tool that models cannot call. */
 function toDefinition(tool: {
   name: string;
   description?: string | undefined;
@@ -299,10 +295,89 @@ function reasonOf(error: unknown, timeoutMs: number): string {
   return error.message.replace(/\s+/g, " ").slice(0, 300);
 }
 
-/** The client library has no code for its own timeouts. */
+/** The client library has no error code for its timeouts. */
 function isTimeout(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  // A number is the server's own error, which may well speak of a timeout.
+  // A number is the server's own error, which may mention a timeout.
   if (typeof (error as { code?: unknown }).code === "number") return false;
   return /timed? ?out|timeout/i.test(`${error.name} ${error.message}`);
+}
+
+const MAX_RESULT_CHARACTERS = 100_000;
+
+type CallResult = Awaited<ReturnType<MCPClient["callTool"]>>;
+
+/**
+ * Returns a result's text for the model, cut to a limit. Throws ToolError for a result that the server marks as an
+ * error.
+ */
+function textOf(result: CallResult): string {
+  const parts = Array.isArray(result.content) ? (result.content as readonly ContentPart[]) : [];
+  const whole =
+    parts.length > 0 ? parts.map(describe).join("\n") : JSON.stringify(result["structuredContent"] ?? "");
+  const text =
+    whole.length > MAX_RESULT_CHARACTERS
+      ? `${whole.slice(0, MAX_RESULT_CHARACTERS)}\n[... ${whole.length - MAX_RESULT_CHARACTERS} characters cut ...]`
+      : whole;
+  if (result.isError === true) throw new ToolError(text === "" ? "The tool failed." : text);
+  return text === "" ? "Done." : text;
+}
+
+interface ContentPart {
+  readonly type: string;
+  readonly text?: string;
+  readonly mimeType?: string;
+  readonly data?: string;
+  readonly uri?: string;
+  readonly resource?: { readonly uri?: string; readonly text?: string };
+}
+
+function describe(part: ContentPart): string {
+  if (part.type === "text") return part.text ?? "";
+  if (part.type === "resource") return part.resource?.text ?? `[resource ${part.resource?.uri ?? ""}]`;
+  if (part.type === "resource_link") return `[resource ${part.uri ?? ""}]`;
+  return `[${part.type} ${part.mimeType ?? ""}, ${bytesOf(part.data ?? "")} bytes]`;
+}
+
+function bytesOf(base64: string): number {
+  return Math.floor((base64.replace(/={1,2}$/, "").length * 3) / 4);
+}
+
+type Schema = Readonly<Record<string, unknown>>;
+
+/**
+ * Returns a server's schema as a valid object schema. A schema that cannot be checked, because of an invalid pattern or
+ * reference, becomes any object, so that calls do not fail; the server validates the input itself.
+ */
+function inputSchema(given: Schema): Schema {
+  const schema = { ...given, type: "object" };
+  try {
+    new SchemaSet({}).check(schema, {});
+    assertSound(schema, schema);
+    return schema;
+  } catch {
+    return { type: "object" };
+  }
+}
+
+/** Finds problems that validation would meet only with some inputs. */
+function assertSound(value: unknown, root: Schema): void {
+  if (Array.isArray(value)) return value.forEach((each) => assertSound(each, root));
+  if (!isRecord(value)) return;
+  if (typeof value["$ref"] === "string" && !leads(value["$ref"], root))
+    throw new Error("an unresolvable reference");
+  if (typeof value["pattern"] === "string") new RegExp(value["pattern"], "u");
+  for (const each of Object.values(value)) assertSound(each, root);
+}
+
+function leads(reference: string, root: Schema): boolean {
+  if (reference === "#") return true;
+  if (!reference.startsWith("#/")) return false;
+  let at: unknown = root;
+  for (const part of reference.slice(2).split("/")) {
+    const key = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof at !== "object" || at === null || !Object.hasOwn(at, key)) return false;
+    at = (at as Schema)[key];
+  }
+  return true;
 }

@@ -2,14 +2,14 @@ import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.t
 import { isRecord } from "../../base/json/schema.ts";
 import { ToolError, type Questions } from "../tool/tool.ts";
 
-/** What a server asks people in the middle of a call (MCP, elicitation/create). */
-export interface Elicitation {
+/** A server's question during a call (MCP, elicitation/create). */
+interface Elicitation {
   readonly message: string;
   /** A flat object schema. */
   readonly requestedSchema: unknown;
 }
 
-export interface ElicitationAnswer {
+interface ElicitationAnswer {
   readonly action: "accept" | "decline" | "cancel";
   readonly content?: Record<string, unknown>;
 }
@@ -17,7 +17,7 @@ export interface ElicitationAnswer {
 const MAX_FIELDS = 8;
 const MAX_CHOICES = 12;
 
-/** Asks people by way of the call at work. Without one there is nobody to ask; what nobody answers is declined. */
+/** Asks people through the running call. Cancels without a call; declines when the question is not answered. */
 export async function elicit(
   { message, requestedSchema }: Elicitation,
   questions: Questions | undefined,
@@ -26,9 +26,9 @@ export async function elicit(
   const fields = fieldsOf(requestedSchema);
   if (fields.length > MAX_FIELDS) return { action: "decline" };
   try {
-    const asked =
+    const clarifyQuestions =
       fields.length === 0 ? [consent(message)] : fields.map((field) => toQuestion(field, message));
-    const answers = await questions.clarify(asked);
+    const answers = await questions.clarify(clarifyQuestions);
     if (fields.length === 0) return { action: answers["consent"] === "Yes" ? "accept" : "decline" };
     return toAnswer(fields, answers);
   } catch (error) {
@@ -61,7 +61,7 @@ function toQuestion({ name, schema, isRequired }: Field, message: string): Clari
   const about = [schema["title"], schema["description"]]
     .filter((part) => typeof part === "string")
     .join(": ");
-  const need = isRequired ? "" : " (may be left empty)";
+  const need = isRequired ? "" : " (optional)";
   return {
     id: name,
     question: `${message.slice(0, 2_000)}\n${about === "" ? name : about.slice(0, 500)}${need}`,
@@ -75,7 +75,7 @@ function choicesOf({ type, enum: choices }: Readonly<Record<string, unknown>>): 
   return Array.isArray(choices) && choices.length <= MAX_CHOICES ? choices.map(String) : null;
 }
 
-/** The answers as what the schema wants; declined when a required one is missing or does not fit. */
+/** Converts the answers to the schema's types; declines when a required one is missing or invalid. */
 function toAnswer(fields: readonly Field[], answers: Readonly<Record<string, string>>): ElicitationAnswer {
   const content: Record<string, unknown> = {};
   for (const { name, schema, isRequired } of fields) {

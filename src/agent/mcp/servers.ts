@@ -1,27 +1,24 @@
-import { systemClock, type Clock } from "../../base/clock.ts";
+import { createHash } from "node:crypto";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { defineTool, type Tool } from "../tool/tool.ts";
 import { McpConnection, type McpServerOptions, type McpStatus, type ToolDefinition } from "./connection.ts";
-import { toolName } from "./tool-name.ts";
 
-/** Servers by name; a text says why one cannot be used. */
+/** Servers by name; a text says why a server cannot be used. */
 export type McpServersOptions = Readonly<Record<string, McpServerOptions | string>>;
 
-interface Known {
+interface Server {
   readonly options: McpServerOptions | string;
-  /** Undefined for one that cannot be used. */
+  /** Undefined when the server cannot be used. */
   readonly connection: McpConnection | undefined;
 }
 
-/**
- * The servers of the Model Context Protocol. They connect in the background; their tools join the agent's as they
- * come, under names that stay the same.
- */
+/** The MCP servers. They connect in the background; each adds its tools, with stable names, when it is connected. */
 export class McpServers {
   readonly #log: Log;
   readonly #clock: Clock;
-  #known = new Map<string, Known>();
-  /** Made once for each state of the servers: a turn asks for them each time. */
+  #servers = new Map<string, Server>();
+  /** Cached: every run asks for the tools. */
   #tools:
     | { readonly from: readonly (readonly ToolDefinition[])[]; readonly tools: readonly Tool[] }
     | undefined;
@@ -32,28 +29,28 @@ export class McpServers {
   }
 
   /**
-   * Brings the servers in line with `servers`: what is new or changed connects, what is gone closes, what is the same
-   * goes on untouched, with its calls. Resolves when all have connected or failed, which their start time bounds.
+   * Applies a new configuration: connects new and changed servers, closes removed ones, and keeps unchanged ones with
+   * their calls. Resolves when all have connected or failed, within their start timeouts.
    */
   async use(servers: McpServersOptions): Promise<void> {
-    const before = this.#known;
-    const next = new Map<string, Known>();
+    const before = this.#servers;
+    const next = new Map<string, Server>();
     for (const [name, options] of Object.entries(servers)) {
       const old = before.get(name);
       next.set(name, old && isSame(old.options, options) ? old : this.#make(name, options));
     }
-    this.#known = next;
-    const gone = [...before].filter(([name, known]) => next.get(name) !== known);
+    this.#servers = next;
+    const gone = [...before].filter(([name, server]) => next.get(name) !== server);
     await Promise.all([
       ...gone.map(([, { connection }]) => connection?.close()),
       ...[...next.values()].map(({ connection }) => connection?.connect()),
     ]);
   }
 
-  /** The tools of all servers that were connected. */
+  /** Returns the tools of all connected servers. */
   tools(): readonly Tool[] {
-    const connections = [...this.#known.values()].flatMap(({ connection }) => connection ?? []);
-    // Each connect makes a list of its own: tools of the same names may belong to a connection that is closed.
+    const connections = [...this.#servers.values()].flatMap(({ connection }) => connection ?? []);
+    // Each connection has its own list: tools of the same names may belong to a closed connection.
     const from = connections.map(({ tools }) => tools);
     const made = this.#tools;
     if (made?.from.length === from.length && from.every((list, index) => list === made.from[index]))
@@ -64,7 +61,7 @@ export class McpServers {
   }
 
   status(): readonly McpStatus[] {
-    return [...this.#known].map(([name, { options, connection }]) =>
+    return [...this.#servers].map(([name, { options, connection }]) =>
       connection
         ? connection.status
         : {
@@ -76,7 +73,7 @@ export class McpServers {
     );
   }
 
-  /** What people should know: a line for each server that cannot be used. */
+  /** Returns a line for people for each server that cannot be used. */
   notices(): readonly string[] {
     return this.status().flatMap(({ name, status, error }) =>
       status === "failed" ? [`The MCP server ${name} cannot be used: ${error ?? "unknown"}.`] : [],
@@ -84,12 +81,12 @@ export class McpServers {
   }
 
   async close(): Promise<void> {
-    const known = [...this.#known.values()];
-    this.#known = new Map();
-    await Promise.all(known.map(({ connection }) => connection?.close()));
+    const server = [...this.#servers.values()];
+    this.#servers = new Map();
+    await Promise.all(server.map(({ connection }) => connection?.close()));
   }
 
-  #make(name: string, options: McpServerOptions | string): Known {
+  #make(name: string, options: McpServerOptions | string): Server {
     if (typeof options === "string") return { options, connection: undefined };
     return { options, connection: new McpConnection(name, options, { log: this.#log, clock: this.#clock }) };
   }
@@ -111,7 +108,7 @@ function toTools(connections: readonly McpConnection[]): readonly Tool[] {
         kind: "other",
         description,
         parameters: inputSchema,
-        // Its effect is unknown: what a server says of its own tools is not for the policy to believe.
+        // The effect is unknown: the policy does not trust a server's own description.
         inspect: () => ({
           kind: "tool",
           title: `${connection.name}: ${own}`,
@@ -121,4 +118,18 @@ function toTools(connections: readonly McpConnection[]): readonly Tool[] {
       });
     }),
   );
+}
+
+const MAX_CHARACTERS = 64;
+
+/**
+ * Returns the agent's name for a server's tool: `mcp_<server>_<tool>`, in the characters that every provider accepts. A
+ * name that is too long or taken ends in a digest, so that it is stable across restarts.
+ */
+export function toolName(server: string, tool: string, taken: ReadonlySet<string>): string {
+  const whole = `mcp_${server}_${tool}`;
+  const clean = whole.replace(/[^A-Za-z0-9_-]/g, "_");
+  if (clean.length <= MAX_CHARACTERS && !taken.has(clean)) return clean;
+  const digest = createHash("sha256").update(whole).digest("hex").slice(0, 8);
+  return `${clean.slice(0, MAX_CHARACTERS - 9)}_${digest}`;
 }

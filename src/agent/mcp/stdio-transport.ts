@@ -1,35 +1,34 @@
-/** A server of tools as a child process that speaks JSON-RPC on its standard streams. Touches the machine. */
+/** An MCP server as a child process that speaks JSON-RPC on its standard streams. Touches the machine. */
 import { spawn, type ChildProcess } from "node:child_process";
-import process from "node:process";
 import type { MCPTransport } from "@ai-sdk/mcp";
-import { holdGroup } from "../../exec/child-groups.ts";
+import { killOnExit, signalGroup } from "../../exec/process-group.ts";
 import { headOf } from "../../base/text.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { isRecord } from "../../base/json/schema.ts";
 
 type Message = Parameters<MCPTransport["send"]>[0];
 
-export interface StdioOptions {
+interface StdioOptions {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
-  /** What it writes to its standard error, a line at a time. */
+  /** Receives each line of standard error. */
   readonly onLog: (line: string) => void;
-  /** It ended, asked to or not; `reason` says why we ended it. */
+  /** Called when the server has ended; `reason` says why it was stopped. */
   readonly onExit: (reason?: string) => void;
 }
 
-/** Longest message; a longer one ends the connection. */
+/** Limit of one message; a longer one ends the connection. */
 const MAX_LINE_BYTES = 16_777_216;
 const MAX_LOG_CHARACTERS = 2_000;
-/** More than is told of a line, so that a secret at its cut is whole. */
-const MAX_HELD_CHARACTERS = 16_384;
+/** More than is reported of a line, so that a secret at the cut is still complete and redacted. */
+const MAX_LINE_CHARACTERS = 16_384;
 const KILL_GRACE_MS = 2_000;
 
 /**
- * Own, because the SDK's gives the child our environment, keeps lines of any length, and ends only the child, not what
- * it started.
+ * Replaces the SDK's transport, which passes our whole environment to the child, keeps lines of any length, and stops
+ * only the child, not the processes it started.
  */
 export class StdioTransport implements MCPTransport {
   onclose?: () => void;
@@ -39,7 +38,7 @@ export class StdioTransport implements MCPTransport {
   #child: ChildProcess | undefined;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
-  /** Why it had to be ended. */
+  /** Why it was stopped. */
   #problem: string | undefined;
   #exited: Promise<void> = Promise.resolve();
 
@@ -47,7 +46,7 @@ export class StdioTransport implements MCPTransport {
     this.#options = options;
   }
 
-  /** Rejects when the program cannot be started. */
+  /** Starts the server. Rejects when its program cannot be started. */
   start(): Promise<void> {
     const { command, args, env, cwd, onLog } = this.#options;
     const child = spawn(command, [...args], {
@@ -57,7 +56,7 @@ export class StdioTransport implements MCPTransport {
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.#child = child;
-    child.once("close", holdGroup(child.pid));
+    child.once("close", killOnExit(child.pid));
     this.#exited = new Promise((resolve) => {
       child.once("exit", () => resolve());
       child.once("error", () => resolve());
@@ -66,9 +65,9 @@ export class StdioTransport implements MCPTransport {
     const log = new LogLines(onLog);
     child.stderr.on("data", (bytes: Buffer) => log.push(bytes));
     child.stderr.on("close", () => log.end());
-    // What outlives the server must not hold its streams open: close would never come.
+    // Processes that outlive the server must not hold its streams open: the child would never close.
     child.once("exit", () => signalGroup(child.pid, "SIGKILL"));
-    // A server that ended does not read: its end is told by close.
+    // An ended server does not read; `close` reports its end.
     child.stdin.on("error", () => {});
     child.once("close", () => {
       this.#options.onExit(this.#problem);
@@ -88,7 +87,7 @@ export class StdioTransport implements MCPTransport {
     });
   }
 
-  /** Ends the server with all it started; resolves when it is gone. */
+  /** Stops the server and the processes it started. Resolves when they are gone. */
   async close(): Promise<void> {
     const child = this.#child;
     if (!child?.pid) return;
@@ -97,7 +96,7 @@ export class StdioTransport implements MCPTransport {
     const timer = setTimeout(() => signalGroup(child.pid, "SIGKILL"), KILL_GRACE_MS);
     await this.#exited;
     clearTimeout(timer);
-    // What it started may have outlived it.
+    // Processes that it started may have outlived it.
     signalGroup(child.pid, "SIGKILL");
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.destroy();
   }
@@ -126,16 +125,16 @@ export class StdioTransport implements MCPTransport {
     if (line.trim() === "") return;
     try {
       const message: unknown = JSON.parse(line);
-      if (!isMessage(message)) throw new TypeError("no message");
+      if (!isMessage(message)) throw new TypeError("not a message");
       this.onmessage?.(message);
     } catch {
-      // Not JSON, or nothing the client understands: told, and passed over.
-      this.onerror?.(new Error("the server sent what is no message"));
+      // Not JSON, or not a message of the protocol: reports and skips it.
+      this.onerror?.(new Error("the server sent a line that is not a message"));
     }
   }
 }
 
-/** Takes text apart into lines, however it is cut into pieces; of a line that is too long the beginning is told. */
+/** Splits text into lines, whatever its chunks; reports only the beginning of a long line. */
 export class LogLines {
   readonly #onLine: (line: string) => void;
   readonly #decoder = new TextDecoder();
@@ -149,40 +148,33 @@ export class LogLines {
     this.#take(this.#decoder.decode(bytes, { stream: true }));
   }
 
-  /** Tells the last line, which no line feed ended. */
+  /** Reports the last line, which has no line feed. */
   end(): void {
     this.#take(`${this.#decoder.decode()}\n`);
   }
 
   #take(text: string): void {
     for (const [at, piece] of text.split("\n").entries()) {
-      if (at > 0) this.#tell();
-      if (this.#line.length < MAX_HELD_CHARACTERS) this.#line += headOf(piece, MAX_HELD_CHARACTERS);
+      if (at > 0) this.#report();
+      if (this.#line.length < MAX_LINE_CHARACTERS) this.#line += headOf(piece, MAX_LINE_CHARACTERS);
     }
   }
 
-  /** Redacted before it is cut: half a secret is not known as one. */
-  #tell(): void {
+  /** Redacts before it cuts: `redact` does not recognise half a secret. */
+  #report(): void {
     const line = this.#line;
     this.#line = "";
     if (line.trim() !== "") this.#onLine(headOf(redact(line), MAX_LOG_CHARACTERS));
   }
 }
 
-/** By shape only; the client parses what it wants. An id such as [] would count as 0 there, and end another's wait. */
+/**
+ * Checks the shape only; the client parses the rest. It would read an id such as [] as 0 and settle another request.
+ */
 function isMessage(value: unknown): value is Message {
   if (!isRecord(value)) return false;
   const { id, method, result, error } = value;
   const isId = typeof id === "number" || typeof id === "string";
   if (typeof method === "string") return isId || id === undefined;
   return isId && (isRecord(result) || (isRecord(error) && typeof error["message"] === "string"));
-}
-
-function signalGroup(pid: number | undefined, signal: NodeJS.Signals): void {
-  if (pid === undefined) return;
-  try {
-    process.kill(-pid, signal);
-  } catch {
-    // All gone.
-  }
 }

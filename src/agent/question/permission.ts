@@ -7,9 +7,8 @@ import type { SettledAnswer, ToolCall } from "../engine.ts";
 import type { SessionMode } from "../session/mode.ts";
 import { decide, type PolicyContext, type PolicyDecision } from "./policy/policy.ts";
 import { OURSELVES, signatureOf, type ApprovalQuestion } from "./question.ts";
-import { diffsOf } from "../tool/shown-changes.ts";
+import { diffsOf, type ToolIntent } from "../tool/tool.ts";
 import type { ToolCallScope } from "../tool/scope.ts";
-import type { ToolIntent } from "../tool/tool.ts";
 
 /** What people may answer, by how long an approval may be remembered. */
 const choices = {
@@ -34,10 +33,10 @@ export async function evaluate(
 ): Promise<Evaluation> {
   const context = await scope.policy();
   const decision = storable(decide(intent, context, call.tool));
-  if (decision.verdict === "deny") return { outcome: "refuse", answer: refused(decision) };
+  if (decision.outcome === "deny") return { outcome: "refuse", answer: refused(decision) };
   // A question that was asked before a restart decides, even if the policy would allow the call by now.
   if (scope.prior) return { outcome: "ask", decision };
-  if (decision.verdict === "allow") return ALLOW;
+  if (decision.outcome === "allow") return ALLOW;
   if (decision.remember !== "never" && (await scope.grants.allows(scope.subject, decision.signature)))
     return ALLOW;
   if (scope.answerable) return { outcome: "ask", decision };
@@ -74,7 +73,7 @@ export async function permission(
   if (outcome.choice === "deny") return deniedBy(outcome);
   // The policy may have changed while the question was open, and an answer does not lift what it refuses now.
   const now = decide(intent, await scope.policy(), call.tool);
-  if (now.verdict === "deny") return refused(now);
+  if (now.outcome === "deny") return refused(now);
   await remember(outcome, decision, { tool: call.tool, title: redact(intent.title), scope });
   if (await scope.questions.take(outcome.id, { signal: scope.signal })) return undefined;
   return { status: "aborted", code: "interrupted", text: "Another process used this approval." };
@@ -190,7 +189,7 @@ function notAnswerable({ reason }: PolicyDecision, way: string): string {
 function wayOut({ tool }: ToolCall, intent: ToolIntent, context: PolicyContext): string {
   const { command, writes = [] } = intent;
   const isAllowedIn = (sessionMode: SessionMode) =>
-    decide(intent, { ...context, sessionMode }, tool).verdict === "allow";
+    decide(intent, { ...context, sessionMode }, tool).outcome === "allow";
   // What asks in every mode is lifted by no setting.
   if (command !== undefined) return isAllowedIn("dont_ask") ? ALLOW_COMMANDS : WHERE_PEOPLE_ANSWER;
   return writes.length > 0 && isAllowedIn("accept_edits") ? ACCEPT_EDITS : WHERE_PEOPLE_ANSWER;

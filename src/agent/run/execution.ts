@@ -6,7 +6,7 @@ import type { NewEvent } from "../../store/journal/journal.ts";
 import type { Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Budget } from "../usage/budget.ts";
-import { CallOrder } from "../tool/call-order.ts";
+import { CallOrder, type ToolCallScope } from "../tool/scope.ts";
 import { Delegation, type Spawner } from "../subagent/delegation.ts";
 import { fromEngine } from "./engine-event.ts";
 import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "../engine.ts";
@@ -26,7 +26,6 @@ import { settleStep, type Suspended } from "../recovery/resume.ts";
 import { keepOnDisk } from "../recovery/restart.ts";
 import { isParked, RunStop } from "./stop.ts";
 import { callTool } from "../tool/call.ts";
-import type { ToolCallScope } from "../tool/scope.ts";
 import { todoListOf } from "../session/todo-list.ts";
 import { policyNow, setupTurn, type TurnSetup } from "./prepare.ts";
 
@@ -90,7 +89,7 @@ export class Execution {
       budget: options.budget,
       recorder: this.#recorder,
       signal: this.#abort.signal,
-      onSign: () => this.#inactivity.sign(),
+      keepAlive: () => this.#inactivity.sign(),
     });
   }
 
@@ -333,9 +332,9 @@ export class Execution {
       checkInput,
       signal,
       record,
-      sign: () => this.#inactivity.sign(),
+      keepAlive: () => this.#inactivity.sign(),
       recorded: () => this.#recorder.flush(),
-      begins: () => this.#begins(),
+      beforeRun: () => this.#begins(),
       span: this.#span,
       stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
     };

@@ -1,7 +1,7 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { AliveSessions } from "../recovery/alive-sessions.ts";
-import { Budgets } from "../usage/budgets.ts";
+import { Budgets } from "../usage/budget.ts";
 import type { ChildPrompt } from "../subagent/delegation.ts";
 import { drainRuns } from "./drain.ts";
 import { PendingCancellations } from "./pending-cancellations.ts";

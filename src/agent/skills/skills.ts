@@ -1,27 +1,29 @@
-/** Where skills are found. Touches the machine. */
-import { readdir, realpath } from "node:fs/promises";
-import { join } from "node:path";
+/** Finds, reads and loads skills: folders with a `SKILL.md`. Touches the machine. */
+import { existsSync } from "node:fs";
+import { readdir, realpath, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parse } from "yaml";
+import { isRecord } from "../../base/json/schema.ts";
 import { isInside } from "../../base/paths.ts";
-import { readSkill, skillVersion, type Skill, type SkillProblem } from "./skill-file.ts";
+import { readForeign } from "../../base/system/own-files.ts";
 
-export interface SkillsOptions {
-  /** `<home>/skills`, searched behind those of `folders`. */
+interface SkillsOptions {
+  /** `<home>/skills`, searched after `folders`. */
   readonly homeFolder: string;
-  /** What comes with the program, searched last: anybody's own skill of the same name counts instead. */
+  /** Skills that come with the program, searched last: a user's skill of the same name replaces them. */
   readonly bundledFolder?: string | undefined;
-  /** Further folders, absolute, in the order in which they are searched. */
+  /** Further absolute folders in search order. */
   readonly folders: readonly string[];
-  /** Names that are not offered. */
   readonly disabled: readonly string[];
 }
 
-export interface FoundSkills {
-  /** By name; where several have one name, the first that was found. */
+interface FoundSkills {
+  /** Sorted by name; of several skills with one name, the first found. */
   readonly skills: readonly Skill[];
   readonly problems: readonly SkillProblem[];
 }
 
-/** The folder of a project that holds its skills. */
 const PROJECT_FOLDER = join(".agents", "skills");
 const MAX_SKILLS = 500;
 const MAX_FOLDERS = 2_000;
@@ -30,8 +32,8 @@ const MAX_CACHED = 2_000;
 type Read = { readonly skill: Skill } | { readonly problem: SkillProblem };
 
 /**
- * The skills of a project and of the home: `<cwd>/.agents/skills`, then the configured folders, then `<home>/skills`,
- * then what comes with the program. Each holds skills, or folders of skills. A file is read again only when it changed.
+ * The skills of a project and of the home: `<cwd>/.agents/skills`, the configured folders, `<home>/skills`, then the
+ * bundled skills. Each folder holds skills, or folders of skills. A file is read again only after a change.
  */
 export class Skills {
   readonly #options: SkillsOptions;
@@ -63,12 +65,12 @@ export class Skills {
     return (await this.list(cwd)).skills.find((skill) => skill.name === name);
   }
 
-  /** Undefined for a folder that is no skill. */
+  /** Returns undefined for a folder without a skill. */
   async #read(folder: string): Promise<Read | undefined> {
     const version = await skillVersion(folder);
     if (version === undefined) return undefined;
-    const known = this.#cache.get(folder);
-    if (known?.version === version) return known.read;
+    const cached = this.#cache.get(folder);
+    if (cached?.version === version) return cached.read;
     const read = await readSkill(folder).then(
       (skill): Read => ({ skill }),
       (error: unknown): Read => ({
@@ -83,7 +85,7 @@ export class Skills {
 
 const MAX_INTRODUCTION_CHARACTERS = 8_000;
 
-/** What the agent is told of its skills; "" when there are none. */
+/** Returns the agent's introduction to its skills; "" without skills. */
 export function skillsIntroduction(skills: readonly Skill[]): string {
   if (skills.length === 0) return "";
   const lines: string[] = [];
@@ -96,13 +98,13 @@ export function skillsIntroduction(skills: readonly Skill[]): string {
   }
   const more = skills.length - lines.length;
   return [
-    "You have skills: instructions for certain kinds of work. Before work that one of them is about, load it with the skill tool.",
+    "You have skills: instructions for certain kinds of work. Before you start such work, load the skill with the skill tool.",
     ...lines,
     ...(more > 0 ? [`(${more} more: list them with the skill tool)`] : []),
   ].join("\n");
 }
 
-/** Folders in `root` and in its folders, by name, without links that lead out of it. */
+/** Returns the folders in `root` and their subfolders, by name, without links that lead out of `root`. */
 async function skillFolders(root: string): Promise<readonly string[]> {
   const real = await realpath(root).catch(() => undefined);
   if (real === undefined) return [];
@@ -130,4 +132,152 @@ async function foldersIn(folder: string): Promise<readonly string[]> {
 async function staysIn(root: string, path: string): Promise<boolean> {
   const real = await realpath(path).catch(() => undefined);
   return real !== undefined && isInside(real, root);
+}
+
+interface RequiredVariable {
+  readonly name: string;
+  /** Explains the variable to people. */
+  readonly prompt: string;
+}
+
+export interface Skill {
+  readonly name: string;
+  readonly description: string;
+  readonly path: string;
+  readonly requiredVariables: readonly RequiredVariable[];
+}
+
+/** A folder whose `SKILL.md` is invalid. */
+interface SkillProblem {
+  readonly path: string;
+  readonly message: string;
+}
+
+const SKILL_FILE = "SKILL.md";
+export const SKILL_NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+
+const MAX_BYTES = 262_144;
+const MAX_DESCRIPTION_CHARACTERS = 1_000;
+const MAX_VARIABLES = 32;
+const VARIABLE_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
+
+/** Returns the version of a skill's file; an unchanged version need not be read again. */
+async function skillVersion(folder: string): Promise<string | undefined> {
+  try {
+    const { mtimeMs, size, ino } = await stat(join(folder, SKILL_FILE));
+    return `${mtimeMs}:${size}:${ino}`;
+  } catch {
+    return undefined; // No such file: the folder is not a skill.
+  }
+}
+
+/** Reads the skill in a folder. Throws an Error that names the problem. */
+async function readSkill(folder: string): Promise<Skill> {
+  const { head } = splitFrontMatter(await readSkillText(folder));
+  const fields = parseFields(head);
+  const name = fields["name"] ?? basename(folder);
+  if (typeof name !== "string" || !SKILL_NAME.test(name)) {
+    throw new Error("name must be 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit");
+  }
+  const { description } = fields;
+  if (typeof description !== "string" || description.trim() === "") throw new Error("description is missing");
+  return {
+    name,
+    description: description.replace(/\s+/g, " ").trim().slice(0, MAX_DESCRIPTION_CHARACTERS),
+    path: folder,
+    requiredVariables: variablesOf(fields["required_variables"]),
+  };
+}
+
+/** Returns a whole `SKILL.md`. Throws an Error unless it is UTF-8 text of at most 256 KiB. */
+export async function readSkillText(folder: string): Promise<string> {
+  const file = join(folder, SKILL_FILE);
+  const found = await stat(file);
+  if (!found.isFile()) throw new Error(`${SKILL_FILE} is not a file`);
+  if (found.size > MAX_BYTES)
+    throw new Error(`${SKILL_FILE} has ${found.size} bytes; the limit is ${MAX_BYTES}`);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(await readForeign(file));
+  } catch (error) {
+    if (error instanceof TypeError) throw new Error(`${SKILL_FILE} is not UTF-8 text`, { cause: error });
+    throw error;
+  }
+}
+
+/** Splits the YAML between the two `---` lines at the top from the rest. Throws an Error without such lines. */
+export function splitFrontMatter(text: string): { readonly head: string; readonly body: string } {
+  const match = /^---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(text.replace(/^\uFEFF/, ""));
+  if (!match) throw new Error("the front matter between two lines of --- is missing");
+  return { head: match[1] ?? "", body: text.slice(text.indexOf(match[0]) + match[0].length) };
+}
+
+function parseFields(head: string): Readonly<Record<string, unknown>> {
+  let fields: unknown;
+  try {
+    fields = parse(head, { maxAliasCount: 0 });
+  } catch (error) {
+    const line = error instanceof Error ? error.message.split("\n")[0] : "";
+    throw new Error(`the front matter is not YAML: ${line}`, { cause: error });
+  }
+  if (!isRecord(fields)) throw new Error("the front matter must consist of keys and values");
+  return fields;
+}
+
+function variablesOf(value: unknown): readonly RequiredVariable[] {
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value)) throw new Error("required_variables must be a list");
+  if (value.length > MAX_VARIABLES)
+    throw new Error(`required_variables has more than ${MAX_VARIABLES} entries`);
+  return value.map((entry: unknown) => {
+    const { name, prompt } = isRecord(entry) ? entry : { name: entry, prompt: undefined };
+    if (typeof name !== "string" || !VARIABLE_NAME.test(name)) {
+      throw new Error("required_variables must be names of environment variables, or maps with a name");
+    }
+    return {
+      name,
+      prompt: typeof prompt === "string" && prompt !== "" ? prompt.slice(0, 500) : `A value for ${name}`,
+    };
+  });
+}
+
+/** A skill with its instructions, for a prompt that includes them. */
+export interface LoadedSkill {
+  readonly name: string;
+  /** Its absolute folder, which holds the files that its instructions name. */
+  readonly path: string;
+  readonly instructions: string;
+  /** Names of the environment variables that its commands need. */
+  readonly variables: readonly string[];
+}
+
+export type ReportedSkill = Pick<LoadedSkill, "name" | "path" | "instructions">;
+
+/** Loads a skill by name; undefined when it does not exist. Rejects when its file cannot be read. */
+export async function loadSkill(
+  skills: Pick<Skills, "find">,
+  name: string,
+  cwd: string,
+): Promise<LoadedSkill | undefined> {
+  const skill = await skills.find(name, cwd);
+  if (!skill) return undefined;
+  const { body } = splitFrontMatter(await readSkillText(skill.path));
+  const variables = skill.requiredVariables.map((variable) => variable.name);
+  return { name, path: skill.path, instructions: body.trim(), variables };
+}
+
+/** Returns a skill as part of a prompt. */
+export function skillInstructions({ name, path, instructions }: ReportedSkill): string {
+  return `Follow the skill ${name}. Its folder is ${path}; these are its instructions:\n\n${instructions}`;
+}
+
+/** In the source; beside the bundle; beside the folder of its chunks. */
+const CANDIDATES = ["./bundled/", "./skills/", "../skills/"];
+/** Always bundled; tells our folder from another of the same name. */
+const BUNDLED_SKILL = "webhook-subscriptions/SKILL.md";
+
+/** Returns the absolute folder of the bundled skills; undefined when the program is a single file without them. */
+export function bundledSkillsFolder(): string | undefined {
+  return CANDIDATES.map((path) => fileURLToPath(new URL(path, import.meta.url))).find((folder) =>
+    existsSync(folder + BUNDLED_SKILL),
+  );
 }

@@ -1,16 +1,18 @@
 import { createId } from "../../base/ids.ts";
 import { redact } from "../../base/observe/redact.ts";
+import { headOf } from "../../base/text.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { isFinalEvent, runEvent } from "../run/event.ts";
+import type { Store } from "../../store/store.ts";
 import type { AgentDeps } from "../deps.ts";
-import type { RunFamily, RunInput } from "../run/run.ts";
-import { ToolError, type SubagentResult, type SubagentTask } from "../tool/tool.ts";
-import { headOf } from "../../base/text.ts";
+import { textOf } from "../message.ts";
+import { isFinalEvent, runEvent } from "../run/event.ts";
+import { parseInput, type RunFamily, type RunInput, type RunStatus } from "../run/run.ts";
+import { type SubagentResult, type SubagentTask, ToolError } from "../tool/tool.ts";
 
-/** What delegation needs of the turn queue. */
+/** What delegation needs from the run scheduler. */
 export interface Spawner {
-  /** Starts a sub-agent; `onStart` gets its run before anything of it is committed. */
+  /** Starts a sub-agent; `onStart` receives its run before it is committed. */
   spawn(
     child: ChildPrompt,
   ): Promise<{ readonly runId: string; readonly sessionId: string; readonly model: string }>;
@@ -18,19 +20,17 @@ export interface Spawner {
 }
 
 export interface ChildPrompt {
-  /** Of the run it becomes. */
   readonly runId: string;
   readonly owner: string;
   readonly cwd: string | null;
-  /** The session it works for; what was chosen there holds for it too. */
+  /** The session it works for. Its settings apply to the sub-agent too. */
   readonly parent: Pick<SessionRow, "id" | "meta">;
   /** `model` or `provider:model`. */
   readonly model: string;
   readonly input: RunInput;
 }
 
-/** The run that delegates. */
-export interface Delegator {
+interface Delegator {
   readonly run: RunRow;
   readonly session: SessionRow;
   readonly input: RunInput;
@@ -42,9 +42,9 @@ const MAX_PROGRESS_CHARACTERS = 1_000;
 const MAX_GOAL_CHARACTERS = 1_000;
 
 /**
- * Runs tasks as sub-agents: each a run of its own in a session of its own, told of in the run that delegates by
- * `subagent.*` events, stopped with it, and stopped alone like any run. So what is at work, and the tree of what was, can
- * be read off the runs.
+ * Runs tasks as sub-agents. Each has its own run and session, is reported to the parent run by `subagent.*` events,
+ * stops with the parent, and can be stopped alone like any run. Runs therefore hold both the active sub-agents and
+ * their history.
  */
 export class Delegation {
   readonly #deps: AgentDeps;
@@ -57,7 +57,7 @@ export class Delegation {
     this.#from = from;
   }
 
-  /** Resolves when every task has ended, in the order of the tasks. ToolError beyond the limits of delegation. */
+  /** Resolves when every task has ended, with results in the order of the tasks. Throws ToolError beyond the limits. */
   async run(
     callId: string,
     tasks: readonly SubagentTask[],
@@ -66,20 +66,22 @@ export class Delegation {
     const { maxTasks, maxConcurrent, maxDepth } = this.#deps.settings.delegation;
     if (tasks.length > maxTasks) {
       throw new ToolError(
-        `${tasks.length} tasks are too many; the limit is ${maxTasks} (delegation.max_tasks).`,
+        `${tasks.length} tasks are too many. The limit is ${maxTasks} (delegation.max_tasks).`,
       );
     }
     const depth = (this.#from.input.family?.depth ?? 0) + 1;
     if (depth > maxDepth) {
-      throw new ToolError(`Sub-agents may be ${maxDepth} deep (delegation.max_depth). Do the task yourself.`);
+      throw new ToolError(
+        `Sub-agents may nest ${maxDepth} deep (delegation.max_depth). Do the task yourself.`,
+      );
     }
-    // Before any of them starts: a task that cannot be given must not leave others at work.
+    // Checks all models first: an invalid task must not leave other sub-agents running.
     const models = tasks.map((task) => this.#modelOf(task));
     const requests = tasks.map((task, index): Request => {
       const model = models[index] ?? this.#from.run.model;
       return { id: createId("run", this.#deps.clock.now()), task, model, callId, index, depth };
     });
-    for (const request of requests) this.#tellRequested(request, tasks.length);
+    for (const request of requests) this.#reportRequested(request, tasks.length);
     const waiting = [...requests];
     const results: SubagentResult[] = [];
     const worker = async () => {
@@ -91,7 +93,7 @@ export class Delegation {
       try {
         await worker();
       } catch (error) {
-        for (const { id } of waiting.splice(0)) this.#tellNotStarted(id);
+        for (const { id } of waiting.splice(0)) this.#reportNotStarted(id);
         throw error;
       }
     });
@@ -101,13 +103,13 @@ export class Delegation {
     return results;
   }
 
-  #tellRequested(request: Request, count: number): void {
+  #reportRequested(request: Request, count: number): void {
     const { run, record } = this.#from;
     record(runEvent(run.id, "subagent.spawn_requested", this.#about(request, count)));
   }
 
-  /** What was asked for has an end, also when it never began. */
-  #tellNotStarted(id: string): void {
+  /** Reports the end of a task that never started. */
+  #reportNotStarted(id: string): void {
     const { run, record } = this.#from;
     record(
       runEvent(run.id, "subagent.complete", {
@@ -132,11 +134,11 @@ export class Delegation {
     };
   }
 
-  async #one(request: Request, { count, traceparent }: Place): Promise<SubagentResult> {
+  async #one(request: Request, { count, traceparent }: SpawnContext): Promise<SubagentResult> {
     const { run, signal, record } = this.#from;
     const startedMs = this.#deps.clock.now();
     const child = await this.#spawn(request, traceparent).catch((error: unknown) => {
-      this.#tellNotStarted(request.id);
+      this.#reportNotStarted(request.id);
       throw error;
     });
     const about = this.#about({ ...request, model: child.model }, count);
@@ -144,7 +146,7 @@ export class Delegation {
     const { log } = this.#deps;
     const stop = () =>
       void this.#spawner
-        .stop(child.runId, "The run that started it was stopped.")
+        .stop(child.runId, "The parent run was stopped.")
         .catch((error: unknown) => log.warn("a sub-agent could not be stopped", { run: child.runId, error }));
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
@@ -163,24 +165,24 @@ export class Delegation {
     return this.#spawner.spawn({ runId: id, owner, cwd: session.cwd, parent: session, model, input });
   }
 
-  /** Follows a sub-agent to its end and tells of it in our run. */
+  /** Follows a sub-agent to its end and reports its events to the parent run. */
   async #watch(childId: string, startedMs: number): Promise<SubagentResult> {
     const { store, clock } = this.#deps;
     const { run, record } = this.#from;
     let tools = 0;
     for await (const group of store.journal.follow({ runId: childId })) {
       for (const { type, data } of group) {
-        // Of its own sub-agents people learn here too.
+        // Passes on the events of its own sub-agents.
         if (type.startsWith("subagent.")) record({ type, runId: run.id, data });
         if (type === "tool.started") {
           const preview = data["preview"] === undefined ? {} : { preview: String(data["preview"]) };
           const about = { subagent_id: childId, tool: String(data["tool"]), tool_count: ++tools };
           record(runEvent(run.id, "subagent.tool", { ...about, ...preview }));
         }
-        const said = SAID[type];
-        if (said && data["text"] !== "") {
+        const reportedAs = PROGRESS_EVENTS[type];
+        if (reportedAs && data["text"] !== "") {
           const text = headOf(String(data["text"]), MAX_PROGRESS_CHARACTERS);
-          record(runEvent(run.id, said, { subagent_id: childId, text }));
+          record(runEvent(run.id, reportedAs, { subagent_id: childId, text }));
         }
         if (isFinalEvent(type)) {
           const durationSeconds = (clock.now() - startedMs) / 1000;
@@ -188,7 +190,7 @@ export class Delegation {
         }
       }
     }
-    throw new Error(`the events of the sub-agent ${childId} ended before it did`); // the store closed under us
+    throw new Error(`the event stream of sub-agent ${childId} ended before the sub-agent did`); // the store closed under us
   }
 
   #complete(
@@ -213,13 +215,13 @@ export class Delegation {
 
   #modelOf(task: SubagentTask): string {
     const { models, settings } = this.#deps;
-    const wanted = task.model ?? settings.delegation.model;
-    if (wanted !== undefined && !models.resolve(wanted)) {
+    const requested = task.model ?? settings.delegation.model;
+    if (requested !== undefined && !models.resolve(requested)) {
       throw new ToolError(
-        `There is no model ${JSON.stringify(wanted)}. Leave model out to use the one of this run.`,
+        `No model is named ${JSON.stringify(requested)}. Leave out model to use the model of this run.`,
       );
     }
-    return wanted ?? this.#from.run.model;
+    return requested ?? this.#from.run.model;
   }
 
   #inputOf(task: SubagentTask, depth: number, traceparent: string | undefined): RunInput {
@@ -250,7 +252,6 @@ export class Delegation {
 
 /** A task that waits for its sub-agent. */
 interface Request {
-  /** Of the run that it becomes. */
   readonly id: string;
   readonly task: SubagentTask;
   readonly model: string;
@@ -259,25 +260,102 @@ interface Request {
   readonly depth: number;
 }
 
-interface Place {
+interface SpawnContext {
   readonly count: number;
   readonly traceparent: string | undefined;
 }
 
-/** What a sub-agent says on its way, and what tells of it. */
-const SAID: Readonly<Record<string, "subagent.progress" | "subagent.thinking" | undefined>> = {
+/** Events of a sub-agent, and the events that report them. */
+const PROGRESS_EVENTS: Readonly<Record<string, "subagent.progress" | "subagent.thinking" | undefined>> = {
   "message.completed": "subagent.progress",
   "reasoning.completed": "subagent.thinking",
 };
 
 const INSTRUCTIONS =
-  "You are a sub-agent: another agent gave you one task and sees nothing but your last message. Do the task, ask nobody, " +
-  "and end with a complete, short report of what you did and found, with the names of files you changed.";
+  "You are a sub-agent: another agent gave you one task and sees only your last message. Do the task, do not ask questions, " +
+  "and end with a complete, short report of what you did and found, with the names of the files you changed.";
 
-/** What both allow; undefined allows everything. */
+/** Returns the toolsets that both allow; undefined allows all. */
 function narrowed(
   above: readonly string[] | undefined,
   own: readonly string[] | undefined,
 ): readonly string[] | undefined {
   return above && own ? own.filter((name) => above.includes(name)) : (own ?? above);
+}
+
+/** A sub-agent as its run describes it. */
+interface Subagent {
+  readonly subagentId: string;
+  readonly parentId: string;
+  readonly sessionId: string;
+  readonly depth: number;
+  readonly goal: string;
+  readonly model: string;
+  readonly status: RunStatus;
+  readonly createdAtMs: number;
+  readonly startedAtMs: number | null;
+  readonly endedAtMs: number | null;
+}
+
+const MAX_LISTED = 500;
+
+/**
+ * Returns the sub-agents of `owner` that have not ended, oldest first; with `rootSessionId` only those that work for
+ * this session.
+ */
+export async function activeSubagents(
+  store: Store,
+  where: { readonly owner: string; readonly rootSessionId?: string },
+): Promise<readonly Subagent[]> {
+  const rows = await store.read
+    .selectFrom("runs")
+    .selectAll()
+    .where("parent_id", "is not", null)
+    .where("owner", "=", where.owner)
+    .where("ended_at", "is", null)
+    .orderBy("created_at")
+    .limit(MAX_LISTED)
+    .execute();
+  const all = rows.map((row) => ({ row, family: parseInput(row).family }));
+  return all
+    .filter(
+      ({ family }) => where.rootSessionId === undefined || family?.root.sessionId === where.rootSessionId,
+    )
+    .map(({ row }) => describe(row));
+}
+
+/** Returns all sub-agents below a run, parents before children. */
+export async function subagentsOf(store: Store, runId: string): Promise<readonly Subagent[]> {
+  const found: Subagent[] = [];
+  let parents = [runId];
+  while (parents.length > 0 && found.length < MAX_LISTED) {
+    const rows = await store.read
+      .selectFrom("runs")
+      .selectAll()
+      .where("parent_id", "in", parents)
+      .orderBy("created_at")
+      .orderBy("id")
+      .limit(MAX_LISTED - found.length)
+      .execute();
+    found.push(...rows.map(describe));
+    parents = rows.map(({ id }) => id);
+  }
+  return found;
+}
+
+function describe(row: RunRow): Subagent {
+  const { prompt, family } = parseInput(row);
+  const last = prompt.at(-1);
+  return {
+    subagentId: row.id,
+    parentId: row.parent_id ?? "",
+    sessionId: row.session_id,
+    depth: family?.depth ?? 1,
+    goal: last ? headOf(redact(textOf(last)), MAX_GOAL_CHARACTERS) : "",
+    model: row.model,
+    status: row.status as RunStatus,
+    createdAtMs: row.created_at,
+    startedAtMs: row.started_at,
+    endedAtMs: row.ended_at,
+  };
 }

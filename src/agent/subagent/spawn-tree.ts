@@ -1,4 +1,4 @@
-/** Spawn trees: what sub-agents a session had, saved as files under `<home>/spawn-trees`. Touches the machine. */
+/** Spawn trees: records of a session's sub-agents, saved as files in `<home>/spawn-trees`. Touches the machine. */
 import { createHash } from "node:crypto";
 import { mkdir, open, readdir, readFile, realpath, stat } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
@@ -12,11 +12,11 @@ export interface SpawnTree {
   readonly started_at: number | null;
   readonly finished_at: number;
   readonly label: string;
-  /** What the host saw of each sub-agent; ours to keep, not to understand. */
+  /** The host's records of its sub-agents, stored without interpretation. */
   readonly subagents: readonly Readonly<Record<string, unknown>>[];
 }
 
-export interface SpawnTreeEntry extends Omit<SpawnTree, "subagents"> {
+interface SpawnTreeEntry extends Omit<SpawnTree, "subagents"> {
   readonly path: string;
   readonly count: number;
 }
@@ -24,20 +24,20 @@ export interface SpawnTreeEntry extends Omit<SpawnTree, "subagents"> {
 const MAX_BYTES = 5_242_880;
 const MAX_SUBAGENTS = 1_000;
 const MAX_LISTED = 200;
-/** Trees that one session may finish in one second. */
+/** Limit of trees that one session saves with the same second. */
 const MAX_SAME_SECOND = 1_000;
 const SAFE_NAME = /^[A-Za-z0-9_-]{1,80}$/;
 
-/** Saves, lists and loads spawn trees. Paths lead nowhere but into the folder. */
+/** Saves, lists and loads spawn trees. Paths stay inside the folder. */
 export class SpawnTrees {
   readonly #root: string;
 
-  /** `root` is absolute; it is made with the first tree. */
+  /** `root` is absolute; the first tree creates it. */
   constructor(root: string) {
     this.#root = root;
   }
 
-  /** Resolves to the path of the new file. ServiceError `invalid_request`. */
+  /** Saves a tree and resolves to the path of its file. Throws ServiceError `invalid_request`. */
   async save(tree: SpawnTree): Promise<string> {
     if (tree.subagents.length === 0) throw invalid("subagents", "must not be empty");
     if (tree.subagents.length > MAX_SUBAGENTS)
@@ -52,7 +52,7 @@ export class SpawnTrees {
     return path;
   }
 
-  /** Newest first, of one session or of all. Files that are no spawn trees are left out. */
+  /** Returns the trees of one session or of all, newest first. Skips files that are not spawn trees. */
   async list(options: {
     readonly sessionId?: string;
     readonly limit?: number;
@@ -77,7 +77,7 @@ export class SpawnTrees {
     return entries;
   }
 
-  /** ServiceError `invalid_request` for a path outside the folder, `not_found` for what is no spawn tree. */
+  /** Throws ServiceError `invalid_request` for a path outside the folder, `not_found` when no spawn tree is there. */
   async load(path: string): Promise<SpawnTree> {
     const wanted = resolve(this.#root, path);
     const real = await realpath(wanted).catch(() => undefined);
@@ -87,10 +87,10 @@ export class SpawnTrees {
       !isInside(wanted, this.#root) ||
       (real !== undefined && !isInside(real, root))
     ) {
-      throw invalid("path", "leads out of the folder of spawn trees");
+      throw invalid("path", "leads outside the folder of spawn trees");
     }
     const tree = real === undefined ? undefined : await this.#read(real).catch(() => undefined);
-    if (!tree) throw new ServiceError("not_found", "There is no spawn tree at this path.", { param: "path" });
+    if (!tree) throw new ServiceError("not_found", "No spawn tree exists at this path.", { param: "path" });
     return tree;
   }
 
@@ -101,7 +101,7 @@ export class SpawnTrees {
   }
 }
 
-/** Undefined for JSON of another form. */
+/** Returns undefined for JSON of another shape. */
 function toTree({
   session_id,
   started_at = null,
@@ -118,7 +118,7 @@ function toTree({
   return isTree ? { session_id, started_at, finished_at, label, subagents } : undefined;
 }
 
-/** The start of a file's name: names sort as their times do. */
+/** Returns the start of a file name that sorts by time. */
 function stemOf(finishedAt: number): string {
   const time = new Date(finishedAt * 1000);
   // Years beyond four digits would sort wrongly.
@@ -128,7 +128,7 @@ function stemOf(finishedAt: number): string {
   return time.toISOString().replace(/[-:]|\.\d+Z/g, "");
 }
 
-/** Takes the first free name by making the file, so that two savers, in two processes too, never take the same. */
+/** Reserves the first free name by creating the file, so that concurrent savers never share one. */
 async function freePath(folder: string, stem: string): Promise<string> {
   for (let number = 1; number <= MAX_SAME_SECOND; number++) {
     const path = join(folder, number === 1 ? `${stem}.json` : `${stem}-${number}.json`);
@@ -142,7 +142,7 @@ async function freePath(folder: string, stem: string): Promise<string> {
   throw invalid("finished_at", `has ${MAX_SAME_SECOND} trees of this session already; save fewer`);
 }
 
-/** Newest first: by second, then by number within it. */
+/** Newest first: by second, then by number. */
 function byAgeOfName(a: string, b: string): number {
   const [first, second] = [ageOf(a), ageOf(b)];
   if (first.stem !== second.stem) return first.stem < second.stem ? 1 : -1;
@@ -154,7 +154,7 @@ function ageOf(path: string): { readonly stem: string; readonly number: number }
   return { stem, number: Number(number) || 1 };
 }
 
-/** A session's id when it can be a folder's name, else its digest. */
+/** Returns the session's id when it is a valid folder name, else its digest. */
 function folderName(sessionId: string): string {
   return SAFE_NAME.test(sessionId)
     ? sessionId

@@ -1,24 +1,31 @@
-import type { FileChange, Todo } from "../../../generated/http/client/types.gen.ts";
-import { redact, redactValue } from "../../base/observe/redact.ts";
-import type { CallPosition } from "./call-order.ts";
+import type { ClarifyQuestion, FileChange, Todo } from "../../../generated/http/client/types.gen.ts";
+import { RedactStream } from "../../base/observe/redact-stream.ts";
+import { forgetSecret, redact, redactValue, registerSecret } from "../../base/observe/redact.ts";
+import { headOf, tailOf } from "../../base/text.ts";
 import type { SettledAnswer, ToolAnswer, ToolCall } from "../engine.ts";
+import { evaluate, type Evaluation, permission } from "../question/permission.ts";
+import type { AskQuestions, QuestionKind } from "../question/question.ts";
+import type { QuestionOutcome } from "../question/questions.ts";
 import { runEvent } from "../run/event.ts";
 import { endToolSpan, startToolSpan } from "../usage/span.ts";
-import { evaluate, permission, type Evaluation } from "../question/permission.ts";
-import { shownChanges } from "./shown-changes.ts";
-import { toolContext } from "./context.ts";
-import { previewOf } from "./preview.ts";
-import type { ToolCallScope } from "./scope.ts";
-import { ToolError, type Tool, type ToolIntent, type ToolOutput } from "./tool.ts";
-import { headOf, tailOf } from "../../base/text.ts";
+import type { CallPosition, ToolCallScope } from "./scope.ts";
+import {
+  type Questions,
+  shownChanges,
+  type Tool,
+  type ToolContext,
+  ToolError,
+  type ToolIntent,
+  type ToolOutput,
+} from "./tool.ts";
 
 const PREVIEW_CHARACTERS = 400;
 /** What people see of a result; the model reads all of it. */
 const MAX_RESULT_CHARACTERS = 65_536;
 
 /**
- * Takes one tool call from the model to its answer: checks that the tool exists, that the arguments fit and that the
- * call is allowed, then runs it. Every way this can end is an answer that the model reads; it never rejects.
+ * Handles one tool call from the model: checks that the tool exists, that the arguments are valid and that the call is
+ * allowed, then runs it. Never rejects: every outcome is an answer that the model reads.
  */
 export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer> {
   if (scope.clientTools.has(call.tool)) return handOver(call, scope);
@@ -56,14 +63,14 @@ function omittedOf(text: string): { readonly omitted_bytes?: number } {
   return { omitted_bytes: Buffer.byteLength(text) - Buffer.byteLength(shown) };
 }
 
-/** A call of a tool of the client's: the turn ends with it, and a later one brings the answer. */
+/** A call for the client: the turn ends with it, and a later turn brings the answer. */
 function handOver({ callId, tool, input, invalid }: ToolCall, scope: ToolCallScope): ToolAnswer {
   if (invalid !== undefined) return { status: "error", code: "invalid", text: invalid };
   scope.request({ id: callId, name: tool, arguments: JSON.stringify(redactValue(input) ?? {}) });
   return { status: "pending", text: "The client has not answered this call." };
 }
 
-/** Tools bound what they say; those that do not must not fill the context and the transcript. */
+/** Tools limit their own answers. This limit protects the context and the transcript from those that do not. */
 const MAX_ANSWER_CHARACTERS = 400_000;
 
 function bounded(text: string): string {
@@ -78,43 +85,42 @@ type Attempt = SettledAnswer & Omit<ToolOutput, "text" | "code">;
 
 async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
   const tool = scope.tools.get(call.tool);
-  const place = scope.order.place();
+  const position = scope.order.next();
   try {
     const problem = tool
       ? (call.invalid ?? scope.checkInput(tool, call.input))
       : unknownTool(call.tool, scope);
     if (!tool || problem !== undefined) {
-      await place.reached;
+      await position.reached;
       started(call, scope, { tool });
       return { status: "error", code: "invalid", text: problem ?? unknownTool(call.tool, scope) };
     }
-    const about = await inspect(tool, call, { scope, place });
+    const about = await inspect(tool, call, { scope, position });
     started(call, scope, { tool, ...about });
-    place.leave();
+    position.release();
     const refusal = await permission(call, about.intent, { ...about, scope });
     if (refusal) return refusal;
-    await scope.begins();
+    await scope.beforeRun();
     scope.signal.throwIfAborted();
     return { status: "ok", ...(await run(tool, call, scope)) };
   } catch (error) {
     return failure(error, call, scope);
   } finally {
-    place.leave();
+    position.release();
   }
 }
 
 interface About {
   readonly intent: ToolIntent;
   readonly evaluation: Evaluation;
-  /** What it would change. */
   readonly changes: FileChange[] | undefined;
 }
 
-/** What the call is about to do, and whether it may, in its turn; people see that it began also when this fails. */
+/** Inspects and evaluates the call, then waits for its turn. Reports its start even when this fails. */
 async function inspect(
   tool: Tool,
   call: ToolCall,
-  { scope, place }: { readonly scope: ToolCallScope; readonly place: CallPosition },
+  { scope, position }: { readonly scope: ToolCallScope; readonly position: CallPosition },
 ): Promise<About> {
   let intent: ToolIntent | undefined;
   try {
@@ -122,16 +128,16 @@ async function inspect(
     const evaluation = await evaluate(call, intent, scope);
     const isSeen = !scope.prior && mayBeShown(intent, evaluation);
     const changes = isSeen ? await previewOf(tool, call, scope) : undefined;
-    await place.reached;
+    await position.reached;
     return { intent, evaluation, changes };
   } catch (error) {
-    await place.reached;
+    await position.reached;
     started(call, scope, { tool, intent });
     throw error;
   }
 }
 
-/** Files with secrets require approval each time, and nobody sees their content before that. */
+/** Files with secrets require approval each time; their content stays hidden until then. */
 function mayBeShown({ kind }: ToolIntent, evaluation: Evaluation): boolean {
   if (evaluation.outcome !== "ask") return evaluation.outcome === "allow";
   return kind !== "file" || evaluation.decision.remember !== "never";
@@ -142,7 +148,7 @@ async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<To
   const abandoned = abandonment(scope);
   try {
     const output = await Promise.race([tool.run(call.input as never, context), abandoned.rejection]);
-    // Before what was lent to the call, a password too, is forgotten.
+    // Redacts before `end` forgets the call's passwords.
     return typeof output === "string" ? { text: redact(output) } : { ...output, text: redact(output.text) };
   } catch (error) {
     if (error instanceof ToolError) throw new ToolError(redact(error.message), error);
@@ -153,7 +159,7 @@ async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<To
   }
 }
 
-/** A tool that does not stop when it is told to is not waited for: the run has to end. */
+/** How long an aborted tool may take to stop. After that the run ends without it. */
 const STOP_GRACE_MS = 10_000;
 
 function abandonment({ signal, clock }: ToolCallScope): {
@@ -208,14 +214,160 @@ function failure(error: unknown, call: ToolCall, scope: ToolCallScope): SettledA
 
 const STOPPED = "The call was stopped before it finished.";
 
-/** Logs a bug, and returns what the model reads of it. A running call's is logged while its passwords are hidden. */
+/**
+ * Logs a bug and returns what the model reads about it. Runs while the call's passwords are still registered for
+ * redaction.
+ */
 function unexpected(error: unknown, call: ToolCall, scope: ToolCallScope): ToolError {
   scope.log.error("a tool failed unexpectedly", { run: scope.runId, tool: call.tool, error });
-  const text = `The tool ${call.tool} failed inside the server; its log has the details.`;
+  const text = `The tool ${call.tool} failed inside the server; the service's log has the details.`;
   return new ToolError(text, { code: "internal_error" });
 }
 
 function unknownTool(name: string, scope: ToolCallScope): string {
-  const known = [...scope.tools.keys()].join(", ");
-  return `There is no tool ${JSON.stringify(name)}. Tools: ${known === "" ? "none" : known}.`;
+  const available = [...scope.tools.keys()].join(", ");
+  return `No tool is named ${JSON.stringify(name)}. Tools: ${available === "" ? "none" : available}.`;
+}
+
+/** Limit of one call's live output. The rest appears only in the result. */
+const MAX_PROGRESS_CHARACTERS = 262_144;
+
+/** Returns the context of one call. `end` withdraws it. */
+function toolContext(
+  call: ToolCall,
+  scope: ToolCallScope,
+): { readonly context: ToolContext; readonly end: () => void } {
+  const passwords: string[] = [];
+  const progress = progressOf(call, scope);
+  const context: ToolContext = {
+    callId: call.callId,
+    runId: scope.runId,
+    sessionId: scope.sessionId,
+    owner: scope.subject.owner,
+    model: scope.model,
+    cwd: scope.cwd,
+    signal: scope.signal,
+    progress: progress.show,
+    questions: questionsOf(call, scope, passwords),
+    variables: scope.variables,
+    complete: scope.complete,
+    delegate: (tasks) => scope.delegate(call.callId, tasks, scope.span.traceparent),
+    todos: scope.todos,
+    ...(scope.files ? { files: scope.files } : {}),
+  };
+  const end = () => {
+    // Flushes first: the held-back text may contain a password.
+    progress.flush();
+    passwords.forEach(forgetSecret);
+  };
+  return { context, end };
+}
+
+function progressOf(
+  call: ToolCall,
+  scope: ToolCallScope,
+): { readonly show: ToolContext["progress"]; readonly flush: () => void } {
+  let left = MAX_PROGRESS_CHARACTERS;
+  const stream = new RedactStream();
+  const record = (delta: string) => {
+    if (delta === "") return;
+    scope.record(
+      runEvent(scope.runId, "tool.progress", { tool_call_id: call.callId, tool: call.tool, delta }),
+    );
+  };
+  return {
+    show: (text) => {
+      scope.keepAlive();
+      if (left <= 0 || text === "") return;
+      const piece = headOf(text, left);
+      left -= text.length;
+      record(stream.push(piece));
+    },
+    flush: () => {
+      left = 0;
+      record(stream.end());
+    },
+  };
+}
+
+function questionsOf({ callId }: ToolCall, scope: ToolCallScope, passwords: string[]): Questions {
+  const source: QuestionSource = { scope, callId };
+  return {
+    clarify: async (questions) => {
+      const outcome = await ask(source, "clarify", {
+        questions: redactValue(questions) as ClarifyQuestion[],
+      });
+      if (outcome.status === "answered") return outcome.answers;
+      throw unanswered(outcome, scope);
+    },
+    sudo: async (command) => {
+      const outcome = await ask(source, "sudo", { command: redact(command) });
+      if (outcome.status === "cancelled") throw unanswered(outcome, scope);
+      const password = outcome.status === "answered" ? outcome.password : undefined;
+      if (password === undefined) return undefined;
+      passwords.push(password);
+      registerSecret(password, { minLength: 4 });
+      return password;
+    },
+    secret: async ({ prompt, envVar }) => {
+      const outcome = await ask(source, "secret", { prompt: redact(prompt), env_var: envVar });
+      if (outcome.status === "cancelled") throw unanswered(outcome, scope);
+      return outcome.status === "answered" && outcome.stored ? "stored" : "skipped";
+    },
+  };
+}
+
+interface QuestionSource {
+  readonly scope: ToolCallScope;
+  readonly callId: string;
+}
+
+async function ask<K extends QuestionKind>(
+  { scope, callId: ownCallId }: QuestionSource,
+  kind: K,
+  question: AskQuestions[K],
+): Promise<QuestionOutcome<K>> {
+  if (!scope.answerable || scope.onlyApprovals) {
+    throw new ToolError(
+      "This run cannot ask questions. Continue with what you know, or state what you would need.",
+      { code: "not_answerable" },
+    );
+  }
+  const { clarifyMs, passwordMs } = scope.timeouts;
+  const timeoutMs = kind === "clarify" ? clarifyMs : passwordMs;
+  // A sub-agent's question belongs to the run at the top of its family, which has no such call.
+  const callId = scope.subject.runId === scope.runId ? ownCallId : undefined;
+  // Clients must know the call before they get its question.
+  await scope.recorded();
+  return scope.questions.ask(kind, scope.subject, question, { timeoutMs, signal: scope.signal, callId });
+}
+
+function unanswered(outcome: { readonly status: string }, scope: ToolCallScope): unknown {
+  if (outcome.status === "cancelled" && scope.signal.aborted) return scope.signal.reason;
+  const text = "The question was not answered in time. Use your best judgement, and state what you assumed.";
+  return new ToolError(text, { code: "approval_expired" });
+}
+
+/** Longest time that a preview may delay a call. */
+const MAX_PREVIEW_MS = 1_000;
+
+/** Returns what a call would change in files, redacted; undefined when that is unknown or takes too long. */
+async function previewOf(
+  tool: Tool,
+  call: ToolCall,
+  { cwd, files, signal, clock }: Pick<ToolCallScope, "cwd" | "files" | "signal" | "clock">,
+): Promise<FileChange[] | undefined> {
+  if (!tool.preview) return undefined;
+  const { promise: late, resolve } = Promise.withResolvers<undefined>();
+  const cancel = clock.after(MAX_PREVIEW_MS, () => resolve(undefined));
+  try {
+    const context = { cwd, signal, ...(files ? { files } : {}) };
+    const changes = await Promise.race([tool.preview(call.input as never, context), late]);
+    return changes && changes.length > 0 ? shownChanges(changes) : undefined;
+  } catch {
+    // The call itself reports the problem.
+    return undefined;
+  } finally {
+    cancel();
+  }
 }

@@ -4,10 +4,9 @@ import type { Log } from "../../base/observe/log.ts";
 import type { Span } from "../../base/observe/trace.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
-import type { Questions, QuestionSubject } from "../question/questions.ts";
-import type { CallOrder } from "./call-order.ts";
 import type { Grants } from "../question/grants.ts";
 import type { PolicyContext } from "../question/policy/policy.ts";
+import type { Questions, QuestionSubject } from "../question/questions.ts";
 import type {
   FileAccess,
   SessionVariables,
@@ -18,30 +17,28 @@ import type {
   ToolContext,
 } from "./tool.ts";
 
-/** What the tool calls of a run work with. */
+/** Dependencies and state of a run's tool calls. */
 export interface ToolCallScope {
-  /** The run that calls. */
   readonly runId: string;
   readonly sessionId: string;
   /** `provider:model` of the run. */
   readonly model: string;
-  /** Whose people are asked, and whose remembered approvals count: the run itself, or the top of its family. */
+  /** Who is asked, and whose remembered approvals apply: the run itself, or the run at the top of its family. */
   readonly subject: QuestionSubject;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly cwd: string;
-  /** Reads the policy as it is now: people switch modes and approvals while a turn runs. */
+  /** Reads the current policy: people switch modes and approvals while a run works. */
   readonly policy: () => Promise<PolicyContext>;
   readonly answerable: boolean;
-  /** Nobody can answer other questions than approvals. */
+  /** True when the run can ask for approvals only. */
   readonly onlyApprovals: boolean;
-  /** The question that the call waits for already, when its run was resumed. */
+  /** The open question of this call, when its run was resumed. */
   readonly prior?: QuestionRow;
-  /** Tools that the client runs. */
   readonly clientTools: ReadonlySet<string>;
-  /** Takes a call that the client is to make. */
+  /** Takes a call that the client must answer. */
   readonly request: (call: RunToolCall) => void;
   readonly timeouts: QuestionTimeouts;
-  /** `deny` refuses the call when nobody answers in time, `cancel` stops the whole run. */
+  /** `deny` refuses the call when no answer arrives in time; `cancel` stops the whole run. */
   readonly onTimeout: "deny" | "cancel";
   readonly grants: Grants;
   readonly variables: SessionVariables;
@@ -51,7 +48,7 @@ export interface ToolCallScope {
   readonly signal: AbortSignal;
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly complete: ToolContext["complete"];
-  /** The sub-agents' runs become part of the trace that `traceparent` tells. */
+  /** Runs sub-agents as part of the trace `traceparent`. */
   readonly delegate: (
     callId: string,
     tasks: readonly SubagentTask[],
@@ -59,23 +56,42 @@ export interface ToolCallScope {
   ) => Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
   readonly files: FileAccess | undefined;
-  /** Of the calls of the run. */
   readonly order: CallOrder;
   readonly record: (event: NewEvent) => void;
-  /** The call did something, be it nothing that is recorded. */
-  readonly sign: () => void;
-  /** Resolves when what was recorded so far is in the journal: what is written beside it may come next. */
+  /** Reports activity of the call, even when nothing is recorded. */
+  readonly keepAlive: () => void;
+  /** Resolves when the journal holds everything recorded so far, so that dependent rows may be written. */
   readonly recorded: () => Promise<void>;
-  /** Called before a tool begins. Resolves when the journal holds its call, where another process goes by that. */
-  readonly begins: () => Promise<void>;
-  /** The run, then the call that is at work. */
+  /** Called before a tool runs. Resolves when the journal holds the call, for processes that rely on it. */
+  readonly beforeRun: () => Promise<void>;
+  /** The run's span, then the span of the current call. */
   readonly span: Span;
   readonly stopRun: (reason: string) => void;
 }
 
-/** How long questions wait; 0 is without end. */
+/** How long questions wait; 0 means without limit. */
 export interface QuestionTimeouts {
   readonly approvalMs: number;
   readonly clarifyMs: number;
   readonly passwordMs: number;
+}
+
+/** The position of one call among calls that were made together. */
+export interface CallPosition {
+  /** Resolves when every earlier call has released its position. */
+  readonly reached: Promise<void>;
+  /** Idempotent. */
+  release(): void;
+}
+
+/** Reports calls that a model makes together in the model's order, however long each inspection takes. */
+export class CallOrder {
+  #last: Promise<void> = Promise.resolve();
+
+  next(): CallPosition {
+    const { promise: released, resolve } = Promise.withResolvers<void>();
+    const reached = this.#last;
+    this.#last = reached.then(() => released);
+    return { reached, release: resolve };
+  }
 }

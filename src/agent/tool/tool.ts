@@ -6,39 +6,40 @@ import type {
   ToolEndCode,
   ToolKind,
 } from "../../../generated/http/client/types.gen.ts";
+import { redactValue } from "../../base/observe/redact.ts";
 import type { ToolSpec } from "../engine.ts";
 import type { Message } from "../message.ts";
 
 /**
- * A tool the agent may call. `run` does the work and resolves to what the model reads.
+ * A tool that the agent may call. `run` does the work and resolves to what the model reads.
  *
  * A tool
- * - MUST bound what it reads, writes, prints and waits for, and say so in its text when a bound cut something.
+ * - MUST limit what it reads, writes, prints and waits for, and say in its text when a limit cut something.
  * - MUST stop, with the processes it started, when `context.signal` aborts.
- * - throws {@link ToolError} for what the model can mend (a missing file, an ambiguous patch); anything else is a bug.
+ * - throws {@link ToolError} for what the model can fix (a missing file, an ambiguous patch); any other error is a bug.
  */
 export interface Tool extends ToolSpec {
-  /** Which named set it belongs to. */
+  /** The named set to which it belongs. */
   readonly toolset: string;
-  /** What it does, as people sort it; absent means other. */
+  /** Category for people. Default: other. */
   readonly kind?: ToolKind;
-  /** What the policy looks at, worked out from checked input; see src/agent/question/policy/policy.ts. */
+  /** Returns what the policy evaluates, derived from validated input; see src/agent/question/policy/policy.ts. */
   inspect(input: never, context: { readonly cwd: string }): ToolIntent;
-  /** What a call would change in files, for people to judge it by; throws where that cannot be told. */
+  /** Returns what a call would change in files, for people who decide about it. Throws when that is unknown. */
   preview?(input: never, context: ToolPreviewContext): Promise<readonly FileChange[]>;
   run(input: never, context: ToolContext): Promise<string | ToolOutput>;
 }
 
 export type ToolPreviewContext = Pick<ToolContext, "cwd" | "files" | "signal">;
 
-/** What a call came to: the text that the model reads, and what people see beside it. */
+/** The result of a call: the text for the model, and what people see in addition. */
 export interface ToolOutput {
   readonly text: string;
   readonly changes?: readonly FileChange[];
   readonly todos?: readonly Todo[];
-  /** Of a command that ran to its end. */
+  /** Set when a command ran to its end. */
   readonly exit?: CommandExit;
-  /** Why a command that ran did not do what it was called for. */
+  /** Why a command that ran failed. */
   readonly code?: "command_failed" | "timed_out";
 }
 
@@ -46,52 +47,51 @@ export interface ToolContext {
   readonly callId: string;
   readonly runId: string;
   readonly sessionId: string;
-  /** Whose session it is. */
   readonly owner: string;
-  /** `provider:model` that called. */
+  /** `provider:model` that made the call. */
   readonly model: string;
   /** Absolute path; relative paths in the input resolve against it. */
   readonly cwd: string;
   readonly signal: AbortSignal;
-  /** Live output for people; may be called often, is merged and capped downstream. */
+  /** Reports live output for people. May be called often: output is merged and capped downstream. */
   progress(text: string): void;
-  /** Asks people, who see the question inside this call. */
+  /** Asks people, who see the question as part of this call. */
   readonly questions: Questions;
-  /** The variables of the home that commands of this session see. */
+  /** Variables of the home that this session's commands may see. */
   readonly variables: SessionVariables;
-  /** Asks a model once, without tools; what it uses counts to the run. Throws ToolError when it fails. */
+  /** Calls a model once, without tools; its usage counts towards the run. Throws ToolError when it fails. */
   complete(prompt: Completion): Promise<string>;
-  /** Gives tasks to sub-agents of this run; resolves when all have ended. Throws ToolError beyond the limits. */
+  /** Runs tasks as sub-agents of this run. Resolves when all have ended. Throws ToolError beyond the limits. */
   delegate(tasks: readonly SubagentTask[]): Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
-  /** The session's files as an editor has them; absent: they are on the disk alone. */
+  /** The session's files as an editor has them. Absent: the files are only on disk. */
   readonly files?: FileAccess;
 }
 
 /**
- * Files as the program has them in which people edit them: what it shows may not be saved yet. Paths are absolute, with
- * links followed. All of it is bounded in time and size.
+ * Files as an editor has them, including unsaved changes. Paths are absolute, with links resolved. Every call is
+ * bounded in time and size.
  */
 export interface FileAccess {
-  /** The text as it is being edited; undefined where the program cannot tell, and the disk is right. Never rejects. */
+  /** Returns the text in the editor; undefined when the disk has the current text. Never rejects. */
   read(path: string, signal: AbortSignal): Promise<string | undefined>;
-  /** Whether the program writes this file; it is not for the disk then, whatever comes of it. */
+  /** Returns whether the editor writes this file. If so, the tool must not write it to disk. */
   writes(path: string): boolean;
-  /** Writes the text and saves it. Throws ToolError when that failed. */
+  /** Writes the text and saves it. Throws ToolError on failure. */
   write(path: string, text: string, signal: AbortSignal): Promise<void>;
 }
 
-/** The plan of a session. */
+/** A session's plan. */
 export interface TodoList {
   read(): Promise<readonly Todo[]>;
   write(todos: readonly Todo[]): Promise<void>;
 }
 
-/** What a sub-agent is to do; it knows nothing else of the conversation. */
+/** A sub-agent's task; the sub-agent sees nothing else of the conversation. */
 export interface SubagentTask {
   readonly goal: string;
   readonly context?: string;
-  /** Narrows the tools of the run that delegates. */
+  /** Narrows the tools of the parent run. */
   readonly toolsets?: readonly string[];
   /** `model` or `provider:model`. */
   readonly model?: string;
@@ -100,61 +100,67 @@ export interface SubagentTask {
 export interface SubagentResult {
   readonly subagentId: string;
   readonly status: "completed" | "failed" | "cancelled" | "interrupted";
-  /** Its answer, or why it has none. */
+  /** Its answer, or the reason why it has none. */
   readonly text: string;
   readonly durationSeconds: number;
 }
 
-/** What a tool may ask people. Each waits for its answer, and ends with the call. */
+/** Questions that a tool may ask people. Each waits for its answer and ends with the call. */
 export interface Questions {
-  /** Answers by the id of their question; "" for one that was skipped. Throws ToolError when nobody can or does answer. */
+  /**
+   * Returns answers by question id, "" for a skipped one. Throws ToolError when the question cannot be asked or is not
+   * answered.
+   */
   clarify(questions: readonly ClarifyQuestion[]): Promise<Readonly<Record<string, string>>>;
-  /** A password for `command`, undefined when there is none. It MUST go to that command alone and be kept nowhere. */
+  /** Returns a password for `command`, or undefined. The caller MUST pass it to that command alone and not store it. */
   sudo(command: string): Promise<string | undefined>;
-  /** Asks for a variable and stores it in the home; the value itself is told to nobody. */
+  /** Asks for a variable and stores it in the home. The tool never sees the value. */
   secret(wanted: { readonly prompt: string; readonly envVar: string }): Promise<"stored" | "skipped">;
 }
 
-/** Secrets are kept from commands; these are the ones that this session's commands get all the same. */
+/** Variables that this session's commands may see. All other secrets are withheld from commands. */
 export interface SessionVariables {
-  /** Whether the variable is set, in the environment or the home. */
+  /** Returns whether the variable is set in the environment or the home. */
   has(name: string): boolean;
-  /** From now on commands of this session see the variable. */
+  /** Lets this session's commands see the variable from now on. */
   share(name: string): void;
-  /** What is shared and set. */
+  /** Returns the shared variables that are set. */
   shared(): Readonly<Record<string, string>>;
 }
 
 export interface Completion {
   readonly instructions: string;
   readonly messages: readonly Message[];
-  /** `model` or `provider:model`; absent: the run's own. */
+  /** `model` or `provider:model`. Default: the run's model. */
   readonly model?: string;
 }
 
-/** What a call is about to do, in terms that policy and people understand. */
+/** What a call is about to do, in terms for the policy and for people. */
 export interface ToolIntent {
   readonly kind: "command" | "file" | "network" | "tool";
   /** One line for people, such as `Run: ls -la`. */
   readonly title: string;
   readonly command?: string;
-  /** What runs for `command`, and the absolute folder it begins in; absent: the command itself, in the workspace. */
+  /** The text that runs for `command` and its absolute working folder. Absent: the command itself, in the workspace. */
   readonly script?: { readonly text: string; readonly folder: string };
   readonly reads?: readonly string[];
   readonly writes?: readonly string[];
-  /** For kind network: every host that it reads from, and only reads. Absent or empty: not known, which asks. */
+  /**
+   * For kind network: every host that the call reads from, when it only reads. Absent or empty: unknown, which requires
+   * approval.
+   */
   readonly hosts?: readonly string[];
-  /** For kind tool: what leave that is kept covers, where the tool's name may come to mean another tool. */
+  /** For kind tool: what a remembered approval covers, when the tool's name may come to mean another tool. */
   readonly identity?: string;
   /**
-   * For kind tool: `none` when it does nothing beyond the conversation and what the agent itself keeps (plans,
-   * questions, skills; sub-agents and processes too, as what they do was or will be judged by itself); `own` when it
-   * ends what the agent itself began. Absent is unknown, which asks.
+   * For kind tool: `none` when it affects only the conversation and the agent's own records (plans, questions, skills;
+   * also sub-agents and processes, whose actions are evaluated separately); `own` when it stops what the agent started.
+   * Absent: unknown, which requires approval.
    */
   readonly effect?: "none" | "own" | "unknown";
 }
 
-/** A failure the model should read and can act on. */
+/** A failure that the model reads and can act on. */
 export class ToolError extends Error {
   override readonly name = "ToolError";
   readonly code: ToolEndCode;
@@ -165,7 +171,7 @@ export class ToolError extends Error {
   }
 }
 
-/** Declares a tool with its input type; the schema in `parameters` is what holds the model to that type. */
+/** Declares a tool with its input type; validation against `parameters` guarantees that type at run time. */
 export function defineTool<Input>(tool: {
   readonly name: string;
   readonly toolset: string;
@@ -178,3 +184,70 @@ export function defineTool<Input>(tool: {
 }): Tool {
   return tool as unknown as Tool;
 }
+
+/** Limit of the texts of all files of a call: the event is stored and sent to every client. */
+const MAX_TEXTS_CHARACTERS = 1_048_576;
+
+/** Returns a call's file changes for people, redacted. Files beyond the limit keep their diff but not their texts. */
+export function shownChanges(changes: readonly FileChange[]): FileChange[] {
+  let left = MAX_TEXTS_CHARACTERS;
+  const bounded = changes.map((change) => {
+    const { old_text: before, new_text: after, ...others } = change;
+    left -= (before?.length ?? 0) + (after?.length ?? 0);
+    if (left >= 0) return change;
+    return { ...others, size: Math.max(Buffer.byteLength(before ?? ""), Buffer.byteLength(after ?? "")) };
+  });
+  return redactValue(bounded) as FileChange[];
+}
+
+/** Limit of the diffs of all files of a question: it is stored and sent to every client. */
+const MAX_DIFF_CHARACTERS = 65_536;
+
+/** Returns the changes without the files' texts. Null texts, which mark new and deleted files, stay. */
+export function diffsOf(changes: readonly FileChange[]): FileChange[] {
+  let left = MAX_DIFF_CHARACTERS;
+  return changes.map(({ path, old_text: before, new_text: after, diff, omitted, size }) => {
+    left -= diff.length;
+    return {
+      path,
+      ...(before === null ? { old_text: null } : {}),
+      ...(after === null ? { new_text: null } : {}),
+      ...(left < 0 ? { diff: "", omitted: "large" as const } : { diff, ...(omitted ? { omitted } : {}) }),
+      ...(size === undefined ? {} : { size }),
+    };
+  });
+}
+
+type Schema = Readonly<Record<string, unknown>>;
+
+/** Returns the schema of an object with these properties and no others. */
+export const closedObject = (properties: Schema, required: readonly string[] = []): Schema => ({
+  type: "object",
+  additionalProperties: false,
+  ...(required.length > 0 ? { required } : {}),
+  properties,
+});
+
+/** Returns the schema of a text that is not empty. */
+export const nonEmptyText = (maxLength: number, description?: string): Schema => ({
+  type: "string",
+  minLength: 1,
+  maxLength,
+  ...(description === undefined ? {} : { description }),
+});
+
+/** Returns the schema of a text that may be empty. */
+export const freeText = (maxLength: number, description: string): Schema => ({
+  type: "string",
+  maxLength,
+  description,
+});
+
+export const integer = (minimum: number, maximum: number, description: string): Schema => ({
+  type: "integer",
+  minimum,
+  maximum,
+  description,
+});
+
+export const flag = (description: string): Schema => ({ type: "boolean", description });

@@ -1,9 +1,9 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { Tool } from "../tool/tool.ts";
 import { createClarify } from "./clarify.ts";
-import { createDelegateTask } from "../subagent/delegate-task.ts";
+import { createDelegateTask } from "./delegate-task.ts";
 import { createPatch } from "./files/patch.ts";
-import { createProcess } from "./process/process.ts";
+import { createProcess } from "./process/processes.ts";
 import { createReadFile } from "./files/read-file.ts";
 import { createSearchFiles } from "./files/search-files.ts";
 import type { Skills } from "../skills/skills.ts";
@@ -16,13 +16,13 @@ import { createWebSearch, type WebSearchOptions } from "./web/search.ts";
 import { createWriteFile } from "./files/write-file.ts";
 
 export interface ToolOptions {
-  /** Names of the sets to offer, such as `terminal`. */
+  /** Names of the toolsets to offer, such as `terminal`. */
   readonly toolsets: readonly string[];
   readonly terminal: TerminalOptions;
   readonly web: WebOptions;
   readonly vision: VisionOptions;
   readonly skills: Skills;
-  /** Of jobs of the clock; made above this room. */
+  /** Tools for scheduled jobs, made by the cron module. */
   readonly cron?: readonly Tool[];
 }
 
@@ -30,7 +30,7 @@ export interface WebOptions {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly allowedPrivateHosts: readonly string[];
-  /** Absent: there is no web_search. */
+  /** Absent: no web_search. */
   readonly search?: Pick<WebSearchOptions, "provider" | "baseUrl" | "apiKey">;
 }
 
@@ -50,25 +50,23 @@ const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[
   delegation: () => [createDelegateTask()],
   skills: ({ skills }) => [createSkill(skills)],
   cron: ({ cron = [] }) => cron,
-  // Joined while the service runs; see src/agent/mcp.
+  // MCP tools are added at run time; see src/agent/mcp.
   mcp: () => [],
 };
 
 /**
- * The built-in tools of the named sets, each once, in the order of the sets.
- * Throws `invalid_config` for a set that does not exist.
+ * Creates the built-in tools of the named toolsets, each once, in the order of the names. Throws `invalid_config` for
+ * an unknown toolset.
  */
 export function createTools(options: ToolOptions): readonly Tool[] {
   return [...new Set(options.toolsets)].flatMap((name) => {
     const create = Object.hasOwn(toolsets, name) ? toolsets[name] : undefined;
     if (create) return create(options);
-    const known = Object.keys(toolsets).join(", ");
+    const names = Object.keys(toolsets).join(", ");
     throw new ServiceError(
       "invalid_config",
-      `There is no toolset ${JSON.stringify(name)}. Known: ${known}.`,
-      {
-        param: "agent.toolsets",
-      },
+      `No toolset is named ${JSON.stringify(name)}. Use one of: ${names}.`,
+      { param: "agent.toolsets" },
     );
   });
 }

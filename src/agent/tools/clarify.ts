@@ -1,5 +1,5 @@
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { defineTool, type Tool } from "../tool/tool.ts";
+import { closedObject, defineTool, flag, nonEmptyText, type Tool } from "../tool/tool.ts";
 
 interface ClarifyInput {
   readonly questions: readonly {
@@ -12,7 +12,7 @@ interface ClarifyInput {
 const MAX_QUESTIONS = 8;
 const MAX_CHOICES = 12;
 
-/** The tool that asks people. */
+/** The tool that asks people questions. */
 export function createClarify(): Tool {
   return defineTool<ClarifyInput>({
     name: "clarify",
@@ -21,48 +21,44 @@ export function createClarify(): Tool {
     description:
       "Asks the user questions and waits for the answers: only for what you cannot find out and cannot decide. Put all " +
       "open questions into one call. With choices the user picks one (several with multi_select), and may always answer " +
-      "in words of their own.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["questions"],
-      properties: {
+      "in free text.",
+    parameters: closedObject(
+      {
         questions: {
           type: "array",
           minItems: 1,
           maxItems: MAX_QUESTIONS,
-          items: {
-            type: "object",
-            additionalProperties: false,
-            required: ["question"],
-            properties: {
-              question: { type: "string", minLength: 1, maxLength: 2_000 },
+          items: closedObject(
+            {
+              question: nonEmptyText(2_000),
               choices: {
                 type: "array",
                 minItems: 2,
                 maxItems: MAX_CHOICES,
-                items: { type: "string", minLength: 1, maxLength: 300 },
+                items: nonEmptyText(300),
               },
-              multi_select: { type: "boolean", description: "Several choices may be taken. Default false." },
+              multi_select: flag("Several choices may be picked. Default false."),
             },
-          },
+            ["question"],
+          ),
         },
       },
-    },
+      ["questions"],
+    ),
     inspect: ({ questions }) => ({
       kind: "tool",
       effect: "none",
       title: `Ask: ${questions[0]?.question.slice(0, 120) ?? ""}`,
     }),
     run: async ({ questions }, context) => {
-      const asked = questions.map(({ question, choices, multi_select = false }, index): ClarifyQuestion => ({
+      const items = questions.map(({ question, choices, multi_select = false }, index): ClarifyQuestion => ({
         id: `q${index + 1}`,
         question,
         choices: choices ? [...choices] : null,
         multi_select,
       }));
-      const answers = await context.questions.clarify(asked);
-      return asked
+      const answers = await context.questions.clarify(items);
+      return items
         .map(({ id, question }) => `Q: ${question}\nA: ${answers[id] || "(skipped: decide yourself)"}`)
         .join("\n\n");
     },

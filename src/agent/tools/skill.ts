@@ -2,9 +2,15 @@ import { realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { readForeign } from "../../base/system/own-files.ts";
 import { isInside } from "../../base/paths.ts";
-import { readSkillText, splitFrontMatter, type Skill } from "../skills/skill-file.ts";
-import type { Skills } from "../skills/skills.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../tool/tool.ts";
+import { readSkillText, type Skill, type Skills, splitFrontMatter } from "../skills/skills.ts";
+import {
+  closedObject,
+  defineTool,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../tool/tool.ts";
 import { toToolError } from "./files/paths.ts";
 
 interface SkillInput {
@@ -23,22 +29,15 @@ export function createSkill(skills: Skills): Tool {
     kind: "read",
     description:
       "Lists the skills, or loads one by name: its instructions, which you then follow. With file it returns another file " +
-      "of the skill's folder. Variables that a skill needs are asked for; you learn only whether they are set.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["action"],
-      properties: {
+      "of the skill's folder. Asks the user for variables that a skill needs; you learn only whether they are set.",
+    parameters: closedObject(
+      {
         action: { type: "string", enum: ["list", "view"] },
-        name: { type: "string", minLength: 1, maxLength: 64, description: "The skill to view." },
-        file: {
-          type: "string",
-          minLength: 1,
-          maxLength: 1024,
-          description: "A file of the skill, relative to its folder. Default: its instructions.",
-        },
+        name: nonEmptyText(64, "The skill to view."),
+        file: nonEmptyText(1024, "A file of the skill, relative to its folder. Default: its instructions."),
       },
-    },
+      ["action"],
+    ),
     inspect: ({ action, name }) => ({
       kind: "tool",
       effect: "none",
@@ -49,7 +48,7 @@ export function createSkill(skills: Skills): Tool {
       if (name === undefined) throw new ToolError("view needs name. List the skills to see their names.");
       const skill = await skills.find(name, context.cwd);
       if (!skill)
-        throw new ToolError(`There is no skill ${JSON.stringify(name)}. List the skills to see their names.`);
+        throw new ToolError(`No skill is named ${JSON.stringify(name)}. List the skills to see their names.`);
       return file === undefined ? view(skill, context) : viewFile(skill, file);
     },
   });
@@ -59,7 +58,7 @@ async function list(skills: Skills, cwd: string): Promise<string> {
   const found = await skills.list(cwd);
   const lines = found.skills.map(({ name, description }) => `${name}: ${description}`);
   const problems = found.problems.map(({ path, message }) => `(not usable: ${path}: ${message})`);
-  return [...(lines.length === 0 ? ["There are no skills."] : lines), ...problems].join("\n");
+  return [...(lines.length === 0 ? ["No skills are available."] : lines), ...problems].join("\n");
 }
 
 async function view(skill: Skill, context: ToolContext): Promise<string> {
@@ -76,7 +75,7 @@ async function view(skill: Skill, context: ToolContext): Promise<string> {
   ].join("\n\n");
 }
 
-/** Asks for what is missing, one after the other, and shares what is set with the commands of this session. */
+/** Asks for missing variables one by one, and shares those that are set with this session's commands. */
 async function variablesOf(skill: Skill, context: ToolContext): Promise<readonly string[]> {
   const lines: string[] = [];
   for (const { name, prompt } of skill.requiredVariables) {
@@ -96,7 +95,7 @@ async function askFor(
   try {
     return (await context.questions.secret(wanted)) === "stored" ? "stored" : "missing";
   } catch (error) {
-    // Nobody is there to answer: the skill may be of use all the same.
+    // The question was not answered: the skill may still be useful.
     if (error instanceof ToolError) return "missing";
     throw error;
   }
@@ -117,6 +116,6 @@ async function viewFile(skill: Skill, file: string): Promise<string> {
   const bytes = await readForeign(path).catch((error: unknown) => {
     throw toToolError(error, file);
   });
-  if (bytes.includes(0)) throw new ToolError(`${file} is no text. Its path is ${path}.`);
+  if (bytes.includes(0)) throw new ToolError(`${file} is not a text file. Its path is ${path}.`);
   return new TextDecoder().decode(bytes);
 }

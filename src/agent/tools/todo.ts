@@ -1,5 +1,13 @@
 import type { Todo } from "../../../generated/http/client/types.gen.ts";
-import { defineTool, ToolError, type Tool, type ToolOutput } from "../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  nonEmptyText,
+  type Tool,
+  ToolError,
+  type ToolOutput,
+} from "../tool/tool.ts";
 
 interface TodoInput {
   readonly todos?: readonly Todo[];
@@ -16,7 +24,7 @@ const MARKS: Readonly<Record<Todo["status"], string>> = {
   cancelled: "[-]",
 };
 
-/** The tool that keeps the plan of a session, which people see. */
+/** The tool that keeps a session's plan, which people see. */
 export function createTodo(): Tool {
   return defineTool<TodoInput>({
     name: "todo",
@@ -24,29 +32,23 @@ export function createTodo(): Tool {
     kind: "think",
     description:
       "Reads or changes the plan of this conversation, which the user sees. Without todos it returns the plan. With " +
-      "todos it replaces the plan, or, with merge, changes and adds the given points by id. Keep one point in_progress. " +
+      "todos it replaces the plan, or, with merge, updates and adds the given points by id. Keep one point in_progress. " +
       `At most ${MAX_TODOS} points.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      properties: {
-        todos: {
-          type: "array",
-          maxItems: MAX_TODOS,
-          items: {
-            type: "object",
-            additionalProperties: false,
-            required: ["id", "content", "status"],
-            properties: {
-              id: { type: "string", minLength: 1, maxLength: 64 },
-              content: { type: "string", minLength: 1, maxLength: MAX_CONTENT_CHARACTERS },
-              status: { type: "string", enum: [...STATUSES] },
-            },
+    parameters: closedObject({
+      todos: {
+        type: "array",
+        maxItems: MAX_TODOS,
+        items: closedObject(
+          {
+            id: nonEmptyText(64),
+            content: nonEmptyText(MAX_CONTENT_CHARACTERS),
+            status: { type: "string", enum: [...STATUSES] },
           },
-        },
-        merge: { type: "boolean", description: "Keep points that are not named. Default false." },
+          ["id", "content", "status"],
+        ),
       },
-    },
+      merge: flag("Keep points that are not listed. Default false."),
+    }),
     inspect: ({ todos }) => ({
       kind: "tool",
       effect: "none",
@@ -54,8 +56,8 @@ export function createTodo(): Tool {
     }),
     run: async ({ todos, merge = false }, context): Promise<ToolOutput> => {
       if (!todos) return shown(await context.todos.read());
-      const twice = todos.find(({ id }, index) => todos.findIndex((other) => other.id === id) !== index);
-      if (twice) throw new ToolError(`todos has the id ${JSON.stringify(twice.id)} twice.`);
+      const duplicate = todos.find(({ id }, index) => todos.findIndex((other) => other.id === id) !== index);
+      if (duplicate) throw new ToolError(`todos contains the id ${JSON.stringify(duplicate.id)} twice.`);
       const next = merge ? merged(await context.todos.read(), todos) : todos;
       if (next.length > MAX_TODOS) {
         throw new ToolError(`The plan would have ${next.length} points; the limit is ${MAX_TODOS}.`);
@@ -66,9 +68,9 @@ export function createTodo(): Tool {
   });
 }
 
-function merged(known: readonly Todo[], changes: readonly Todo[]): readonly Todo[] {
-  const changed = known.map((todo) => changes.find(({ id }) => id === todo.id) ?? todo);
-  return [...changed, ...changes.filter(({ id }) => !known.some((todo) => todo.id === id))];
+function merged(current: readonly Todo[], changes: readonly Todo[]): readonly Todo[] {
+  const changed = current.map((todo) => changes.find(({ id }) => id === todo.id) ?? todo);
+  return [...changed, ...changes.filter(({ id }) => !current.some((todo) => todo.id === id))];
 }
 
 function shown(todos: readonly Todo[]): ToolOutput {

@@ -1,7 +1,14 @@
 import { dirname } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import { readAttachment } from "../attachments/attachment.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../tool/tool.ts";
 import { readsOf, realPath } from "./files/paths.ts";
 
 interface VisionInput {
@@ -10,7 +17,7 @@ interface VisionInput {
 }
 
 export interface VisionOptions {
-  /** Model that sees; absent: that of the run. */
+  /** The vision model. Default: the model of the run. */
   readonly model?: string;
   readonly maxBytes: number;
 }
@@ -28,20 +35,16 @@ export function createVisionAnalyze(options: VisionOptions): Tool {
     description:
       "Looks at an image (PNG, JPEG, GIF or WebP; a file or a data URL) and answers a question about it. At most " +
       `${options.maxBytes} bytes.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["image", "question"],
-      properties: {
-        image: {
-          type: "string",
-          minLength: 1,
-          maxLength: Math.ceil((options.maxBytes * 4) / 3) + 100,
-          description: "A path, relative to the workspace or absolute, or a data URL.",
-        },
-        question: { type: "string", minLength: 1, maxLength: 10_000 },
+    parameters: closedObject(
+      {
+        image: nonEmptyText(
+          Math.ceil((options.maxBytes * 4) / 3) + 100,
+          "A path, relative to the workspace or absolute, or a data URL.",
+        ),
+        question: nonEmptyText(10_000),
       },
-    },
+      ["image", "question"],
+    ),
     inspect: ({ image }, { cwd }) => ({
       kind: "file",
       title: isData(image) ? "Look at an image" : `Look at: ${image.slice(0, 200)}`,
@@ -56,7 +59,7 @@ async function run(
   context: ToolContext,
   { model, maxBytes }: VisionOptions,
 ): Promise<string> {
-  // Which files may be read was the policy's to say, so every place is allowed here.
+  // The policy already decided which files may be read, so every path is allowed here.
   const path = isData(image) ? image : realPath(image, context.cwd);
   const roots = isData(image) ? [] : [dirname(path)];
   const { attachment } = await readAttachment(path, {
@@ -66,7 +69,7 @@ async function run(
   }).catch((error: unknown) => {
     throw error instanceof ServiceError ? new ToolError(error.message) : error;
   });
-  if (attachment.type !== "image") throw new ToolError("It is no image in PNG, JPEG, GIF or WebP.");
+  if (attachment.type !== "image") throw new ToolError("The file is not a PNG, JPEG, GIF or WebP image.");
   context.signal.throwIfAborted();
   return context.complete({
     instructions: INSTRUCTIONS,

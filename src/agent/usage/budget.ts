@@ -1,6 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
+import type { Log } from "../../base/observe/log.ts";
+import type { RunRow } from "../../store/schema/tables.ts";
 import type { Store } from "../../store/store.ts";
 import type { Usage } from "../engine.ts";
+import type { RunInput } from "../run/run.ts";
 
 export interface BudgetLimits {
   /** Tokens of one run and its sub-agents; 0: no limit. */
@@ -10,8 +13,8 @@ export interface BudgetLimits {
 }
 
 /**
- * What one run may still spend. A sub-agent's budget lies within that of the run above it: what it spends counts there
- * too. The day's figure is kept in the store, so that it holds across processes and restarts.
+ * What one run may still spend. A sub-agent's spending counts towards its parent run's budget too. The store keeps the
+ * day's total, so that it holds across processes and restarts.
  */
 export class Budget {
   readonly #limit: number;
@@ -20,7 +23,7 @@ export class Budget {
   readonly #day: DaySpending | undefined;
   #spent = 0;
 
-  /** `setting` is where people change the limit. */
+  /** `setting` names the setting of the limit. */
   constructor(options: {
     readonly limit: number;
     readonly setting?: string;
@@ -33,7 +36,6 @@ export class Budget {
     this.#day = options.day;
   }
 
-  /** Counts what a model call used. */
   spend(usage: Usage): void {
     const tokens = usage.inputTokens + usage.outputTokens;
     if (tokens === 0) return;
@@ -41,11 +43,11 @@ export class Budget {
     this.#day?.add(tokens);
   }
 
-  /** Undefined when a model may be called; else why not. */
+  /** Returns undefined when a model may be called, else the reason why not. */
   admit(): string | undefined {
     if (this.#limit > 0 && this.#spent >= this.#limit) {
       const where = this.#setting === undefined ? "" : ` (${this.#setting})`;
-      return `The run used ${this.#spent} tokens of its ${this.#limit}${where}. It was stopped before the next model call.`;
+      return `The run used ${this.#spent} of ${this.#limit} tokens${where} and was stopped before its next model call.`;
     }
     return this.#above?.admit() ?? this.#day?.admit();
   }
@@ -56,7 +58,7 @@ export class Budget {
   }
 }
 
-/** What the runs of one owner used today, as this process knows it. */
+/** Today's spending of one owner, as this process knows it. */
 export class DaySpending {
   readonly #store: Store;
   readonly #clock: Clock;
@@ -65,7 +67,7 @@ export class DaySpending {
   readonly #onProblem: (error: unknown) => void;
   #day = "";
   #tokens = 0;
-  /** What is being written: until it is, the stored figure lacks it. */
+  /** Pending writes: the stored total does not include them yet. */
   #written: Promise<void> = Promise.resolve();
 
   constructor(options: {
@@ -82,7 +84,7 @@ export class DaySpending {
     this.#onProblem = options.onProblem;
   }
 
-  /** Reads what all processes spent today. Before each run. */
+  /** Reads today's spending of all processes. Call it before each run. */
   async load(): Promise<void> {
     await this.#written;
     const day = this.#today();
@@ -92,7 +94,7 @@ export class DaySpending {
       .where("owner", "=", this.#owner)
       .where("day", "=", day)
       .executeTakeFirst();
-    // What was spent while this was read is in the memory only.
+    // Memory also counts what was spent during the read.
     const stored = row?.tokens ?? 0;
     this.#tokens = this.#day === day ? Math.max(this.#tokens, stored) : stored;
     this.#day = day;
@@ -104,7 +106,7 @@ export class DaySpending {
     this.#day = day;
     this.#tokens += tokens;
     const owner = this.#owner;
-    // One statement: the first of a day may meet another process that is the first too.
+    // One upsert: another process may insert the day's first row at the same time.
     const work = this.#store
       .write(async (tx) => {
         await tx.db
@@ -123,10 +125,70 @@ export class DaySpending {
 
   admit(): string | undefined {
     if (this.#day !== this.#today() || this.#tokens < this.#limit) return undefined;
-    return `${this.#tokens} tokens were used today, of ${this.#limit} (agent.day_token_budget). Go on tomorrow (UTC), or raise the budget.`;
+    return `Today's runs used ${this.#tokens} of ${this.#limit} tokens (agent.day_token_budget). Continue tomorrow (UTC), or raise the budget.`;
   }
 
   #today(): string {
     return new Date(this.#clock.now()).toISOString().slice(0, 10);
+  }
+}
+
+/** Owners whose totals stay in memory; the least recently used are read again. */
+const MAX_OWNERS = 1000;
+
+interface BudgetDeps {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly settings: { readonly budget: BudgetLimits };
+}
+
+/** The budgets of this process's running runs. */
+export class Budgets {
+  readonly #deps: BudgetDeps;
+  readonly #runs = new Map<string, Budget>();
+  readonly #days = new Map<string, DaySpending>();
+
+  constructor(deps: BudgetDeps) {
+    this.#deps = deps;
+  }
+
+  /** Opens the budget of a starting run. Close it when the run has ended. */
+  open(run: RunRow, input: RunInput): Budget {
+    const { runTokens, dayTokens } = this.#deps.settings.budget;
+    const above = input.family && this.#runs.get(input.family.parentRunId);
+    const limit = input.tokenBudget ?? (input.family ? 0 : runTokens);
+    const budget = new Budget({
+      limit,
+      // A caller with its own limit names the setting itself.
+      ...(input.tokenBudget === undefined ? { setting: "agent.run_token_budget" } : {}),
+      ...(above ? { above } : {}),
+      ...(dayTokens > 0 ? { day: this.#dayOf(run.owner, dayTokens) } : {}),
+    });
+    this.#runs.set(run.id, budget);
+    return budget;
+  }
+
+  close(runId: string): void {
+    this.#runs.delete(runId);
+  }
+
+  /** Reads what other processes spent today, before a run of `owner` starts. */
+  async refresh(owner: string): Promise<void> {
+    const { dayTokens } = this.#deps.settings.budget;
+    if (dayTokens > 0) await this.#dayOf(owner, dayTokens).load();
+  }
+
+  #dayOf(owner: string, limit: number): DaySpending {
+    const { store, clock, log } = this.#deps;
+    const onProblem = (error: unknown) => log.error("spent tokens could not be recorded", { owner, error });
+    const day = this.#days.get(owner) ?? new DaySpending({ store, clock, owner, limit, onProblem });
+    this.#days.delete(owner);
+    this.#days.set(owner, day);
+    if (this.#days.size > MAX_OWNERS) {
+      const [oldest] = this.#days.keys();
+      if (oldest !== undefined) this.#days.delete(oldest);
+    }
+    return day;
   }
 }

@@ -2,13 +2,13 @@ import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { Memo } from "../../base/memo.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { contextTokens } from "../engines/context-size.ts";
+import { contextTokens } from "../engines/conversation.ts";
 import { loadContext } from "../session/transcript.ts";
 import type { Message } from "../message.ts";
 import type { AgentDeps, AgentSettings } from "../deps.ts";
 
-export interface ContextUse {
-  /** About how many tokens the next call begins with; 0 when nothing was said yet. */
+interface ContextUse {
+  /** Approximate size of the next call's context in tokens; 0 for an empty session. */
   readonly used: number;
   readonly compressions: number;
 }
@@ -16,7 +16,7 @@ export interface ContextUse {
 const MAX_KNOWN = 512;
 const contexts = new WeakMap<Store, Memo<ContextUse>>();
 
-/** How full the context of a session is. Looked up again when messages came or went. */
+/** Returns how full a session's context is. Cached until its messages change. */
 export function contextUse(
   { store, settings }: Pick<AgentDeps, "store" | "settings">,
   row: SessionRow,
@@ -30,7 +30,7 @@ export function contextUse(
   }));
 }
 
-/** What the provider counted at the last call and what came since, or an estimate over all. */
+/** Returns the provider's count of the last call plus an estimate for newer messages, or an estimate for all. */
 async function contextUsed(
   store: Store,
   settings: Pick<AgentSettings, "instructions">,
@@ -46,7 +46,7 @@ async function contextUsed(
   return contextTokens(settings, context);
 }
 
-/** Tokens in and out of the newest call that ended, and the last message that it counted; undefined where unknown. */
+/** Returns the tokens of the newest ended call and its last message; undefined when unknown. */
 async function lastCall(
   store: Store,
   { id, context_seq: from }: SessionRow,
@@ -67,13 +67,13 @@ async function lastCall(
     .where("session_id", "=", id)
     .where("run_id", "=", run.id)
     .executeTakeFirstOrThrow();
-  // What it counted was summed up, forgotten or taken back since.
+  // Its messages were summarised, forgotten or undone since.
   if (seq === null || Number(seq) <= from) return undefined;
   const tokens = await tokensOfLastCall(store, run);
   return tokens === undefined ? undefined : { tokens, seq: Number(seq) };
 }
 
-/** The run's figures are sums over its calls; before the last call it told how far they were. */
+/** A run's usage sums its calls; subtracts the last total reported before the final call. */
 async function tokensOfLastCall(
   store: Store,
   { id, usage }: Pick<RunRow, "id" | "usage">,
@@ -87,9 +87,9 @@ async function tokensOfLastCall(
     .orderBy("run_seq", "desc")
     .limit(1)
     .executeTakeFirst();
-  const told = before ? (JSON.parse(before.data) as { readonly usage: Partial<RunUsage> }).usage : {};
-  const of = (figure: "model_calls" | "input_tokens" | "output_tokens") =>
-    (whole[figure] ?? 0) - (told[figure] ?? 0);
+  const reported = before ? (JSON.parse(before.data) as { readonly usage: Partial<RunUsage> }).usage : {};
+  const of = (field: "model_calls" | "input_tokens" | "output_tokens") =>
+    (whole[field] ?? 0) - (reported[field] ?? 0);
   return of("model_calls") === 1 && of("input_tokens") > 0
     ? of("input_tokens") + of("output_tokens")
     : undefined;
@@ -106,7 +106,7 @@ async function messagesAfter(store: Store, sessionId: string, seq: number): Prom
   return rows.map(({ content }) => JSON.parse(content) as Message);
 }
 
-/** Each left a summary. */
+/** Counts summaries: each compression writes one. */
 async function compressionsOf(store: Store, sessionId: string): Promise<number> {
   const { count } = await store.read
     .selectFrom("messages")

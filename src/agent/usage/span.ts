@@ -1,4 +1,4 @@
-/** What the agent's work is called in traces: the semantic conventions of OpenTelemetry for generative AI, 1.41. */
+/** Spans of the agent's work, named after OpenTelemetry's semantic conventions for generative AI, 1.41. */
 import { noSpan, offTracer, type Span, type Tracer } from "../../base/observe/trace.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import type { ModelRef, ModelSettings, ToolCall, TurnEnd, Usage } from "../engine.ts";
@@ -11,8 +11,8 @@ export interface AgentTracing {
   readonly agentName: string;
 }
 
-/** Where a model is asked. */
-export interface ModelPlace {
+/** The endpoint of a model. */
+interface ModelEndpoint {
   readonly name: string;
   readonly type: string;
   readonly baseUrl?: string;
@@ -20,7 +20,7 @@ export interface ModelPlace {
 
 const MAX_NAME_CHARACTERS = 128;
 
-/** A run at work. Its parent is the request that asked for it, however long it waited in the queue meanwhile. */
+/** Starts the span of a run. Its parent is the request that created the run, however long the run was queued. */
 export function startRunSpan(
   tracing: AgentTracing | undefined,
   run: Pick<RunRow, "id" | "session_id" | "kind" | "model">,
@@ -43,7 +43,7 @@ export function startRunSpan(
   return span;
 }
 
-/** What a run came to. The span is still open: its end is to be recorded. */
+/** Adds a run's result. The span stays open until that result is recorded. */
 export function describeRunEnd(span: Span, end: TurnEnd, { status, event }: Outcome): void {
   if (!span.isRecording) return;
   span.set({
@@ -57,11 +57,11 @@ export function describeRunEnd(span: Span, end: TurnEnd, { status, event }: Outc
   if (error) span.fail(error.code);
 }
 
-/** One call of a model, with all tries that it takes. */
+/** Starts the span of one model call with all its attempts. */
 export function startModelSpan(
   parent: Span | undefined,
   ref: ModelRef,
-  from: { readonly provider: ModelPlace; readonly settings: ModelSettings },
+  from: { readonly provider: ModelEndpoint; readonly settings: ModelSettings },
 ): Span {
   const span = parent?.child(`chat ${ref.id}`, { kind: "client" }) ?? noSpan;
   if (!span.isRecording) return span;
@@ -79,7 +79,7 @@ export function startModelSpan(
   return span;
 }
 
-/** `finish` is undefined for an answer that was cut. */
+/** Ends the span; `finish` is undefined for an interrupted answer. */
 export function endModelSpan(
   span: Span,
   end: { readonly usage: Usage; readonly finish: string | undefined; readonly error?: unknown },
@@ -91,7 +91,7 @@ export function endModelSpan(
   span.end();
 }
 
-/** One call of a tool, with the questions that it waits for. */
+/** Starts the span of one tool call with the questions it waits for. */
 export function startToolSpan(parent: Span, { tool, callId }: ToolCall): Span {
   const name = tool.slice(0, MAX_NAME_CHARACTERS);
   const span = parent.child(`execute_tool ${name}`);
@@ -122,8 +122,8 @@ function usageOf(usage: Usage) {
   };
 }
 
-/** The well-known name where there is one, else the configuration's. */
-function providerName({ type, name }: ModelPlace): string {
+/** Returns the well-known name, or the configured one. */
+function providerName({ type, name }: ModelEndpoint): string {
   if (type === "google") return "gcp.gemini";
   return type === "openai_compatible" ? name : type;
 }

@@ -1,7 +1,7 @@
 /** `agentd model`: which models there are, which is used, and whether it answers. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import { detectLocalModels } from "../../agent/engines/detect.ts";
+import { detectLocalModels } from "../../agent/engines/providers.ts";
 import { formatModel } from "../../agent/model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue } from "../../config/file/edit.ts";

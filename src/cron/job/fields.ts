@@ -1,7 +1,7 @@
 /** The fields of a job: from the input, from the job before the change, or their defaults. Pure. */
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel, type ModelCatalog } from "../../agent/model.ts";
-import { SKILL_NAME } from "../../agent/skills/skill-file.ts";
+import { SKILL_NAME } from "../../agent/skills/skills.ts";
 import { suggest } from "../../base/nearest.ts";
 import { findAddressProblems, platformsOf } from "../../deliver/address.ts";
 import { type JobDefinition, refusal } from "./job.ts";

@@ -1,11 +1,12 @@
 /** The prompt of an occurrence, with what it reads: the skills, the outputs of other jobs and the missed instants. */
 import { Fence } from "../../agent/context/fence.ts";
-import { loadSkill, skillInstructions, type LoadedSkill } from "../../agent/skills/load-skill.ts";
+import { loadSkill, skillInstructions, type LoadedSkill } from "../../agent/skills/skills.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { Store } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
 import type { CronDeps } from "../deps.ts";
+import { FAILURE_MARK, isSilent } from "./ending.ts";
 import type { JobDefinition } from "../job/job.ts";
 import { scanAssembled } from "../job/scan.ts";
 import { responseOf } from "../output/output.ts";
@@ -14,7 +15,6 @@ import { zonedTime } from "../schedule/zoned-time.ts";
 import type { CronSettings } from "../settings.ts";
 import type { Claimed } from "../tick/claim.ts";
 import type { Timing } from "../tick/occurrence.ts";
-import { FAILURE_MARK, isSilent } from "./ending.ts";
 import type { ScriptOutcome } from "./script.ts";
 
 /** A skill of a job, or why it cannot be loaded. */

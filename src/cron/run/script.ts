@@ -1,5 +1,4 @@
-/** The script of a job: it prepares data for the agent, or its output is the whole message. */
-import { commandEnvironment } from "../../exec/environment.ts";
+import { commandEnvironment } from "../../exec/process-group.ts";
 import { describeScriptFailure, findScriptFile, runScriptFile } from "../../exec/script-file.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { isRecord } from "../../base/json/schema.ts";
@@ -32,8 +31,8 @@ export async function runJobScript(
     timeoutMs: settings.scriptTimeoutMs,
     ...(cwd === undefined ? {} : { cwd }),
   });
-  if (!("said" in ended)) return { status: "failed", reason: describeScriptFailure(ended) };
-  const text = textOf(ended.said);
+  if (!("output" in ended)) return { status: "failed", reason: describeScriptFailure(ended) };
+  const text = textOf(ended.output);
   return isAsleep(text) ? { status: "asleep" } : { status: "printed", text };
 }
 

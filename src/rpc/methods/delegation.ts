@@ -1,5 +1,5 @@
 /** Methods about sub-agents, and the trees of them that hosts keep. */
-import { activeSubagents, subagentsOf } from "../../agent/subagent/family.ts";
+import { activeSubagents, subagentsOf } from "../../agent/subagent/delegation.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import type { SpawnTree } from "../../agent/subagent/spawn-tree.ts";
 import { ServiceError } from "../../base/errors.ts";

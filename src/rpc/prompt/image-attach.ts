@@ -29,7 +29,7 @@ function refusal({ deps, peer }: RpcContext, path: string): string | undefined {
   const { workspace, userHome: home, agentHome } = deps.agent.deps.settings;
   const found = checkRead(path, { workspace, home, agentHome });
   const mayGiveLeave = hasScope(peer.identity, "approvals");
-  return found && (found.verdict === "deny" || !mayGiveLeave) ? found.reason : undefined;
+  return found && (found.outcome === "deny" || !mayGiveLeave) ? found.reason : undefined;
 }
 
 /** Folders that a host may look into: those that sessions work in; of people at this machine also their own. */

@@ -1,7 +1,7 @@
 /** What a session has spent, and how full its context is. */
 import type { GatewayUsage } from "../../../generated/gateway/types/types.gen.ts";
 import { contextUse } from "../../agent/usage/context-use.ts";
-import { activeSubagents } from "../../agent/subagent/family.ts";
+import { activeSubagents } from "../../agent/subagent/delegation.ts";
 import { formatModel } from "../../agent/model.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcDeps } from "../deps.ts";

@@ -1,13 +1,6 @@
-/** The script and the skill of a route. */
-import { commandEnvironment } from "../../exec/environment.ts";
-import {
-  describeScriptFailure,
-  findScriptFile,
-  runScriptFile,
-  type ScriptEnd,
-} from "../../exec/script-file.ts";
-import { loadSkill, type LoadedSkill } from "../../agent/skills/load-skill.ts";
-import type { Skills } from "../../agent/skills/skills.ts";
+import { commandEnvironment } from "../../exec/process-group.ts";
+import { describeScriptFailure, findScriptFile, runScriptFile, type ScriptEnd } from "../../exec/script-file.ts";
+import { loadSkill, type LoadedSkill, type Skills } from "../../agent/skills/skills.ts";
 import { isExactNumber } from "../../base/json/exact-json.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import type { Log } from "../../base/observe/log.ts";
@@ -52,8 +45,8 @@ export function createRunScript(options: ScriptOptions): RunScript {
   return async (script, input) => {
     const path = await findScriptFile(script, options.folder);
     const ended = path === undefined ? ABSENT : await slots.use(() => run(path, input, options));
-    const failure = "said" in ended ? undefined : ended;
-    const outcome = "said" in ended ? outcomeOf(ended.said) : failed(ended.reason);
+    const failure = "output" in ended ? undefined : ended;
+    const outcome = "output" in ended ? outcomeOf(ended.output) : failed(ended.reason);
     if (outcome.status !== "failed") return outcome;
     // Error output may contain the payload, and stays out of the log.
     options.log.warn("a webhook's script failed", {

@@ -92,7 +92,7 @@ rpcScenario(
     assert.deepEqual(await dispatch("/undo"), {
       type: "prefill",
       message: "hello",
-      notice: "2 messages were taken back.",
+      notice: "Removed 2 messages.",
     });
     const queued = { type: "send", message: "more", when_busy: "queue" };
     assert.deepEqual(await dispatch("/queue more"), queued);
@@ -284,7 +284,7 @@ rpcScenario(
       await host.error("command.dispatch", { command, session_id }, 4004);
     }
     const { message } = await host.error("command.dispatch", { command: "/title x" }, 4004);
-    assert.match(message, /about a session/);
+    assert.match(message, /needs a session/);
   },
 );
 

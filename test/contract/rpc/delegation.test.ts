@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { Json, RpcHost } from "../../harness/rpc.ts";
 import { openSession, rpcScenario, takeTurn } from "./scenario.ts";
 

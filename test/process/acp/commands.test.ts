@@ -92,7 +92,7 @@ test("every advertised slash command works", async () => {
     const text = `/${name}${ARGUMENTS[name] ?? ""}`;
     const said = await told(editor, sessionId, text);
     assert.notEqual(said, "", text);
-    assert.doesNotMatch(said, /There is no command|undefined|\[object/, text);
+    assert.doesNotMatch(said, /No command is named|undefined|\[object/, text);
     assert.notEqual(prompts(place).at(-1), text);
   }
   assert.ok(
@@ -111,7 +111,7 @@ test("a slash command answers or fails in one message that keeps its lines, with
   assert.equal(await told(editor, sessionId, "/title # My `title`"), "Title: # My `title`");
   assert.match(await told(editor, sessionId, "/undo x"), /^Usage: \/undo \[n\]$/);
   assert.match(await told(editor, sessionId, "/model nowhere:none"), /^There is no model "nowhere:none"/);
-  assert.match(await told(editor, sessionId, "/help nope"), /^There is no command \/nope/);
+  assert.match(await told(editor, sessionId, "/help nope"), /^No command is named \/nope/);
   assert.match(await told(editor, sessionId, "/new"), /^Begin a new session in your editor\.$/);
   const chunks = editor.updates("agent_message_chunk", sessionId);
   assert.equal(new Set(chunks.map(({ messageId }) => messageId)).size, 8);
@@ -143,7 +143,7 @@ test("slash commands answer during a turn, and one that needs an idle session re
   const sessionId = await editor.session(place.folder);
   const turn = editor.prompt(sessionId, "go");
   await asked;
-  assert.match(await told(editor, sessionId, "/status"), /State {5}at work/);
+  assert.match(await told(editor, sessionId, "/status"), /State {5}running/);
   assert.match(await told(editor, sessionId, "/reset"), /The session is at work/);
   assert.equal(await told(editor, sessionId, "/title while it works"), "Title: while it works");
   allow();
@@ -160,7 +160,7 @@ test("`/steer` during a turn reaches the model at its next step, and `/queue` ru
   await asked;
   assert.match(await told(editor, sessionId, "/steer look left"), /at its next step/);
   const queued = editor.prompt(sessionId, "/queue afterwards");
-  assert.match(await told(editor, sessionId, "/status"), /State {5}at work, /);
+  assert.match(await told(editor, sessionId, "/status"), /State {5}running, /);
   allow();
   assert.equal((await turn).stopReason, "end_turn");
   assert.equal((await queued).stopReason, "end_turn");
@@ -179,7 +179,7 @@ test("`/steer` without a running turn becomes a normal prompt", async () => {
   const sessionId = await editor.session(place.folder);
   assert.equal(await told(editor, sessionId, "/steer go on"), "answer 0");
   assert.deepEqual(prompts(place), ["go on"]);
-  assert.equal(editor.updates("notice", sessionId).at(0)?.title, "Nothing is at work; sent as a prompt.");
+  assert.equal(editor.updates("notice", sessionId).at(0)?.title, "No run is active; sent as a prompt.");
 });
 
 test("available_commands_update is sent again only when the slash commands change", async () => {

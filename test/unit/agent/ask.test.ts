@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Questions } from "../../../src/agent/question/questions.ts";
 import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { ToolContext } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
@@ -283,7 +283,7 @@ test("a question is closed when its time is over, to the millisecond, and the mo
   clock.tick(1);
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "clarify.expired")?.data["reason"], "timeout");
-  assert.match(String(events.at(-1)?.data["output"]), /^error: Nobody answered in time\. Go on/);
+  assert.match(String(events.at(-1)?.data["output"]), /^error: The question was not answered in time/);
   await assert.rejects(answer(agent, String(asked.data["request_id"]), { answers: {} }), {
     code: "ask_not_pending",
   });
@@ -327,7 +327,7 @@ test("where nobody can answer nothing is asked", async () => {
   await using agent = await asking(({ questions }) => questions.clarify(twoQuestions));
   const { runId } = await agent.submit("go", { id: "s" });
   const events = await agent.events(runId);
-  assert.match(String(events.at(-1)?.data["output"]), /^error: Nobody can answer a question/);
+  assert.match(String(events.at(-1)?.data["output"]), /^error: This run cannot ask questions/);
   assert.ok(!events.some(({ type }) => type.startsWith("clarify.")));
 });
 

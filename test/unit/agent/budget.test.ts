@@ -14,18 +14,18 @@ function spending(store: Store, clock: FakeClock, owner = "o", limit = 100) {
   return { day, problems };
 }
 
-test("a run is refused once it has used its tokens, not before, and with no limit never", () => {
+test("a run is refused once it has used its tokens, not before, and without a limit never", () => {
   const budget = new Budget({ limit: 10 });
   budget.spend(tokens(9));
   assert.equal(budget.admit(), undefined);
   budget.spend(tokens(5));
-  assert.match(budget.admit() ?? "", /used 14 tokens of its 10/);
+  assert.match(budget.admit() ?? "", /used 14 of 10 tokens/);
   const free = new Budget({ limit: 0 });
   free.spend(tokens(1e9));
   assert.equal(free.admit(), undefined);
 });
 
-test("what is spent below counts above, in every generation, and not the other way", () => {
+test("a sub-agent's spending counts for every run above it, and not the other way", () => {
   const top = new Budget({ limit: 100 });
   const middle = new Budget({ limit: 0, above: top });
   const [left, right] = [new Budget({ limit: 30, above: middle }), new Budget({ limit: 0, above: middle })];
@@ -36,7 +36,7 @@ test("what is spent below counts above, in every generation, and not the other w
   for (const budget of [top, middle, right]) assert.notEqual(budget.admit(), undefined);
 });
 
-test("the day's figure counts each token once, however many generations share it", async (t) => {
+test("the day's total counts each token once, however many generations share it", async (t) => {
   const { store } = await openTestStore(t);
   const { day } = spending(store, new FakeClock());
   const top = new Budget({ limit: 0, day });
@@ -47,7 +47,7 @@ test("the day's figure counts each token once, however many generations share it
   assert.equal(row.tokens, 60);
 });
 
-test("what many spend at once, in two processes on a fresh day, is all counted", async (t) => {
+test("concurrent spending of two processes on a new day is all counted", async (t) => {
   const { store, openAnother } = await openTestStore(t);
   const clock = new FakeClock();
   const both = [spending(store, clock), spending(await openAnother(), clock)];
@@ -61,7 +61,7 @@ test("what many spend at once, in two processes on a fresh day, is all counted",
   assert.deepEqual(rows, [{ tokens: 40 }]);
 });
 
-test("reading the day's figure forgets nothing that is being spent", async (t) => {
+test("reading the day's total forgets no concurrent spending", async (t) => {
   const { store } = await openTestStore(t);
   const { day } = spending(store, new FakeClock());
   const loading = day.load();
@@ -70,10 +70,10 @@ test("reading the day's figure forgets nothing that is being spent", async (t) =
   assert.notEqual(day.admit(), undefined);
   day.add(1);
   await Promise.all([day.load(), day.load()]);
-  assert.match(day.admit() ?? "", /^101 tokens/);
+  assert.match(day.admit() ?? "", /used 101 of 100 tokens/);
 });
 
-test("a day ends at midnight UTC, and owners do not share", async (t) => {
+test("a day ends at midnight UTC, and owners are separate", async (t) => {
   const { store } = await openTestStore(t);
   const clock = new FakeClock(Date.UTC(2026, 1, 28, 23, 59, 59, 999));
   const [mine, other] = [spending(store, clock).day, spending(store, clock, "other").day];
@@ -91,7 +91,7 @@ test("a day ends at midnight UTC, and owners do not share", async (t) => {
   await mine.load();
 });
 
-test("a store that fails is told of, and the limit holds all the same", async (t) => {
+test("a failing store is reported, and the limit still applies", async (t) => {
   const { openAnother } = await openTestStore(t);
   const closed = await openAnother();
   const { day, problems } = spending(closed, new FakeClock());

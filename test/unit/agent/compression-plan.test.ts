@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planCompression, quoteForSummary } from "../../../src/agent/context/compression-plan.ts";
+import { planCompression, quoteForSummary } from "../../../src/agent/context/compression.ts";
 import type { NumberedMessage } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
 
@@ -23,7 +23,7 @@ function conversation(shape: string): NumberedMessage[] {
 
 const letters = ({ message }: NumberedMessage) => message.role[0];
 
-test("whatever the shape and however many are to stay, no tool's answer is parted from its call", () => {
+test("no tool's answer is separated from its call, whatever the conversation and the number of kept messages", () => {
   const shapes = [
     "u a u a u a",
     "u c1 t c1 t c1 t a",
@@ -46,12 +46,12 @@ test("whatever the shape and however many are to stay, no tool's answer is parte
   }
 });
 
-test("the cut is put before a prompt when one is near", () => {
+test("the cut is before a prompt when one is near", () => {
   const plan = planCompression(conversation("u a u a u c1 t a u a"), 3);
   assert.deepEqual(plan?.kept.map(letters), ["u", "a", "t", "a", "u", "a"]);
 });
 
-test("there is no plan for what is too short", () => {
+test("a short conversation has no plan", () => {
   for (const shape of ["u", "u a", "u c1 t"]) {
     assert.equal(planCompression(conversation(shape), 4), undefined);
     assert.equal(planCompression(conversation(shape), 100), undefined);
@@ -59,7 +59,7 @@ test("there is no plan for what is too short", () => {
   assert.equal(planCompression([], 0), undefined);
 });
 
-test("the text for the summary keeps to its length, and says what was left out", () => {
+test("the text for the summary keeps its limit, and says what was left out", () => {
   const long = conversation(Array.from({ length: 40 }, () => "u a").join(" ")).map((numbered) => ({
     ...numbered,
     message: { role: "user", text: `${numbered.seq} ${"x".repeat(9_000)}` } as Message,
@@ -74,7 +74,7 @@ test("the text for the summary keeps to its length, and says what was left out",
   assert.match(quoteForSummary(call, 10_000), /\(called x with \{\}\)\n\nTOOL x \(ok\): t/);
 });
 
-test("the name of a picture stands for it in the text for the summary", () => {
+test("an image is represented by its name in the text for the summary", () => {
   const attachments = [{ type: "image" as const, mediaType: "image/png", name: "cat.png", data: "QUJD" }];
   const text = quoteForSummary([{ seq: 1, message: { role: "user", text: "see", attachments } }], 1_000);
   assert.equal(text, "USER: see\n(image cat.png)");

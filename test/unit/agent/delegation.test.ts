@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { activeSubagents, subagentsOf } from "../../../src/agent/subagent/family.ts";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { activeSubagents, subagentsOf } from "../../../src/agent/subagent/delegation.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { SubagentTask } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
 
@@ -25,7 +25,7 @@ const delegate = (...tasks: (string | SubagentTask)[]) => ({
   ],
 });
 
-/** "go" gives the tasks; what comes back is said. Everything else is what `child` does. */
+/** "go" starts the tasks; the parent's answer is their result. Everything else is what `child` does. */
 function family(tasks: readonly (string | SubagentTask)[], child: Script): Script {
   return (state) => {
     if (state.messages[0]?.role !== "user" || state.messages[0].text !== "go") return child(state);
@@ -36,7 +36,7 @@ function family(tasks: readonly (string | SubagentTask)[], child: Script): Scrip
 const ofType = (events: readonly { type: string; data: Readonly<Record<string, unknown>> }[], type: string) =>
   events.filter((event) => event.type === type).map(({ data }) => data);
 
-test("no more sub-agents are at work at once than may be, and reports keep the order of the tasks", async () => {
+test("the number of parallel sub-agents is limited, and reports keep the order of the tasks", async () => {
   let atWork = 0;
   let most = 0;
   const gates = Array.from({ length: 6 }, () => Promise.withResolvers<void>());
@@ -74,7 +74,7 @@ test("no more sub-agents are at work at once than may be, and reports keep the o
   assert.ok(starts.every((data) => data["task_count"] === 6 && data["depth"] === 1));
 });
 
-test("more tasks than may be are refused before any begins, and the model reads the limit", async () => {
+test("too many tasks are refused before any starts, and the model reads the limit", async () => {
   let children = 0;
   await using agent = await createTestAgent({
     tools: [createDelegateTask()],
@@ -83,11 +83,11 @@ test("more tasks than may be are refused before any begins, and the model reads 
   });
   const { runId } = await agent.submit("go", { id: "s" });
   const output = (await agent.events(runId)).at(-1)?.data["output"];
-  assert.equal(output, "3 tasks are too many; the limit is 2 (delegation.max_tasks).");
+  assert.equal(output, "3 tasks are too many. The limit is 2 (delegation.max_tasks).");
   assert.equal(children, 0);
 });
 
-test("at the greatest depth there is no tool to delegate with, and with no depth at all nobody has it", async () => {
+test("at the greatest depth the tool is not offered, and with depth 0 never", async () => {
   const seen: [string, boolean][] = [];
   const script: Script = ({ user, step, tools }) => {
     if (step > 0) return { text: "done" };
@@ -155,7 +155,7 @@ test("toolsets are narrowed on the way down and never widened", async () => {
   });
 });
 
-test("a model that there is not is told to the model, and no task of the call begins", async () => {
+test("an unknown model is reported to the model, and no task of the call starts", async () => {
   let children = 0;
   await using agent = await createTestAgent({
     tools: [createDelegateTask()],
@@ -164,12 +164,12 @@ test("a model that there is not is told to the model, and no task of the call be
   });
   const { runId } = await agent.submit("go", { id: "s" });
   const events = await agent.events(runId);
-  assert.match(String(events.at(-1)?.data["output"]), /^There is no model "claude-opus"\. Leave model out/);
+  assert.match(String(events.at(-1)?.data["output"]), /^No model is named "claude-opus"\. Leave out model/);
   assert.deepEqual(await subagentsOf(agent.store, runId), []);
   assert.equal(children, 0);
 });
 
-test("events of the whole family reach the run at its top, each fit for the spec, and tell the truth", async () => {
+test("events of the whole family reach the run at its top and match the spec", async () => {
   await using agent = await createTestAgent({
     tools: [createDelegateTask(), testTool(async ({ command }) => `ran ${command}`)],
     script: ({ user, step }) => {
@@ -228,7 +228,7 @@ test("events of the whole family reach the run at its top, each fit for the spec
   for (const id of [child, grandchild]) await agent.events(id ?? "");
 });
 
-test("what sub-agents spend counts in the run above them, whose budget stops the whole family", async () => {
+test("the spending of sub-agents counts in the parent run, whose budget stops the whole family", async () => {
   const settings = { budget: { runTokens: 30, dayTokens: 0 } };
   let calls = 0;
   await using agent = await createTestAgent({
@@ -262,7 +262,7 @@ test("a sub-agent's own budget stops it alone", async () => {
   assert.equal(events.at(-1)?.type, "run.completed");
 });
 
-test("stopping the run ends everything below it, and lists say so during and after", async () => {
+test("stopping the run stops everything below it, and lists show it during and after", async () => {
   const deep = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   await using agent = await createTestAgent({
     tools: [createDelegateTask()],
@@ -294,7 +294,7 @@ test("stopping the run ends everything below it, and lists say so during and aft
   assert.equal(agent.turns.running, 0);
 });
 
-test("a drain cuts a run with sub-agents at work, and all of them end as interrupted", async () => {
+test("a drain interrupts a run with active sub-agents, and all of them end as interrupted", async () => {
   const deep = Promise.withResolvers<void>();
   await using agent = await createTestAgent({
     tools: [createDelegateTask()],
@@ -316,7 +316,7 @@ test("a drain cuts a run with sub-agents at work, and all of them end as interru
   );
 });
 
-test("a drain in the middle of starting sub-agents leaves nothing at work", async () => {
+test("a drain while sub-agents start leaves nothing running", async () => {
   const first = Promise.withResolvers<void>();
   await using agent = await createTestAgent({
     tools: [createDelegateTask()],
@@ -337,7 +337,7 @@ test("a drain in the middle of starting sub-agents leaves nothing at work", asyn
   );
 });
 
-test("a goal is given with its context, and a secret in it is told to nobody", async () => {
+test("a goal includes its context, and a secret in it reaches no event", async () => {
   const { registerSecret } = await import("../../../src/base/observe/redact.ts");
   registerSecret("macadamia-9931");
   let heard = "";

@@ -55,7 +55,7 @@ test("a run is invoke_agent, with agent, conversation, model and usage", () => {
   });
 });
 
-test("a failed run tells the code of its error", () => {
+test("a failed run reports the code of its error", () => {
   const tracer = new KeepingTracer();
   const span = startRunSpan({ tracer, agentName: "a" }, run, undefined);
   const error = { code: "provider_error", message: "it said: hello" } as const;
@@ -64,7 +64,7 @@ test("a failed run tells the code of its error", () => {
   assert.equal(tracer.span("invoke_agent a").error, "provider_error");
 });
 
-test("a cancelled run is no error", () => {
+test("a cancelled run is not an error", () => {
   const tracer = new KeepingTracer();
   const span = startRunSpan({ tracer, agentName: "a" }, run, undefined);
   const end = { stop: "aborted", text: "", usage } as const;
@@ -118,7 +118,7 @@ test("providers have their well-known names", () => {
   assert.equal(tracer.span("chat openai").attributes["server.port"], 443);
 });
 
-test("a model call that was cut has an error and no finish reason", () => {
+test("an interrupted model call has an error and no finish reason", () => {
   const tracer = new KeepingTracer();
   const place = { provider: { name: "p", type: "openai" }, settings: {} };
   const span = startModelSpan(tracer.start("root"), { provider: "p", id: "m" }, place);
@@ -148,7 +148,7 @@ test("a tool call is execute_tool with name and call id, never its arguments", (
   assert.equal(tracer.span("execute_tool denied").error, undefined);
 });
 
-test("a name that a model made up is bounded", () => {
+test("a name that a model invented is bounded", () => {
   const tracer = new KeepingTracer();
   startToolSpan(tracer.start("root"), { callId: "c".repeat(500), tool: "t".repeat(500), input: {} });
   const { name, attributes } = tracer.spans[1]!;
@@ -156,7 +156,7 @@ test("a name that a model made up is bounded", () => {
   assert.equal(String(attributes["gen_ai.tool.call.id"]).length, 128);
 });
 
-test("off: no span is made, and a context goes on", () => {
+test("off: no span is made, and the trace context is passed on", () => {
   const place = { provider: { name: "p", type: "openai" }, settings: {} };
   assert.equal(startRunSpan(undefined, run, undefined), noSpan);
   assert.equal(startRunSpan(undefined, run, parent).traceparent, parent);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import { Inactivity } from "../../../src/agent/run/idle-timeout.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import type { Tool } from "../../../src/agent/tool/tool.ts";

@@ -7,8 +7,8 @@ import { never, ordinary, risky } from "./policy/commands.ts";
 
 const places = { workspace: "/home/ada/project", home: "/home/ada", agentHome: "/home/ada/.agentd" };
 const POLICIES = ["ask", "always_ask", "yolo"] as const;
-const verdict = (intent: ToolIntent, sessionMode: SessionMode, more: Partial<PolicyContext> = {}) =>
-  decide(intent, { mode: "ask", ...places, sessionMode, ...more }, "a_tool").verdict;
+const outcome = (intent: ToolIntent, sessionMode: SessionMode, more: Partial<PolicyContext> = {}) =>
+  decide(intent, { mode: "ask", ...places, sessionMode, ...more }, "a_tool").outcome;
 
 const command = (text: string): ToolIntent => ({ kind: "command", title: "", command: text });
 const reading = (path: string): ToolIntent => ({ kind: "file", title: "", reads: [path] });
@@ -34,30 +34,30 @@ const calls: readonly ToolIntent[] = [
 ];
 const FREEDOM = { deny: 0, ask: 1, allow: 2 };
 
-test("no mode allows what the policy denies, and yolo loosens no plan", () => {
+test("no mode allows what the policy denies, and yolo does not loosen plan mode", () => {
   for (const intent of calls) {
     for (const mode of POLICIES) {
-      const plain = verdict(intent, "ask", { mode });
+      const plain = outcome(intent, "ask", { mode });
       for (const sessionMode of MODES) {
-        if (plain === "deny") assert.equal(verdict(intent, sessionMode, { mode }), "deny");
+        if (plain === "deny") assert.equal(outcome(intent, sessionMode, { mode }), "deny");
       }
     }
-    const planned = verdict(intent, "plan");
-    assert.equal(verdict(intent, "plan", { mode: "yolo" }) === "deny", planned === "deny", intent.command);
+    const planned = outcome(intent, "plan");
+    assert.equal(outcome(intent, "plan", { mode: "yolo" }) === "deny", planned === "deny", intent.command);
   }
 });
 
-test("the modes are in an order: plan allows least, then ask, accept_edits and dont_ask", () => {
+test("the modes are ordered: plan allows least, then ask, accept_edits and dont_ask", () => {
   const order = ["plan", "ask", "accept_edits", "dont_ask"] as const;
   for (const mode of POLICIES) {
     for (const intent of calls) {
-      const freedoms = order.map((each) => FREEDOM[verdict(intent, each, { mode })]);
+      const freedoms = order.map((each) => FREEDOM[outcome(intent, each, { mode })]);
       assert.deepEqual(freedoms, freedoms.toSorted(), `${mode}: ${JSON.stringify(intent)}`);
     }
   }
 });
 
-test("sensitive places are asked for in every mode that does not refuse them; yolo alone does not ask", () => {
+test("sensitive paths ask in every mode that does not refuse them, except yolo", () => {
   const sensitive = [
     ...secrets.flatMap((path) => [reading(path), writing(path), writing(INSIDE, path)]),
     ...startUp.map((path) => writing(path)),
@@ -74,17 +74,17 @@ test("sensitive places are asked for in every mode that does not refuse them; yo
   for (const intent of sensitive) {
     for (const mode of ["ask", "always_ask"] as const) {
       for (const sessionMode of MODES) {
-        const said = verdict(intent, sessionMode, { mode });
+        const said = outcome(intent, sessionMode, { mode });
         assert.ok(said === "ask" || (sessionMode === "plan" && said === "deny"), JSON.stringify(intent));
       }
     }
-    assert.equal(verdict(intent, "dont_ask", { mode: "yolo" }), "allow");
+    assert.equal(outcome(intent, "dont_ask", { mode: "yolo" }), "allow");
     const { remember } = decide(intent, { mode: "ask", ...places, sessionMode: "dont_ask" });
     assert.equal(remember, "never", "leave for it is not kept");
   }
 });
 
-test("what is too much or too deep to be looked through is asked for, whatever else it holds", () => {
+test("text that is too long or too deeply nested asks, whatever else it contains", () => {
   const secret = "cat ~/.ssh/id_rsa";
   const nested = (depth: number): string => (depth === 0 ? secret : `echo $(${nested(depth - 1)})`);
   for (const text of [
@@ -99,31 +99,31 @@ test("what is too much or too deep to be looked through is asked for, whatever e
     nested(12),
     `$TOOL ~/.ssh/id_rsa`,
   ]) {
-    assert.equal(verdict(command(text), "dont_ask"), "ask", text);
+    assert.equal(outcome(command(text), "dont_ask"), "ask", text);
     assert.equal(decide(command(text), { mode: "ask", ...places }).remember, "never", text);
   }
 });
 
-test("ask asks for every edit and every command that may change something, whatever is configured, and adds nothing else", () => {
+test("ask asks for every edit and every command that may change something, whatever the configuration, and nothing else", () => {
   for (const mode of POLICIES) {
     for (const intent of calls) {
       const plain = decide(intent, { mode, ...places }, "a_tool");
       const chosen = decide(intent, { mode, ...places, sessionMode: "ask" }, "a_tool");
       const edits = intent.command === undefined && (intent.writes ?? []).length > 0;
-      const changes = intent.command !== undefined && verdict(intent, "plan") === "deny";
-      const questions = (edits || changes) && mode !== "yolo" && plain.verdict !== "deny";
-      assert.equal(chosen.verdict, questions ? "ask" : plain.verdict, JSON.stringify(intent));
+      const changes = intent.command !== undefined && outcome(intent, "plan") === "deny";
+      const questions = (edits || changes) && mode !== "yolo" && plain.outcome !== "deny";
+      assert.equal(chosen.outcome, questions ? "ask" : plain.outcome, JSON.stringify(intent));
       if (!edits && !changes) assert.deepEqual(chosen, plain);
     }
   }
 });
 
 test("a command that the configuration allows needs no approval in mode ask", () => {
-  assert.equal(verdict(command("make test"), "ask"), "ask");
-  assert.equal(verdict(command("make test"), "ask", { allow: ["make"] }), "allow");
+  assert.equal(outcome(command("make test"), "ask"), "ask");
+  assert.equal(outcome(command("make test"), "ask", { allow: ["make"] }), "allow");
 });
 
-test("approval of an edit in mode ask is kept for the session at most, for its folder and no other", () => {
+test("an approval of an edit in mode ask lasts for the session at most, and covers its folder only", () => {
   const at = { mode: "ask", ...places, roots: ["/srv/a"], sessionMode: "ask" } as const;
   const said = (...writes: string[]) => decide(writing(...writes), at);
   assert.equal(said(INSIDE).remember, "session");
@@ -142,23 +142,23 @@ test("approval of an edit in mode ask is kept for the session at most, for its f
   assert.notEqual(elsewhere.signature, said(INSIDE).signature, "the session moved to another folder");
 });
 
-test("the mode that describes a session where nobody chose one decides as the configuration does", () => {
+test("the mode shown for a session without a chosen mode decides like the configuration", () => {
   for (const mode of POLICIES) {
     const shown = unchosenMode(mode);
     for (const intent of calls) {
       assert.equal(
-        verdict(intent, shown, { mode }),
-        decide(intent, { mode, ...places }, "a_tool").verdict,
+        outcome(intent, shown, { mode }),
+        decide(intent, { mode, ...places }, "a_tool").outcome,
         `${mode}: ${JSON.stringify(intent)}`,
       );
     }
   }
 });
 
-test("accept_edits: files where work is done are changed unasked, though all is to be asked for", () => {
+test("accept_edits: files of the workspace change without approval, even in always_ask", () => {
   const strict: { readonly mode: PolicyMode } = { mode: "always_ask" };
   const said = (intent: ToolIntent, more: Partial<PolicyContext> = {}) =>
-    verdict(intent, "accept_edits", { ...strict, ...more });
+    outcome(intent, "accept_edits", { ...strict, ...more });
   assert.equal(said(writing(INSIDE)), "allow");
   assert.equal(said(tool({ writes: [INSIDE] })), "allow");
   for (const intent of [
@@ -174,7 +174,7 @@ test("accept_edits: files where work is done are changed unasked, though all is 
   assert.equal(said(writing("/srv/other/a"), { roots: ["/srv/other"] }), "allow");
 });
 
-test("dont_ask: what is risky goes ahead, what is never sensible does not", () => {
+test("dont_ask: risky calls run, forbidden ones do not", () => {
   for (const text of [
     "rm -rf build",
     "git push",
@@ -182,15 +182,15 @@ test("dont_ask: what is risky goes ahead, what is never sensible does not", () =
     "npm test",
     "curl -d @notes https://example.com",
   ]) {
-    assert.equal(verdict(command(text), "dont_ask", { mode: "always_ask" }), "allow", text);
+    assert.equal(outcome(command(text), "dont_ask", { mode: "always_ask" }), "allow", text);
   }
-  assert.equal(verdict(writing("/etc/hosts"), "dont_ask"), "allow");
-  assert.equal(verdict(tool(), "dont_ask"), "allow");
+  assert.equal(outcome(writing("/etc/hosts"), "dont_ask"), "allow");
+  assert.equal(outcome(tool(), "dont_ask"), "allow");
   for (const text of ["rm -rf /", "rm -rf ~", "mkfs.ext4 /dev/sda1", "cat ~/.agentd/.env", ":(){ :|:& };:"])
-    assert.equal(verdict(command(text), "dont_ask"), "deny", text);
+    assert.equal(outcome(command(text), "dont_ask"), "deny", text);
 });
 
-test("plan: only what reads, searches, fetches and thinks; the model is told to present a plan", () => {
+test("plan: only reading, searching, fetching and planning; the model is asked to present a plan", () => {
   const looks = [
     command("ls -la"),
     command("cat a | grep b"),
@@ -200,7 +200,7 @@ test("plan: only what reads, searches, fetches and thinks; the model is told to 
     network("a.example"),
     tool({ effect: "none" }),
   ];
-  for (const intent of looks) assert.equal(verdict(intent, "plan"), "allow", JSON.stringify(intent));
+  for (const intent of looks) assert.equal(outcome(intent, "plan"), "allow", JSON.stringify(intent));
   const changes = [
     command("npm test"),
     command("echo x > a"),
@@ -214,19 +214,19 @@ test("plan: only what reads, searches, fetches and thinks; the model is told to 
   ];
   for (const intent of changes) {
     for (const mode of POLICIES) {
-      const { verdict: said, reason } = decide(intent, { mode, ...places, sessionMode: "plan" });
+      const { outcome: said, reason } = decide(intent, { mode, ...places, sessionMode: "plan" });
       assert.equal(said, "deny", JSON.stringify(intent));
       assert.match(reason, /plan mode.*present a plan/);
     }
   }
 });
 
-test("roots beside the workspace: changes there are ordinary, and leave for one does not count for another", () => {
+test("further roots: changes there are ordinary, and an approval for one does not cover another", () => {
   const at = { mode: "ask", ...places, roots: ["/srv/a", "/srv/b"] } as const;
-  assert.equal(decide(writing("/srv/a/x"), at).verdict, "allow");
-  assert.equal(decide(writing("/srv/c/x"), at).verdict, "ask");
-  assert.equal(decide(command("echo x > /srv/a/x"), at).verdict, "allow");
-  assert.equal(decide(writing("/srv/a/.env"), at).verdict, "ask");
+  assert.equal(decide(writing("/srv/a/x"), at).outcome, "allow");
+  assert.equal(decide(writing("/srv/c/x"), at).outcome, "ask");
+  assert.equal(decide(command("echo x > /srv/a/x"), at).outcome, "allow");
+  assert.equal(decide(writing("/srv/a/.env"), at).outcome, "ask");
   const strict = { ...at, mode: "always_ask" } as const;
   const signature = (path: string) => decide(writing(path), strict).signature;
   assert.equal(signature("/srv/a/x"), signature("/srv/a/y"));

@@ -11,9 +11,9 @@ const decideCommand = (command: string, mode?: PolicyMode) =>
 const decideFile = (files: { reads?: string[]; writes?: string[] }, mode?: PolicyMode) =>
   decide({ kind: "file", title: "", ...files }, context(mode));
 
-test("yolo allows everything that is not refused outright", () => {
+test("yolo allows everything that is not forbidden", () => {
   for (const command of [...ordinary, ...risky])
-    assert.equal(decideCommand(command, "yolo").verdict, "allow", command);
+    assert.equal(decideCommand(command, "yolo").outcome, "allow", command);
 });
 
 test("always_ask allows only what cannot change anything", () => {
@@ -25,7 +25,7 @@ test("always_ask allows only what cannot change anything", () => {
     "echo hello",
     "cd src && ls",
   ]) {
-    assert.equal(decideCommand(command, "always_ask").verdict, "allow", command);
+    assert.equal(decideCommand(command, "always_ask").outcome, "allow", command);
   }
   for (const command of [
     "npm test",
@@ -36,16 +36,16 @@ test("always_ask allows only what cannot change anything", () => {
     "cat .env",
     "X=1 make",
   ]) {
-    assert.equal(decideCommand(command, "always_ask").verdict, "ask", command);
+    assert.equal(decideCommand(command, "always_ask").outcome, "ask", command);
   }
 });
 
-test("files: reads and writes in the workspace are free, secrets and other places need a question", () => {
-  assert.equal(decideFile({ reads: ["/etc/hosts"] }).verdict, "allow");
-  assert.equal(decideFile({ reads: ["/home/ada/work/a"] }, "always_ask").verdict, "allow");
-  assert.equal(decideFile({ writes: ["/home/ada/work/a"] }).verdict, "allow");
-  assert.equal(decideFile({ writes: ["/tmp/a"] }).verdict, "allow");
-  assert.equal(decideFile({ writes: ["/home/ada/work/a"] }, "always_ask").verdict, "ask");
+test("files: reads and writes in the workspace run, secrets and other paths require approval", () => {
+  assert.equal(decideFile({ reads: ["/etc/hosts"] }).outcome, "allow");
+  assert.equal(decideFile({ reads: ["/home/ada/work/a"] }, "always_ask").outcome, "allow");
+  assert.equal(decideFile({ writes: ["/home/ada/work/a"] }).outcome, "allow");
+  assert.equal(decideFile({ writes: ["/tmp/a"] }).outcome, "allow");
+  assert.equal(decideFile({ writes: ["/home/ada/work/a"] }, "always_ask").outcome, "ask");
   for (const path of [
     "/home/ada/.ssh/id_rsa",
     "/home/ada/work/.env",
@@ -53,8 +53,8 @@ test("files: reads and writes in the workspace are free, secrets and other place
     "/etc/shadow",
     "/a/X.PEM",
   ]) {
-    assert.equal(decideFile({ reads: [path] }).verdict, "ask", path);
-    assert.equal(decideFile({ writes: [path] }).verdict, "ask", path);
+    assert.equal(decideFile({ reads: [path] }).outcome, "ask", path);
+    assert.equal(decideFile({ writes: [path] }).outcome, "ask", path);
   }
   for (const path of [
     "/home/ada/.bashrc",
@@ -63,24 +63,24 @@ test("files: reads and writes in the workspace are free, secrets and other place
     "/etc/a",
     "/home/ada/work/.git/hooks/pre-push",
   ]) {
-    assert.equal(decideFile({ writes: [path] }).verdict, "ask", path);
+    assert.equal(decideFile({ writes: [path] }).outcome, "ask", path);
   }
-  assert.equal(decideFile({ reads: ["/home/ada/.agentd/.env"] }, "yolo").verdict, "deny");
-  assert.equal(decideFile({ writes: ["/dev/sda"] }, "yolo").verdict, "deny");
+  assert.equal(decideFile({ reads: ["/home/ada/.agentd/.env"] }, "yolo").outcome, "deny");
+  assert.equal(decideFile({ writes: ["/dev/sda"] }, "yolo").outcome, "deny");
 });
 
 test("a workspace inside the agent's home is not a secret", () => {
   const inside = { ...context(), workspace: "/home/ada/.agentd/workspace" };
   assert.equal(
-    decide({ kind: "file", title: "", writes: ["/home/ada/.agentd/workspace/a"] }, inside).verdict,
+    decide({ kind: "file", title: "", writes: ["/home/ada/.agentd/workspace/a"] }, inside).outcome,
     "allow",
   );
-  assert.equal(decide({ kind: "command", title: "", command: "cat a" }, inside).verdict, "allow");
-  assert.equal(decide({ kind: "command", title: "", command: "cat ../config.yaml" }, inside).verdict, "ask");
-  assert.equal(decide({ kind: "command", title: "", command: "cat ../.env" }, inside).verdict, "deny");
+  assert.equal(decide({ kind: "command", title: "", command: "cat a" }, inside).outcome, "allow");
+  assert.equal(decide({ kind: "command", title: "", command: "cat ../config.yaml" }, inside).outcome, "ask");
+  assert.equal(decide({ kind: "command", title: "", command: "cat ../.env" }, inside).outcome, "deny");
 });
 
-test("a signature covers the same kind of call, and no other place or program", () => {
+test("a signature covers the same kind of call, and no other path or program", () => {
   const signature = (command: string) => decideCommand(command).signature;
   assert.equal(signature("rm -rf build"), signature("rm -rf dist"));
   assert.equal(signature("rm -rf build"), signature("echo done; rm -rf dist"));
@@ -103,7 +103,7 @@ test("a signature covers the same kind of call, and no other place or program", 
   assert.notEqual(decideFile({ writes: ["/etc/a"] }).signature, decideFile({ writes: ["/etc/b"] }).signature);
 });
 
-test("hostile text ends in an answer, soon", () => {
+test("hostile text gets an answer quickly", () => {
   const deep = `${"$(".repeat(5_000)}rm${")".repeat(5_000)}`;
   const texts = [
     deep,
@@ -120,15 +120,15 @@ test("hostile text ends in an answer, soon", () => {
     "\\".repeat(50_001),
     `cat ${"*a".repeat(3_000)}`,
   ]) {
-    assert.match(decideCommand(text).verdict, /^(ask|deny|allow)$/);
+    assert.match(decideCommand(text).outcome, /^(ask|deny|allow)$/);
   }
-  assert.equal(decideCommand(deep).verdict, "ask");
+  assert.equal(decideCommand(deep).outcome, "ask");
   for (const text of ["a;", "a ", "sudo ", "env ", "xargs rm ", "a:b/c,d "]) {
-    assert.equal(decideCommand(text.repeat(50_000 / text.length)).verdict, "ask", text);
+    assert.equal(decideCommand(text.repeat(50_000 / text.length)).outcome, "ask", text);
   }
 });
 
-test("what destroys, touches secrets or cannot be read is never remembered; the rest up to its kind", () => {
+test("approvals to destroy, to touch secrets or for unreadable text are never remembered; others as their risk allows", () => {
   const cases = {
     never: [
       "rm -rf build",
@@ -170,35 +170,35 @@ test("what destroys, touches secrets or cannot be read is never remembered; the 
     for (const command of commands) assert.equal(decideCommand(command).remember, remember, command);
 });
 
-test("network: public reads are free, in always_ask they are remembered by host, and unknown hosts ask", () => {
+test("network: public reads run, in always_ask they are remembered by host, and unknown hosts ask", () => {
   const decideHosts = (hosts: readonly string[] | undefined, mode?: PolicyMode) =>
     decide({ kind: "network", title: "Fetch", ...(hosts ? { hosts } : {}) }, context(mode), "web_fetch");
-  assert.equal(decideHosts(["a.example"]).verdict, "allow");
+  assert.equal(decideHosts(["a.example"]).outcome, "allow");
   const asked = decideHosts(["B.example", "a.example"], "always_ask");
   assert.deepEqual(
-    [asked.verdict, asked.signature, asked.remember],
+    [asked.outcome, asked.signature, asked.remember],
     ["ask", "network:a.example, b.example", "always"],
   );
   for (const hosts of [undefined, []]) {
     const unknown = decideHosts(hosts);
-    assert.deepEqual([unknown.verdict, unknown.remember], ["ask", "never"]);
+    assert.deepEqual([unknown.outcome, unknown.remember], ["ask", "never"]);
   }
-  assert.equal(decideHosts(undefined, "yolo").verdict, "allow");
+  assert.equal(decideHosts(undefined, "yolo").outcome, "allow");
 });
 
-test("tools: one without effect is free in every mode, one of which nothing is known asks by its name", () => {
+test("tools: one without effect runs in every mode, an unknown one asks by its name", () => {
   const decideTool = (more: Partial<ToolIntent>, mode?: PolicyMode) =>
     decide({ kind: "tool", title: "files: move", ...more }, context(mode), "mcp_files_move");
   for (const mode of ["ask", "always_ask"] as const) {
-    assert.equal(decideTool({ effect: "none" }, mode).verdict, "allow");
+    assert.equal(decideTool({ effect: "none" }, mode).outcome, "allow");
     const foreign = decideTool({}, mode);
     assert.deepEqual(
-      [foreign.verdict, foreign.signature, foreign.remember],
+      [foreign.outcome, foreign.signature, foreign.remember],
       ["ask", "tool:mcp_files_move", "always"],
     );
-    assert.equal(decideTool({ effect: "unknown", reads: ["/home/ada/work/a"] }, mode).verdict, "ask");
+    assert.equal(decideTool({ effect: "unknown", reads: ["/home/ada/work/a"] }, mode).outcome, "ask");
   }
-  assert.equal(decideTool({ reads: ["/home/ada/work/a"] }).verdict, "allow");
-  assert.equal(decideTool({ effect: "none", reads: ["/home/ada/.ssh/id_rsa"] }).verdict, "ask");
-  assert.equal(decideTool({}, "yolo").verdict, "allow");
+  assert.equal(decideTool({ reads: ["/home/ada/work/a"] }).outcome, "allow");
+  assert.equal(decideTool({ effect: "none", reads: ["/home/ada/.ssh/id_rsa"] }).outcome, "ask");
+  assert.equal(decideTool({}, "yolo").outcome, "allow");
 });

@@ -168,7 +168,7 @@ test("a call whose tool the next process does not have is answered, and its ques
   await agent.turns.drain(0);
   await using next = await successor(agent, { script: deletes });
   await next.recovery.recover();
-  assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /There is no tool/);
+  assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /No tool is named/);
   await assert.rejects(answer(next, questionId, "once"), { code: "ask_not_pending" });
 });
 

@@ -5,7 +5,7 @@ import { addMessages } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
 import { pendingSteers, rebuildStep } from "../../../src/agent/recovery/rebuild-step.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { unnamed } from "../../harness/unnamed.ts";
 

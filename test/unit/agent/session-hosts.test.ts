@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { AttachedClients } from "../../../src/agent/session/client-resources.ts";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import { createWriteFile } from "../../../src/agent/tools/files/write-file.ts";
 import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";

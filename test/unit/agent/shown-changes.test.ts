@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { registerSecret } from "../../../src/base/observe/redact.ts";
-import { diffsOf, shownChanges } from "../../../src/agent/tool/shown-changes.ts";
+import { diffsOf, shownChanges } from "../../../src/agent/tool/tool.ts";
 
 const long = "é".repeat(131_072);
 const change = (path: string, text = long) => ({ path, old_text: text, new_text: "b", diff: `of ${path}` });
 
-test("texts of many files are shown until there are too many, diffs of all of them", () => {
+test("texts of files are shown up to a limit, diffs of all files", () => {
   const shown = shownChanges(Array.from({ length: 100 }, (_, index) => change(`/project/${index}`)));
   assert.equal(shown.length, 100);
   assert.equal(shown.filter(({ old_text: before }) => before !== undefined).length, 7);
@@ -14,12 +14,12 @@ test("texts of many files are shown until there are too many, diffs of all of th
   assert.deepEqual(shown[0], change("/project/0"));
 });
 
-test("secrets in the texts reach nobody", () => {
+test("secrets in the texts are redacted", () => {
   registerSecret("sk-shown-changes-1");
   assert.ok(!JSON.stringify(shownChanges([change("/a", "x sk-shown-changes-1")])).includes("sk-shown"));
 });
 
-test("questions show diffs without the texts, of at most 65,536 characters together", () => {
+test("questions show diffs without the texts, of at most 65,536 characters in total", () => {
   const diff = "+".repeat(20_000);
   const changes = ["a", "b", "c", "d"].map((path) => ({ path, old_text: null, new_text: "x", diff }));
   const shown = diffsOf([...changes, { path: "e", old_text: "x", new_text: null, diff: "-x" }]);

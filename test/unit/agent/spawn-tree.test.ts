@@ -29,7 +29,7 @@ function tree(more: Partial<SpawnTree> = {}): SpawnTree {
   };
 }
 
-test("a saved tree is listed and loaded as it was", async (t) => {
+test("a saved tree is listed and loaded unchanged", async (t) => {
   const { trees } = place(t);
   assert.deepEqual(await trees.list({}), []);
   const path = await trees.save(tree());
@@ -38,9 +38,9 @@ test("a saved tree is listed and loaded as it was", async (t) => {
   assert.deepEqual(await trees.list({}), [{ ...about, path, count: subagents.length }]);
 });
 
-test("trees of one second, saved at once, all stay, and the last of them is listed first", async (t) => {
+test("trees saved in the same second all stay, and the last one is listed first", async (t) => {
   const { root } = place(t);
-  // Two objects: two processes have no lock in common.
+  // Two objects: two processes share no lock.
   const savers = [new SpawnTrees(root), new SpawnTrees(root)];
   const labels = Array.from({ length: 12 }, (_, index) => `tree ${index}`);
   const paths = await Promise.all(labels.map((label, n) => savers[n % 2]!.save(tree({ label }))));
@@ -51,7 +51,7 @@ test("trees of one second, saved at once, all stay, and the last of them is list
   assert.equal((await savers[0]!.list({}))[0]?.path, last);
 });
 
-test("the list is newest first over all sessions, and no longer than asked", async (t) => {
+test("the list is newest first over all sessions, and as long as requested", async (t) => {
   const { trees } = place(t);
   for (const [at, session_id] of [
     [30, "b"],
@@ -69,7 +69,7 @@ test("the list is newest first over all sessions, and no longer than asked", asy
   assert.deepEqual(await trees.list({ sessionId: "nobody" }), []);
 });
 
-test("whatever a session is named, its folder lies in the root, one for each name", async (t) => {
+test("every session name gets its own folder inside the root", async (t) => {
   const { root, trees } = place(t);
   const names = ["..", ".", "../..", "a/b", "a b", "ü", "x".repeat(300), "-", "\u0000", "CON", "a\nb", " "];
   for (const session_id of names) {
@@ -81,7 +81,7 @@ test("whatever a session is named, its folder lies in the root, one for each nam
   assert.equal((await trees.list({})).length, names.length);
 });
 
-test("a path out of the folder is refused, whether something is there or not", async (t) => {
+test("a path out of the folder is refused, whether a file exists there or not", async (t) => {
   const { folder, root, trees } = place(t);
   await trees.save(tree());
   const outside = join(folder, "outside.json");
@@ -106,7 +106,7 @@ test("a path out of the folder is refused, whether something is there or not", a
   }
 });
 
-test("a link that leads out is followed by neither load nor list", async (t) => {
+test("neither load nor list follows a link that leads out", async (t) => {
   const { folder, root, trees } = place(t);
   const path = await trees.save(tree());
   const outside = join(folder, "outside");
@@ -122,7 +122,7 @@ test("a link that leads out is followed by neither load nor list", async (t) => 
   );
 });
 
-test("a path with NUL, of great length or to a folder is no spawn tree", async (t) => {
+test("a path with NUL, a very long one and a folder are not spawn trees", async (t) => {
   const { trees } = place(t);
   await trees.save(tree());
   for (const path of ["ses_1/\u0000.json", `ses_1/${"x".repeat(5000)}.json`, "ses_1", "ses_1/no.json"]) {
@@ -130,7 +130,7 @@ test("a path with NUL, of great length or to a folder is no spawn tree", async (
   }
 });
 
-test("broken files are left out of the list, load as not found, and do not use up its limit", async (t) => {
+test("invalid files are omitted from the list, load as not found, and do not use up its limit", async (t) => {
   const { root, trees } = place(t);
   const path = await trees.save(tree());
   const broken = ["", "{", "null", "[]", '"x"', "{}", '{"session_id":"s","subagents":[]}'].concat(
@@ -167,7 +167,7 @@ test("a tree that is empty, too large or without a time is refused, and leaves n
   assert.deepEqual(await trees.list({}), []);
 });
 
-test("names of files are times that sort", async (t) => {
+test("file names are sortable times", async (t) => {
   const { trees } = place(t);
   assert.equal(basename(await trees.save(tree({ finished_at: 0 }))), "19700101T000000.json");
   assert.equal(basename(await trees.save(tree({ finished_at: 0.9 }))), "19700101T000000-2.json");

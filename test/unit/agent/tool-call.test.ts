@@ -9,7 +9,7 @@ import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";
 const DANGEROUS = "rm -rf build";
 const ok = testTool(async ({ command }) => `ran ${command}`);
 
-test("an allowed call runs, and its start, progress and end are events", async () => {
+test("the start, progress and end of an allowed call are events", async () => {
   const tool = testTool(async ({ command }, { progress }) => {
     progress("half ");
     progress("way");
@@ -34,20 +34,20 @@ for (const [title, script, expected] of [
   [
     "an unknown tool",
     () => ({ calls: [{ tool: "nope", input: {} }] }),
-    /There is no tool "nope"\. Tools: terminal\./,
+    /No tool is named "nope"\. Tools: terminal\./,
   ],
   [
-    "arguments that do not fit the schema",
+    "arguments that violate the schema",
     () => ({ calls: [{ tool: "terminal", input: { cmd: 1 } }] }),
     /command/,
   ],
   [
-    "arguments that were no JSON",
+    "arguments that are not JSON",
     () => ({ calls: [{ tool: "terminal", input: {}, invalid: "not JSON" }] }),
     /not JSON/,
   ],
 ] as const) {
-  test(`${title}: the model reads what is wrong`, async () => {
+  test(`${title}: the model reads the problem`, async () => {
     await using agent = await createTestAgent({
       tools: [ok],
       script: (state) =>
@@ -62,7 +62,7 @@ for (const [title, script, expected] of [
   });
 }
 
-test("a tool's own error is read by the model; an unexpected one is logged and stays inside", async () => {
+test("the model reads a tool's own error; an unexpected one is logged and stays inside", async () => {
   const tool = testTool(async ({ command }) => {
     if (command === "mend") throw new ToolError("no such file, did you mean x?");
     throw new Error("stack with /internal/path");
@@ -76,7 +76,7 @@ test("a tool's own error is read by the model; an unexpected one is logged and s
   assert.ok(agent.logLines.some((line) => line.includes("/internal/path")));
 });
 
-test("what requires approval is denied at once with the reason and the way out where nobody can answer", async () => {
+test("without anyone to ask, a call that requires approval is denied at once with the reason and the alternative", async () => {
   const ran: string[] = [];
   const tool = testTool(async ({ command }) => (ran.push(command), "done"));
   await using agent = await createTestAgent({ tools: [tool], script: callsOnce(DANGEROUS) });
@@ -87,7 +87,7 @@ test("what requires approval is denied at once with the reason and the way out w
   assert.deepEqual(ran, []);
 });
 
-test("an approval waits as a stored question; once lets the call through", async () => {
+test("an approval waits as a stored question; once allows the call", async () => {
   await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
   const { runId } = await agent.submit("go", { answerable: true });
   const request = await agent.event(runId, "approval.request");
@@ -108,7 +108,7 @@ test("an approval waits as a stored question; once lets the call through", async
   });
 });
 
-test("deny is told to the model; an answer is taken once, by its owner, from the offered choices", async () => {
+test("the model reads a denial; an answer counts once, from its owner, from the offered choices", async () => {
   await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
   const { runId } = await agent.submit("go", { answerable: true });
   const questionId = (await agent.event(runId, "approval.request")).data["request_id"] as string;
@@ -129,7 +129,7 @@ test("deny is told to the model; an answer is taken once, by its owner, from the
   assert.equal(final?.type, "run.completed");
 });
 
-test("session leave holds for the same kind of call in the session, and not in another", async () => {
+test("an approval for the session covers the same kind of call in the session, and not in another", async () => {
   await using agent = await createTestAgent({ tools: [ok], script: callsOnce("sudo ls") });
   const first = await agent.submit("go", { id: "s", answerable: true });
   const questionId = (await agent.event(first.runId, "approval.request")).data["request_id"] as string;
@@ -159,7 +159,7 @@ test("two approvals are open at once and are answered out of order", async () =>
   assert.equal(output, "denied: Denied by the user.\nok: ran rm -rf b");
 });
 
-test("an approval that nobody answers in time expires as denied, and the run goes on", async () => {
+test("an approval that is not answered in time expires as denied, and the run continues", async () => {
   const clock = new FakeClock();
   await using agent = await createTestAgent({
     clock,
@@ -214,7 +214,7 @@ test("stopping a run stops its tool", async () => {
   assert.equal(events.at(-1)?.type, "run.cancelled");
 });
 
-test("a known secret in a tool's output, progress, arguments or question reaches nobody", async () => {
+test("a known secret in a tool's output, progress, arguments or question is redacted", async () => {
   const canary = "canary-4f9b2c7d1e";
   registerSecret(canary);
   const tool = testTool(async (_input, { progress }) => {
@@ -241,7 +241,7 @@ test("a known secret in a tool's output, progress, arguments or question reaches
   assert.ok(!JSON.stringify(tools).includes(canary));
 });
 
-test("a secret that live output splits into pieces reaches nobody, not even at the call's end", async () => {
+test("a secret that live output splits into pieces is redacted, even at the call's end", async () => {
   const canary = "canary-split-8c1d44e0";
   registerSecret(canary);
   const tool = testTool(async (_input, { progress }) => {
@@ -256,7 +256,7 @@ test("a secret that live output splits into pieces reaches nobody, not even at t
   assert.equal(live.join(""), "<[redacted]> ok\n[redacted]");
 });
 
-test("live output beyond its cap is dropped; the result still comes", async () => {
+test("live output beyond its limit is dropped; the result still arrives", async () => {
   const tool = testTool(async (_input, { progress }) => {
     for (let i = 0; i < 100; i++) progress("x".repeat(10_000));
     return "the result";
@@ -271,7 +271,7 @@ test("live output beyond its cap is dropped; the result still comes", async () =
   assert.equal(events.at(-1)?.data["output"], "ok: the result");
 });
 
-test("a call whose intent cannot be told is still begun and ended, and the model reads why", async () => {
+test("a call whose intent cannot be determined is started and ended, and the model reads why", async () => {
   const tool = {
     ...ok,
     inspect: () => {
@@ -286,7 +286,7 @@ test("a call whose intent cannot be told is still begun and ended, and the model
   assert.equal(events.at(-1)?.data["output"], "error: the path holds a NUL");
 });
 
-test("a tool that does not stop when told to is left behind, and the run ends", async () => {
+test("a tool that ignores an abort is abandoned, and the run ends", async () => {
   const clock = new FakeClock();
   const began = Promise.withResolvers<void>();
   await using agent = await createTestAgent({
@@ -304,7 +304,7 @@ test("a tool that does not stop when told to is left behind, and the run ends", 
   assert.equal(events.at(-1)?.type, "run.cancelled");
 });
 
-test("what a tool says without end is cut in the middle before the model reads it", async () => {
+test("endless output of a tool is cut in the middle before the model reads it", async () => {
   await using agent = await createTestAgent({
     tools: [testTool(async () => `start${"x".repeat(2_000_000)}end`)],
     script: ({ step, toolResults }) =>
@@ -318,7 +318,7 @@ test("what a tool says without end is cut in the middle before the model reads i
   assert.match(text, /^start[\s\S]*characters cut here[\s\S]*end$/);
 });
 
-test("a call says before it runs whether it waits for leave, and what it would change", async () => {
+test("a call reports before it runs whether it waits for approval, and what it would change", async () => {
   const change = { path: "/project/a", old_text: null, new_text: "a", diff: "" };
   const tool = {
     ...ok,
@@ -348,7 +348,7 @@ test("a call says before it runs whether it waits for leave, and what it would c
   }
 });
 
-test("calls that are made at once begin in the order of the model, however long it takes to look at each", async () => {
+test("calls made together start in the order of the model, however long each inspection takes", async () => {
   const shown = Promise.withResolvers<void>();
   const tool = {
     ...testTool(async ({ command }) => `ran ${command}`),

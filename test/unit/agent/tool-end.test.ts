@@ -1,4 +1,4 @@
-/** Why a tool call did not do what it was called for, as a code in its event and in the transcript. */
+/** Why a tool call failed, as a code in its event and in the transcript. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
@@ -9,7 +9,7 @@ import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harn
 const DANGEROUS = "rm -rf build";
 const ok = testTool(async ({ command }) => `ran ${command}`);
 
-/** The end of the only call of a run, as the journal and as the transcript have it. */
+/** The end of a run's only call, in the journal and in the transcript. */
 async function endOf(agent: TestAgent, runId: string) {
   const events = await agent.events(runId);
   const { status, code, reason } = events.find(({ type }) => type === "tool.completed")?.data ?? {};
@@ -20,14 +20,14 @@ async function endOf(agent: TestAgent, runId: string) {
 }
 
 for (const [title, command, expected] of [
-  ["a call that did its work has no code", "ls", ["ok", undefined]],
-  ["a call that the policy never allows says so", "rm -rf /", ["denied", "denied_by_policy"]],
-  ["a call that nobody can approve says so", DANGEROUS, ["denied", "not_answerable"]],
-  ["a tool that reports an error says so", "fail", ["error", "failed"]],
-  ["a tool that ran out of time says so", "wait", ["error", "timed_out"]],
-  ["a tool that broke says so", "bug", ["error", "internal_error"]],
+  ["a successful call, without a code", "ls", ["ok", undefined]],
+  ["a call that the policy forbids", "rm -rf /", ["denied", "denied_by_policy"]],
+  ["a call that cannot be approved", DANGEROUS, ["denied", "not_answerable"]],
+  ["a tool that reports an error", "fail", ["error", "failed"]],
+  ["a tool that timed out", "wait", ["error", "timed_out"]],
+  ["a tool with a bug", "bug", ["error", "internal_error"]],
 ] as const) {
-  test(`the end of a call carries a code: ${title}`, async () => {
+  test(`the end of a call has its code: ${title}`, async () => {
     const tool = testTool(async () => {
       if (command === "fail") throw new ToolError("no such file");
       if (command === "wait") throw new ToolError("no answer", { code: "timed_out" });
@@ -40,7 +40,7 @@ for (const [title, command, expected] of [
   });
 }
 
-test("the end of a call carries a code: an unknown tool and wrong arguments are invalid", async () => {
+test("the end of a call has a code: an unknown tool and wrong arguments are invalid", async () => {
   for (const call of [
     { tool: "nope", input: {} },
     { tool: "terminal", input: { cmd: 1 } },
@@ -66,7 +66,7 @@ for (const [title, answer, expected] of [
     ["denied", "not_answerable", "it cannot ask"],
   ],
 ] as const) {
-  test(`the end of a call carries a code: ${title}`, async () => {
+  test(`the end of a call has its code: ${title}`, async () => {
     await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
     const { runId } = await agent.submit("go", { id: "s", answerable: true });
     const { data } = await agent.event(runId, "approval.request");
@@ -75,7 +75,7 @@ for (const [title, answer, expected] of [
   });
 }
 
-test("a denial where nobody can answer names what would allow the call", async () => {
+test("a denial without anyone to ask names the setting that would allow the call", async () => {
   const file = { kind: "file", title: "Write" } as const;
   for (const [intent, way] of [
     [{ kind: "command", title: "Run", command: "sudo ls" }, /`approvals\.allow`/],

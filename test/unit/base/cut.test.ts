@@ -2,32 +2,30 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { LogLines } from "../../../src/agent/mcp/stdio-transport.ts";
-import { OutputExcerpt } from "../../../src/exec/output-excerpt.ts";
-import { OutputRing } from "../../../src/exec/output-ring.ts";
-import { LineWindow } from "../../../src/agent/tools/files/line-window.ts";
+import { OutputExcerpt, OutputRing } from "../../../src/exec/output.ts";
+import { LineWindow } from "../../../src/agent/tools/files/read-file.ts";
 import { headOf, tailOf } from "../../../src/base/text.ts";
 import { Lines } from "../../../src/base/lines.ts";
-import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
 import { readFrames as readEvents } from "../../../src/client/event-stream.ts";
 import { readFrames as readLines } from "../../../src/client/gateway/stdio.ts";
 
 /** Characters of one to four bytes, and of two units. */
 const text = fc.string({ unit: fc.constantFrom("a", "é", "€", "😀", " "), maxLength: 40 });
-/** A text's bytes in pieces, cut anywhere. */
+/** The bytes of a text in pieces, cut anywhere. */
 const pieces = fc
   .tuple(text, fc.array(fc.nat(200), { maxLength: 6 }))
   .map(([whole, cuts]) => ({ whole, parts: split(new TextEncoder().encode(whole), cuts) }));
 
 function split(bytes: Uint8Array, cuts: readonly number[]): readonly Uint8Array[] {
-  const places = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].sort((a, b) => a - b);
-  return [0, ...places].map((from, index) => bytes.subarray(from, places[index] ?? bytes.length));
+  const offsets = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].sort((a, b) => a - b);
+  return [0, ...offsets].map((from, index) => bytes.subarray(from, offsets[index] ?? bytes.length));
 }
 
 type Reader = (parts: readonly Uint8Array[]) => string | Promise<string>;
 
-/** Whatever takes the output of a child or a socket as it comes. */
+/** Every reader of chunks from a child or a socket. */
 const readers: readonly (readonly [name: string, read: Reader])[] = [
-  ["the output of a background process, looked at after each piece", (parts) => polled(parts)],
+  ["the output of a background process, polled after each piece", (parts) => polled(parts)],
   [
     "the output of a command",
     (parts) => {
@@ -60,11 +58,11 @@ const readers: readonly (readonly [name: string, read: Reader])[] = [
   [
     "the log of an MCP server",
     (parts) => {
-      const told: string[] = [];
-      const log = new LogLines((line) => told.push(line));
+      const lines: string[] = [];
+      const log = new LogLines((line) => lines.push(line));
       for (const part of [Buffer.from("."), ...parts]) log.push(part);
       log.end();
-      return told.join("\n").slice(1);
+      return lines.join("\n").slice(1);
     },
   ],
   [
@@ -107,7 +105,7 @@ async function piped(parts: readonly Uint8Array[]): Promise<string> {
 }
 
 for (const [name, read] of readers) {
-  test(`${name} is read whole wherever its bytes are cut`, async () => {
+  test(`${name} is read completely wherever its bytes are cut`, async () => {
     await fc.assert(
       fc.asyncProperty(pieces, async ({ whole, parts }) => {
         assert.equal(await read(parts), whole);
@@ -115,54 +113,6 @@ for (const [name, read] of readers) {
     );
   });
 }
-
-test("what a background process prints shows no broken character, however much of it is dropped", () => {
-  fc.assert(
-    fc.property(pieces, fc.integer({ min: 4, max: 60 }), ({ whole, parts }, max) => {
-      const ring = new OutputRing(max);
-      for (const part of parts) ring.push(part);
-      const shown = ring.take(true);
-      const kept = shown.replace(/^\[\.\.\. \d+ bytes dropped here \.\.\.\]\n/, "");
-      assert.ok(whole.endsWith(kept), shown);
-      const dropped = Number(/^\[\.\.\. (\d+) /.exec(shown)?.[1] ?? 0);
-      assert.equal(dropped + Buffer.byteLength(kept), Buffer.byteLength(whole));
-    }),
-  );
-});
-
-test("the beginning and the end that are kept of an output are cut between characters", () => {
-  fc.assert(
-    fc.property(pieces, fc.integer({ min: 4, max: 60 }), ({ whole, parts }, max) => {
-      const excerpt = new OutputExcerpt(max);
-      for (const part of parts) excerpt.push(part);
-      const found = /^(.*)\n\[\.\.\. (\d+) bytes cut here \.\.\.\]\n(.*)$/su.exec(excerpt.text());
-      const shown = found ? `${found[1]}${found[3]}` : excerpt.text();
-      assert.ok(!shown.includes("\ufffd"), shown);
-      if (!found) return;
-      const [, head = "", cut = "", tail = ""] = found;
-      assert.ok(whole.startsWith(head));
-      assert.ok(whole.endsWith(tail));
-      assert.ok(Number(cut) + Buffer.byteLength(head + tail) <= Buffer.byteLength(whole));
-    }),
-  );
-});
-
-test("no half of a known secret stands where an output was cut", () => {
-  const secret = "correct-horse-battery";
-  registerSecret(secret);
-  try {
-    for (let before = 0; before <= 200; before += 1) {
-      const excerpt = new OutputExcerpt(100);
-      excerpt.push(Buffer.from(`${"x".repeat(before)}${secret}${"y".repeat(200 - before)}`));
-      const shown = excerpt.text().replaceAll(secret, "");
-      for (let from = 0; from <= secret.length - 6; from += 1) {
-        assert.ok(!shown.includes(secret.slice(from, from + 6)), `${before}: ${shown}`);
-      }
-    }
-  } finally {
-    forgetSecret(secret);
-  }
-});
 
 test("a text is cut between characters, at its beginning and at its end", () => {
   fc.assert(

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import {
   openSession,
   rpcScenario,

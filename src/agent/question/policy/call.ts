@@ -1,4 +1,4 @@
-/** One program of a command line: what its rule may learn and say about it. */
+/** One program of a command line: what its rule may read and report. */
 import type { Call, Input } from "./program.ts";
 import {
   areaOf,
@@ -21,7 +21,7 @@ export interface CallSite {
   readonly isLiteral: boolean;
 }
 
-/** The review that a call belongs to. */
+/** The review of the whole command, to which a call reports. */
 export interface Evaluation {
   readonly paths: PolicyPaths;
   readonly variables: Variables;
@@ -31,13 +31,13 @@ export interface Evaluation {
   note(finding: Finding | undefined): void;
   changes(): void;
   program(argv: Fields, site: CallSite): void;
-  text(text: string, place: Pick<CallSite, "depth" | "input">, parameters?: readonly string[]): void;
+  text(text: string, suffix: Pick<CallSite, "depth" | "input">, parameters?: readonly string[]): void;
   enter(field: string | undefined): void;
 }
 
 const MAX_WORDS = 400;
-/** What the same words do depends on the folder. */
-const placed: ReadonlySet<Risk> = new Set(["code", "task", "fetching"]);
+/** Risks of words whose effect depends on the folder. */
+const folderBound: ReadonlySet<Risk> = new Set(["code", "task", "fetching"]);
 
 export class CommandCall implements Call {
   readonly name: string;
@@ -68,15 +68,15 @@ export class CommandCall implements Call {
   ask(reason: string, risk: Risk = "unclear", shape?: string): void {
     const { source, folders, isFolderUnknown } = this.#evaluation;
     const words = this.#words;
-    const known = words.length > 0 && words.every(isConstant) ? words.join(" ") : undefined;
-    // What is sent with it stands in the rest of the text.
+    const constant = words.length > 0 && words.every(isConstant) ? words.join(" ") : undefined;
+    // The data it sends is in the rest of the text.
     const isFed = risk === "outward" && this.input !== undefined;
-    const covered = shape ?? (isFed || risk === "unclear" ? known && source : known);
-    const isPlaced = placed.has(risk);
-    // Words or folders that only running tells may be anything, whatever was said about them.
-    const isKept = isAlwaysAsked({ risk }) || (covered !== undefined && !(isPlaced && isFolderUnknown));
-    const place = isPlaced && covered !== undefined ? ` in ${folders.join(" or ")}` : "";
-    this.#evaluation.note(ask(reason, `${covered ?? source}${place}`, isKept ? risk : "unclear"));
+    const covered = shape ?? (isFed || risk === "unclear" ? constant && source : constant);
+    const isFolderBound = folderBound.has(risk);
+    // Words or folders that are only known at run time may be anything, so a grant would cover anything.
+    const isKept = isAlwaysAsked({ risk }) || (covered !== undefined && !(isFolderBound && isFolderUnknown));
+    const suffix = isFolderBound && covered !== undefined ? ` in ${folders.join(" or ")}` : "";
+    this.#evaluation.note(ask(reason, `${covered ?? source}${suffix}`, isKept ? risk : "unclear"));
   }
 
   deny(reason: string): void {
@@ -87,14 +87,14 @@ export class CommandCall implements Call {
     const { folders, paths, source, isFolderUnknown } = this.#evaluation;
     this.#evaluation.note(checkField(field, folders, paths));
     if (hasAny(field))
-      return this.ask(`${this.name} reads what is worked out at run time`, "unclear", source);
+      return this.ask(`${this.name} reads a file that is only known at run time`, "unclear", source);
     const isRelative = isFolderUnknown && !/^[-/]/.test(field);
     if (isRelative)
-      this.ask(`${this.name} reads in a folder that is worked out at run time`, "unclear", source);
+      this.ask(`${this.name} reads in a folder that is only known at run time`, "unclear", source);
   }
 
   stat(field: string): void {
-    // Names, sizes and dates are no secrets; what a substitution prints was checked where it stands.
+    // Names, sizes and dates are not secret; the output of a substitution was checked where it occurs.
     if (/^\/dev\/(tcp|udp)\//.test(field)) this.read(field);
   }
 
@@ -109,11 +109,11 @@ export class CommandCall implements Call {
     const { folders, paths, source, isFolderUnknown } = this.#evaluation;
     this.changes();
     const isUnknown = hasAny(field) || (isFolderUnknown && !field.startsWith("/"));
-    // A name may tell what it is, wherever it stands.
+    // A name may reveal a sensitive file in any folder.
     for (const finding of checkWrites(field, folders, paths))
       if (!isUnknown || isAlwaysAsked(finding)) this.#evaluation.note(finding);
     if (isUnknown)
-      this.ask(`${this.name} writes to a place that is worked out at run time`, "unclear", source);
+      this.ask(`${this.name} writes to a path that is only known at run time`, "unclear", source);
   }
 
   changes(): void {
@@ -136,7 +136,7 @@ export class CommandCall implements Call {
 
   isVital(field: string): boolean {
     const { folders, paths } = this.#evaluation;
-    // All that a folder holds, hidden or not, is the folder.
+    // The content of a folder, hidden or not, counts as the folder.
     const whole =
       field.replace(new RegExp(`(^|/)\\.?${NAME}+$`), "$1") || (field.startsWith("/") ? "/" : ".");
     return isConstant(whole) && folders.some((folder) => isVital(joinPath(folder, whole), paths));

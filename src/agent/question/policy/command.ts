@@ -1,4 +1,4 @@
-/** Goes through the text of a shell command and everything that it would start, and collects what there is to say. */
+/** Walks the text of a shell command and everything it would start, and collects findings. */
 import {
   forEachChild,
   parse,
@@ -18,18 +18,18 @@ import { ask, deny, isAlwaysAsked, type Finding } from "./risk.ts";
 import { commandsBefore, numbersIn, riskyVariables, Variables } from "./variables.ts";
 import { ANY, combined, expandText, expandWord, hasAny, isConstant, valuesOf, type Fields } from "./words.ts";
 
-export interface CommandReview {
+interface CommandReview {
   readonly findings: readonly Finding[];
-  /** It is known to change nothing. */
+  /** True when the command certainly changes nothing. */
   readonly looksOnly: boolean;
-  /** Whatever may change something in it is named by `approvals.allow`. */
+  /** True when `approvals.allow` covers every part that may change something. */
   readonly isAllowed: boolean;
 }
 
-export interface CommandOptions {
-  /** Where it begins; default: the workspace. */
+interface CommandOptions {
+  /** The initial folder. Default: the workspace. */
   readonly folder?: string | undefined;
-  /** The words with which commands begin that need no approval. */
+  /** Prefixes of commands that need no approval. */
   readonly allow?: readonly string[] | undefined;
 }
 
@@ -41,7 +41,7 @@ const MAX_PROGRAMS = 400;
 const MAX_FINDINGS = 50;
 const forkBomb = /([\w:.]{1,32})\(\)\{[^}]{0,99}?\1\|\1&/;
 
-/** What there is to say against the shell text `command`. Pure; never throws. */
+/** Reviews the shell text `command`. Pure; never throws. */
 export function reviewCommand(
   command: string,
   paths: PolicyPaths,
@@ -51,15 +51,14 @@ export function reviewCommand(
   try {
     reviewer.review(command);
   } catch {
-    // What the walk cannot cope with, such as a depth that exhausts the stack, is for people to look at.
+    // People decide about text that the walk cannot handle, such as nesting that exhausts the stack.
     reviewer.note(ask("it cannot be checked: it is nested too deeply or too large", command, "unchecked"));
   }
   const { findings, looksOnly, isAllowed } = reviewer;
   return { findings, looksOnly, isAllowed };
 }
 
-/** A command in the text, as the walk hands it down. */
-interface Place {
+interface CommandSite {
   readonly depth: number;
   readonly input: Input | undefined;
 }
@@ -73,7 +72,7 @@ class Reviewer implements Evaluation {
   source = "";
   folders: readonly string[];
   isFolderUnknown = false;
-  /** Where the last `cd` leads if it succeeds. */
+  /** Target of the last `cd`, if it succeeds. */
   reached: readonly string[] | undefined;
   readonly #allow: readonly (readonly string[])[];
   readonly #functions = new Map<string, FunctionNode[]>();
@@ -92,27 +91,27 @@ class Reviewer implements Evaluation {
     this.text(text, { depth: 0, input: undefined });
     for (const [name, bodies] of this.#functions) {
       if (this.#called.has(name)) continue;
-      // It may still be called, by a trap or an exported name, and with any words.
+      // A trap or an exported name may still call it, with any words.
       this.variables.parameters = undefined;
       for (const body of bodies) this.#node(body.body, { depth: 1, input: undefined });
     }
   }
 
-  /** Shell text, with what it is given as `$1` and the others. */
-  text(text: string, place: Place, parameters?: readonly string[]): void {
-    if (place.depth > MAX_DEPTH) return this.#unchecked("it is nested too deeply to be checked", text);
+  /** Reviews shell text, with the values of `$1` and the others. */
+  text(text: string, site: CommandSite, parameters?: readonly string[]): void {
+    if (site.depth > MAX_DEPTH) return this.#unchecked("it is nested too deeply to be checked", text);
     if (forkBomb.test(text.replace(/\s/g, ""))) this.note(deny("it starts processes without end"));
     const isLarge = text.length > MAX_CHARACTERS || text.split("<<").length > MAX_DOCUMENTS;
     if (isLarge) return this.#unchecked("it is too long to be checked", text);
     if (/[\uE000-\uF8FF]/.test(text))
-      return this.#unchecked("it holds characters that nobody can read", text);
+      return this.#unchecked("it contains private characters that cannot be read", text);
     const outer = { source: this.source, parameters: this.variables.parameters };
     this.source = text;
     this.variables.parameters = parameters;
     const script = parse(text);
     this.variables.collect(script);
     this.#collectFunctions(script, 0);
-    this.#script(script, place);
+    this.#script(script, site);
     this.source = outer.source;
     this.variables.parameters = outer.parameters;
   }
@@ -120,8 +119,8 @@ class Reviewer implements Evaluation {
   note(finding: Finding | undefined): void {
     if (!finding) return;
     this.changes();
-    const hasRoom = this.findings.length < MAX_FINDINGS || finding.verdict === "deny";
-    // Others must not crowd out what is asked for in every mode.
+    const hasRoom = this.findings.length < MAX_FINDINGS || finding.outcome === "deny";
+    // Other findings must not displace those that every mode asks about.
     const isFirst = isAlwaysAsked(finding) && !this.findings.some(isAlwaysAsked);
     if (hasRoom || isFirst) this.findings.push(finding);
   }
@@ -131,17 +130,17 @@ class Reviewer implements Evaluation {
     this.isAllowed = false;
   }
 
-  /** One program with its words. */
+  /** Reviews one program with its words. */
   program(argv: Fields, site: CallSite): void {
     const [name = "", ...args] = argv;
     if ((this.#programsLeft -= 1) < 0)
-      return this.#unchecked("it starts too much to be checked", this.source);
+      return this.#unchecked("it starts too many programs to be checked", this.source);
     if (site.depth > MAX_DEPTH) return this.#unchecked("it is nested too deeply to be checked", this.source);
     const before = { count: this.findings.length, isAllowed: this.isAllowed };
     const call = new CommandCall(this, { name: baseName(name), words: argv, site });
     if (!isConstant(name) || name === "") {
       for (const arg of args) call.read(arg);
-      call.ask("the name of a command is worked out at run time", "unclear", this.source);
+      call.ask("the name of a command is only known at run time", "unclear", this.source);
     } else if (this.#functions.has(name)) {
       return this.#function(name, args, site);
     } else {
@@ -180,16 +179,16 @@ class Reviewer implements Evaluation {
     );
   }
 
-  /** Drops what was found since, save what no setting lifts. */
+  /** Drops newer findings, except those that no setting lifts. */
   #lift({ count, isAllowed }: { readonly count: number; readonly isAllowed: boolean }): void {
     const kept = this.findings
       .splice(count)
-      .filter((finding) => finding.verdict === "deny" || isAlwaysAsked(finding));
+      .filter((finding) => finding.outcome === "deny" || isAlwaysAsked(finding));
     this.findings.push(...kept);
     this.isAllowed = isAllowed && kept.length === 0;
   }
 
-  /** A function that calls itself may give itself any words. */
+  /** A recursive function may pass itself any words. */
   #function(name: string, args: Fields, { depth, input }: CallSite): void {
     this.#called.add(name);
     const outer = this.variables.parameters;
@@ -213,13 +212,13 @@ class Reviewer implements Evaluation {
     forEachChild(node, (child) => this.#collectFunctions(child, depth + 1));
   }
 
-  #script({ commands, errors = [] }: ParsedScript, place: Place): void {
+  #script({ commands, errors = [] }: ParsedScript, site: CommandSite): void {
     const [error] = errors;
     if (error) this.#unchecked(`it cannot be checked: ${error.message}`, this.source);
-    for (const statement of commands) this.#node(statement.command, place);
+    for (const statement of commands) this.#node(statement.command, site);
   }
 
-  /** What runs in a shell of its own: where it goes leads nobody else there. */
+  /** Reviews a subshell: its folder does not affect the rest. */
   #apart(work: () => void): void {
     const { folders, isFolderUnknown } = this;
     work();
@@ -227,63 +226,63 @@ class Reviewer implements Evaluation {
     this.#setFolders(folders);
   }
 
-  #node(node: SyntaxNode, place: Place): void {
+  #node(node: SyntaxNode, site: CommandSite): void {
     if (this.#programsLeft < 0) return;
     switch (node.type) {
       case "Command":
-        return this.#command(node, place);
+        return this.#command(node, site);
       case "Pipeline":
-        return this.#pipeline(node.commands, place);
+        return this.#pipeline(node.commands, site);
       case "AndOr":
-        return this.#andOr(node.commands, node.operators, place);
+        return this.#andOr(node.commands, node.operators, site);
       case "Redirected":
-        for (const redirect of node.redirects) this.#redirection(redirect, place);
-        return this.#node(node.command, { ...place, input: this.#inputOf(node.redirects) ?? place.input });
+        for (const redirect of node.redirects) this.#redirection(redirect, site);
+        return this.#node(node.command, { ...site, input: this.#inputOf(node.redirects) ?? site.input });
       case "Subshell":
-        return this.#apart(() => this.#node(node.body, place));
+        return this.#apart(() => this.#node(node.body, site));
       case "Function":
         return;
       case "For":
       case "Select":
         this.#named(node.name.text);
-        for (const word of node.wordlist ?? []) this.#visit(word, place);
-        return this.#loop(() => this.#node(node.body, place));
+        for (const word of node.wordlist ?? []) this.#visit(word, site);
+        return this.#loop(() => this.#node(node.body, site));
       case "While":
         return this.#loop(() => {
-          this.#node(node.clause, place);
-          this.#node(node.body, place);
+          this.#node(node.clause, site);
+          this.#node(node.body, site);
         });
       case "ArithmeticFor":
-        forEachChild(node, (child) => (child === node.body ? undefined : this.#visit(child, place)));
-        return this.#loop(() => this.#node(node.body, place));
+        forEachChild(node, (child) => (child === node.body ? undefined : this.#visit(child, site)));
+        return this.#loop(() => this.#node(node.body, site));
       case "TestCommand":
         for (const text of numbersIn(node.expression)) this.#number(text);
-        return forEachChild(node, (child) => this.#visit(child, place));
+        return forEachChild(node, (child) => this.#visit(child, site));
       case "Coproc":
-        return this.#apart(() => this.#node(node.body, place));
+        return this.#apart(() => this.#node(node.body, site));
       case "Word":
       case "ArithmeticCommand":
-        return this.#visit(node, place);
+        return this.#visit(node, site);
       default:
-        // Groups, branches and cases: what they hold, in order.
-        return forEachChild(node, (child) => this.#node(child, place));
+        // Groups, branches and cases: reviews their parts in order.
+        return forEachChild(node, (child) => this.#node(child, site));
     }
   }
 
-  #pipeline(commands: readonly SyntaxNode[], place: Place): void {
+  #pipeline(commands: readonly SyntaxNode[], site: CommandSite): void {
     for (const [index, command] of commands.entries()) {
-      const input = index === 0 ? place.input : { from: commandsBefore(commands, index) };
-      if (commands.length === 1) this.#node(command, place);
-      else this.#apart(() => this.#node(command, { ...place, input }));
+      const input = index === 0 ? site.input : { from: commandsBefore(commands, index) };
+      if (commands.length === 1) this.#node(command, site);
+      else this.#apart(() => this.#node(command, { ...site, input }));
     }
   }
 
-  #andOr(commands: readonly SyntaxNode[], operators: readonly string[], place: Place): void {
+  #andOr(commands: readonly SyntaxNode[], operators: readonly string[], site: CommandSite): void {
     const outer = this.folders;
     let isSure = true;
     for (const [index, command] of commands.entries()) {
       this.reached = undefined;
-      this.#node(command, place);
+      this.#node(command, site);
       isSure &&= operators[index] !== "||";
       if (!isSure) this.#setFolders([...outer, ...this.folders]);
       else if (this.reached && command.type === "Command" && index < operators.length)
@@ -292,7 +291,7 @@ class Reviewer implements Evaluation {
     this.#setFolders([...outer, ...this.folders]);
   }
 
-  /** A second time when it leads elsewhere, or sets what was not known to be set: it may begin so then. */
+  /** Reviews a loop again when its body changed the folder or new variables, because later rounds start with those. */
   #loop(work: () => void): void {
     const { folders } = this;
     const { count } = this.variables;
@@ -308,16 +307,16 @@ class Reviewer implements Evaluation {
       this.note(ask(`setting ${name} changes what other commands do`, this.source, "code"));
   }
 
-  #command(node: Command, place: Place): void {
+  #command(node: Command, site: CommandSite): void {
     const { name, args, prefix, redirects } = node;
-    forEachChild(node, (child) => this.#visit(child, place));
+    forEachChild(node, (child) => this.#visit(child, site));
     const fields = [...(name ? [name] : []), ...args].map((word) => this.#fieldsOf(word));
     for (const part of prefix) if (part.type === "Assignment") this.#assignment(part, name?.value);
-    for (const redirect of redirects) this.#redirection(redirect, place);
-    const input = this.#inputOf(redirects) ?? place.input;
+    for (const redirect of redirects) this.#redirection(redirect, site);
+    const input = this.#inputOf(redirects) ?? site.input;
     const isLiteral = name?.parts?.some(({ type }) => type.endsWith("Expansion")) !== true;
     for (const argv of combined(fields))
-      if (argv.length > 0) this.program(argv, { depth: place.depth, input, isLiteral });
+      if (argv.length > 0) this.program(argv, { depth: site.depth, input, isLiteral });
   }
 
   #fieldsOf(word: Word | Assignment): readonly Fields[] {
@@ -329,21 +328,21 @@ class Reviewer implements Evaluation {
 
   #assignment({ name }: Assignment, command: string | undefined): void {
     if (name.startsWith("AGENTD_"))
-      this.note(ask(`setting ${name} leads commands of agentd to other settings`, this.source, "own"));
-    // For one line of input alone, where it changes nothing else.
+      this.note(ask(`setting ${name} gives commands of agentd other settings`, this.source, "own"));
+    // IFS for one line of input changes nothing else.
     if (name === "IFS" && /^(read|mapfile|readarray)$/.test(command ?? "")) return;
     this.#named(name);
   }
 
-  #redirection(redirect: Redirection, place: Place): void {
+  #redirection(redirect: Redirection, site: CommandSite): void {
     if (redirect.type === "HereDoc" || redirect.target === undefined) return;
-    this.#visit(redirect.target, place);
+    this.#visit(redirect.target, site);
     if (redirect.type === "HereString") return;
     const { operator, target } = redirect;
     const call = new CommandCall(this, {
       name: "a redirection",
       words: [],
-      site: { depth: place.depth, input: undefined, isLiteral: true },
+      site: { depth: site.depth, input: undefined, isLiteral: true },
     });
     for (const field of expandWord(target, this.variables).flat()) {
       if (/^[<>]&$/.test(operator) && /^(\d+|-)$/.test(field)) continue;
@@ -366,14 +365,14 @@ class Reviewer implements Evaluation {
     return { text: more.length > 0 ? ANY : text };
   }
 
-  /** Goes through the parts of words for what they run. */
-  #visit(node: SyntaxNode, place: Place): void {
+  /** Visits the parts of words for the commands they run. */
+  #visit(node: SyntaxNode, site: CommandSite): void {
     switch (node.type) {
       case "Script":
-        return this.#apart(() => this.#script(node, { depth: place.depth + 1, input: undefined }));
+        return this.#apart(() => this.#script(node, { depth: site.depth + 1, input: undefined }));
       case "ParameterExpansion":
         if (node.operation?.type === "Transform" && !/^[QUuLKka]$/.test(node.operation.operand.text))
-          this.note(ask("it expands the text of a variable once more", this.source));
+          this.note(ask("it expands the text of a variable twice", this.source));
         if (node.index) this.#number(node.index.text);
         break;
       case "ArithmeticWord":
@@ -385,15 +384,15 @@ class Reviewer implements Evaluation {
       default:
         break;
     }
-    forEachChild(node, (child) => this.#visit(child, place));
+    forEachChild(node, (child) => this.#visit(child, site));
   }
 
-  /** Text that is worked out as arithmetic: a value that holds `a[$(command)]` runs the command. */
+  /** Checks text that is evaluated as arithmetic: a value such as `a[$(command)]` runs the command. */
   #number(text: string): void {
     const names = text.match(/[A-Za-z_]\w*/g) ?? [];
     const isQuoted = /['\\]/.test(text) && /\$\(|`/.test(text);
     if (isQuoted || names.some((name) => this.variables.isFed(name)))
-      this.note(ask("it works out text as a number, which may run what the text says", this.source));
+      this.note(ask("it evaluates text as a number, which may run commands in the text", this.source));
   }
 }
 

@@ -1,16 +1,16 @@
-/** What git does: looking and what loses nothing runs; what discards, rewrites, publishes or fetches code asks. */
+/** git: reading and lossless changes run; discarding, rewriting, publishing and fetching code asks. */
 import { operandsOf, type Call, type Rule } from "./program.ts";
 import type { Risk } from "./risk.ts";
 import { ANY, hasAny, isConstant } from "./words.ts";
 
 interface Subcommand {
-  /** It only looks, with these words or with all. */
+  /** The words with which it only reads; true: all. */
   readonly looks?: RegExp | true;
-  /** Why it always needs a question. */
+  /** Why it always asks. */
   readonly questions?: readonly [reason: string, risk: Risk];
-  /** Words that make it need one. */
+  /** Words that make it ask. */
   readonly unless?: readonly [words: RegExp, reason: string, risk: Risk];
-  /** Options whose value is a text, such as a message, and names no file. */
+  /** Options whose value is a text, such as a message, and not a file name. */
   readonly texts?: RegExp;
 }
 
@@ -178,10 +178,10 @@ const subcommands: ReadonlyMap<string, Subcommand> = new Map<string, Subcommand>
     "apply",
     {
       looks: /^(--check|--stat|--numstat|--summary)$/,
-      questions: ["changes files that a patch names, which nobody has seen", "code"],
+      questions: ["changes the files of an unreviewed patch", "code"],
     },
   ],
-  ["am", questions("changes files that a patch names, which nobody has seen", "code")],
+  ["am", questions("changes the files of an unreviewed patch", "code")],
   ["gc", loses(/^--prune|^--aggressive/, "deletes objects")],
   ["filter-branch", questions("rewrites history", "destructive")],
   ["filter-repo", questions("rewrites history", "destructive")],
@@ -194,11 +194,11 @@ const subcommands: ReadonlyMap<string, Subcommand> = new Map<string, Subcommand>
   ["credential", questions("shows credentials", "sensitive")],
   ["difftool", questions("starts other programs", "code")],
   ["mergetool", questions("starts other programs", "code")],
-  ["bisect", questions("may start other programs, and changes the files at hand", "code")],
+  ["bisect", questions("may start other programs, and changes local files", "code")],
   ["archive", questions("packs the repository, and may reach another machine", "outward")],
   ["bundle", questions("packs the repository into a file", "code")],
   ["format-patch", questions("writes files", "code")],
-  ["maintenance", questions("changes what runs by itself", "system")],
+  ["maintenance", questions("changes what runs automatically", "system")],
   ["hook", questions("starts other programs", "code")],
 ]);
 
@@ -217,10 +217,10 @@ export const git: Rule = (call) => {
 };
 
 function subcommand(call: Call, name: string, rest: readonly string[]): void {
-  if (!isConstant(name)) return refuse(call, "?", "is worked out at run time", "unclear");
+  if (!isConstant(name)) return refuse(call, "?", "is only known at run time", "unclear");
   const rule = subcommands.get(name);
-  if (!rule) return refuse(call, name, "is not known, and may be an alias for anything", "code");
-  // `--staged` alone takes files back out of what is to be committed.
+  if (!rule) return refuse(call, name, "is unknown, and may be an alias for anything", "code");
+  // `--staged` alone only unstages files.
   if (
     name === "restore" &&
     rest.includes("--staged") &&
@@ -242,9 +242,8 @@ function subcommand(call: Call, name: string, rest: readonly string[]): void {
   if (odd === undefined && rule.looks && isLook(words, rule.looks)) return readPaths(call, words);
   call.changes();
   if (odd !== undefined) return refuse(call, name, rule.unless?.[1] ?? "", rule.unless?.[2] ?? "code");
-  // A word that may be anything may be the one that makes the difference.
-  if (words.some(hasAny))
-    return refuse(call, name, "is given words that are worked out at run time", "unclear");
+  // An unknown word may be a decisive one.
+  if (words.some(hasAny)) return refuse(call, name, "gets words that are only known at run time", "unclear");
   if (rule.questions) return refuse(call, name, rule.questions[0], rule.questions[1]);
   readPaths(call, words);
   if (name === "mv" || name === "rm") for (const path of operandsOf(words)) call.write(path);
@@ -267,12 +266,12 @@ function look(
   readPaths(call, words);
 }
 
-/** Whether every word is known to look, or is what such a word is about. */
+/** Returns whether every word is a known reading word or its operand. */
 function isLook(words: readonly string[], looks: RegExp): boolean {
   return looks.test(words[0] ?? "") && words.every(isConstant) && operandsOf(words).length <= 2;
 }
 
-/** The words without the texts that options such as -m take, which name nothing. */
+/** Returns the words without the texts of options such as -m. */
 function withoutTexts(words: readonly string[], texts: RegExp | undefined): readonly string[] {
   if (!texts) return words;
   return words.filter((word, index) => {

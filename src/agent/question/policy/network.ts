@@ -1,13 +1,13 @@
-/** Programs that fetch: what they may ask of another machine unasked, and what tells that machine too much. */
+/** Programs that fetch: which requests run without approval, and which send too much. */
 import type { Call, Rule } from "./program.ts";
 import { ANY, isConstant } from "./words.ts";
 
-/** Longer addresses may carry what was read elsewhere out of the house, as for the tool web_fetch. */
+/** Longer addresses could carry private data out; the same limits as web_fetch. */
 const MAX_QUERY_CHARACTERS = 200;
 const MAX_PATH_CHARACTERS = 500;
 
 interface Fetcher {
-  /** Letters of options that take a value and are harmless, and of those that stand alone. */
+  /** Letters of harmless options, with a value and without. */
   readonly values: string;
   readonly flags: string;
   readonly longValues: ReadonlySet<string>;
@@ -43,7 +43,7 @@ const fetchers: Readonly<Record<string, Fetcher>> = {
   },
 };
 
-/** `curl` and `wget`: public pages, read as the tool web_fetch reads them, into the workspace. */
+/** `curl` and `wget`: public pages, under the rules of web_fetch, into the workspace. */
 export const fetchPage: Rule = (call) => {
   const { name, args } = call;
   const fetcher = fetchers[name];
@@ -52,14 +52,14 @@ export const fetchPage: Rule = (call) => {
   call.changes();
   for (const arg of args) if (isConstant(arg) && !arg.includes("://")) call.read(arg);
   if (!args.every(isConstant))
-    return call.ask(`${name} sends what is worked out at run time to another machine`, "outward");
+    return call.ask(`${name} sends data that is only known at run time to another machine`, "outward");
   const addresses = readWords(call, fetcher);
   if (addresses === undefined) return;
   for (const address of addresses) checkAddress(call, address);
   if (isSavedByName(name, args)) for (const address of addresses) call.write(savedName(address));
 };
 
-/** Whether a page is written to a file that the address names. */
+/** Returns whether a page is written to a file named after the address. */
 function isSavedByName(name: string, args: readonly string[]): boolean {
   if (name === "curl") return args.some((arg) => /^-[a-zA-Z#]*O|^--remote-name$/.test(arg));
   return !args.some((arg) => /^(-[a-zA-Z]*O|--output-document|--spider)/.test(arg));
@@ -72,7 +72,7 @@ const savedName = (address: string): string =>
     .split("/")
     .at(-1) || "index.html";
 
-/** The addresses among the words; undefined where an option does more than fetch. */
+/** Returns the addresses among the words; undefined when an option does more than fetch. */
 function readWords(call: Call, fetcher: Fetcher): readonly string[] | undefined {
   const { name, args } = call;
   const addresses: string[] = [];
@@ -114,7 +114,7 @@ function readOption(
     if (longValues.has(name)) return { value: "plain", attached };
     return longFlags.has(name) ? { value: "none", attached: undefined } : undefined;
   }
-  // Letters may stand together; the value of the last one follows them.
+  // Letters may be combined; the value of the last one follows them.
   for (let at = 1; at < word.length; at += 1) {
     const letter = word[at] ?? "";
     const attached = word.slice(at + 1) || undefined;
@@ -126,7 +126,7 @@ function readOption(
   return { value: "none", attached: undefined };
 }
 
-/** A header may name a file, and long values may carry what was read elsewhere. */
+/** A header may name a file, and long values may carry private data. */
 const isPlainValue = (option: string, value: string): boolean =>
   isConstant(value) &&
   value.length <= MAX_QUERY_CHARACTERS &&
@@ -138,18 +138,18 @@ function checkAddress(call: Call, address: string): void {
     /^[a-z][a-z0-9+.-]*:/i.test(address) && !/^[\w.-]+:\d/.test(address) ? address : `http://${address}`,
   );
   if (!url || !/^https?:$/.test(url.protocol))
-    return call.ask(`${call.name} ${address} is no page of the web`, "outward");
+    return call.ask(`${call.name} ${address} is not a web page`, "outward");
   if (url.username !== "" || url.password !== "")
     return call.ask(`${call.name} signs in at ${url.hostname}`, "outward");
   if (/^(169\.254\.169\.254|metadata\.google\.internal)$/.test(url.hostname))
     return call.ask("it asks the cloud for the machine's credentials", "sensitive");
-  // As web_fetch has it: the last label of an address in digits, also in brackets, is no public name.
+  // As in web_fetch: an address whose last label is numeric is not a public name.
   if (
     url.port !== "" ||
     !/\.[a-z][a-z0-9-]*\.?$/i.test(url.hostname) ||
     /\.(local|internal|lan|home|corp|localhost)\.?$/i.test(url.hostname)
   )
-    return call.ask(`${call.name} reaches ${url.host}, which is no public address`, "outward");
+    return call.ask(`${call.name} reaches ${url.host}, which is not a public address`, "outward");
   if (url.search.length > MAX_QUERY_CHARACTERS || url.pathname.length > MAX_PATH_CHARACTERS)
-    call.ask(`${call.name} sends much text to ${url.hostname} in the address`, "outward");
+    call.ask(`${call.name} sends a long text to ${url.hostname} in the address`, "outward");
 }

@@ -1,13 +1,13 @@
-/** What harmless commands print: names and numbers that other commands are given in a pipeline or a substitution. Pure. */
+/** Output of harmless commands: names and numbers that a pipeline or substitution passes to other commands. Pure. */
 import { ANY, BELOW, isConstant, NAME, nameMatches, PLAIN, type Output } from "./words.ts";
 
 const UNKNOWN = [ANY];
-/** Names of secrets that a pattern of `find` may match though it begins with no dot. */
+/** Secret names that a pattern of `find` may match although they begin with a dot. */
 const hiddenNames = ".env .env.local .envrc .netrc .npmrc .pgpass .git-credentials .my.cnf .htpasswd".split(
   " ",
 );
 
-/** Whether a program passes on lines of its input as they are. */
+/** Returns whether a program passes lines of its input on unchanged. */
 export function keepsLines(program: string, fields: readonly string[], operands: readonly string[]): boolean {
   if (!fields.every(isConstant)) return false;
   if (/^(sort|uniq|tac|shuf)$/.test(program))
@@ -34,13 +34,13 @@ const below = (roots: readonly string[]): Output => ({
   names: (roots.length === 0 ? ["."] : roots).map((root) => `${root}/${BELOW}`),
 });
 
-/** The folders that `find` looks through: its words before the first option or condition. */
+/** Returns the folders that `find` searches: its words before the first option or condition. */
 export function rootsOf(fields: readonly string[]): readonly string[] {
   const end = fields.findIndex((field) => /^[-(!]/.test(field));
   return end === -1 ? fields : fields.slice(0, end);
 }
 
-/** The names that `find` comes across, in the form of a pattern for each folder. */
+/** Returns the names that `find` may print, as a pattern for each folder. */
 export function namesFound(fields: readonly string[]): readonly string[] {
   const roots = rootsOf(fields).length === 0 ? ["."] : rootsOf(fields);
   if (roots.some((root) => root.includes(ANY))) return UNKNOWN;
@@ -48,13 +48,13 @@ export function namesFound(fields: readonly string[]): readonly string[] {
     fields.includes("-o") || !fields.includes("-name") ? undefined : fields[fields.indexOf("-name") + 1];
   if (pattern === undefined || !isConstant(pattern)) return roots.map((root) => `${root}/${BELOW}`);
   const name = pattern.replace(/[*?]|\[[^\]]*\]/g, NAME);
-  // Unlike the shell's patterns, those of find match a dot at the beginning too.
+  // Unlike the shell's patterns, those of find also match a leading dot.
   const isTelling =
     name.startsWith(NAME) && hiddenNames.some((hidden) => nameMatches(`_${name}`, `_${hidden}`));
   return isTelling ? UNKNOWN : roots.map((root) => `${root}/${BELOW}/${name}`);
 }
 
-/** What harmless commands print, as far as it can be told. */
+/** The output of harmless commands, as far as it is known. */
 export const printers: ReadonlyMap<string, Printer> = new Map<string, Printer>(
   Object.entries({
     echo: (fields) => {

@@ -1,8 +1,8 @@
-/** The service's own commands: what they change is the fence around the agent, so that they are its user's. */
+/** The service's own commands. Those that change its configuration are for its user, because they control the agent. */
 import { operandsOf, type Call, type Rule } from "./program.ts";
 import { isConstant } from "./words.ts";
 
-/** Commands that only show, and nothing that is secret: first word, and second where there are several. */
+/** Commands that only show public data: first word, and second where several exist. */
 const showing: Readonly<Record<string, RegExp>> = {
   version: /^$/,
   doctor: /^$/,
@@ -19,7 +19,7 @@ const showing: Readonly<Record<string, RegExp>> = {
 };
 const secretKey = /key|secret|token|password|credential|header|env|auth/i;
 
-/** Whether a path or the name of a package is the service's program. */
+/** Returns whether a path or a package name is the service's program. */
 export const isService = (path: string): boolean =>
   /(^|\/)agentd(@[\w.-]+)?(\.m?js)?$/.test(path) || /(^|\/)src\/cli\/main\.ts$/.test(path);
 
@@ -28,14 +28,14 @@ export const service: Rule = (call) => {
   if (!looks(call.args)) changesService(call, call.args);
 };
 
-/** The service's program, started by another one, which may not be what its name says. */
+/** Reports a call of the service's program through another program, whose name may be misleading. */
 export function changesService(call: Call, args: readonly string[]): void {
   const words = args
     .filter((arg) => !arg.startsWith("-"))
     .slice(0, 2)
     .join(" ");
   call.ask(
-    `agentd ${isConstant(words) ? words : "?"} changes or starts the service that sets what the agent may do`,
+    `agentd ${isConstant(words) ? words : "?"} changes or starts the service, which controls what the agent may do`,
     "own",
   );
 }

@@ -1,6 +1,6 @@
 /**
- * What may be said against reading and writing a path. Paths are absolute and without `.` and `..`; words of commands
- * may hold the marks of words.ts for what only running tells. Pure.
+ * Checks of reading and writing paths. Paths are absolute and without `.` and `..`; words of commands may contain the
+ * marks of words.ts for parts that are only known at run time. Pure.
  */
 import { ask, deny, type Finding } from "./risk.ts";
 import { ANY, BELOW, NAME, nameMatches } from "./words.ts";
@@ -8,7 +8,7 @@ import { ANY, BELOW, NAME, nameMatches } from "./words.ts";
 /** Absolute paths without `.` and `..`. */
 export interface PolicyPaths {
   readonly workspace: string;
-  /** Folders where work is done beside it. */
+  /** Further folders of the workspace. */
   readonly roots?: readonly string[];
   readonly home: string;
   readonly agentHome: string;
@@ -28,7 +28,7 @@ const secretNames: readonly RegExp[] = [
   /^(shadow-?|gshadow-?|sudoers|master\.passwd)$/,
   /^\.(bash|zsh|python|node_repl|psql|mysql|sqlite)_history$/,
 ];
-/** Folders of which everything counts, wherever they stand. */
+/** Folders whose whole content is secret, at any depth. */
 const secretFolders = new Set(".ssh .gnupg .aws .azure .kube .docker .password-store .oci".split(" "));
 const secretFolderPairs = [
   ".config/gcloud",
@@ -61,7 +61,7 @@ const secretSamples = [
 
 const startUpNames =
   /^\.(bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|zlogout|cshrc|tcshrc|kshrc|inputrc|gitconfig|vimrc|xprofile|xinitrc|wgetrc|curlrc|condarc)$/;
-/** Files that agents, editors, hooks and pipelines obey, wherever they stand, in small letters. */
+/** Files that control agents, editors, hooks and pipelines, at any depth, in lower case. */
 const obeyedNames = new Set(
   (
     "agents.md agents.override.md claude.md claude.local.md gemini.md skill.md .cursorrules .windsurfrules .clinerules .aider.conf.yml " +
@@ -92,7 +92,7 @@ const systemFolder =
   /^\/(bin|boot|dev|etc|home|lib\w*|proc|root|run|sbin|sys|usr|var|Users|System|Library|Applications)$/;
 const temporaryFolders = ["/tmp", "/var/tmp", "/private/tmp", "/var/folders"];
 
-/** What there is to say against reading the absolute `path`. */
+/** Checks reading the absolute `path`. */
 export function checkRead(path: string, paths: PolicyPaths): Finding | undefined {
   if (agentHomesOf(paths).some((home) => path === `${home}/.env` || path.startsWith(`${home}/.env.`)))
     return deny(`${path} holds the agent's own keys`);
@@ -100,13 +100,13 @@ export function checkRead(path: string, paths: PolicyPaths): Finding | undefined
   return reason === undefined ? undefined : ask(reason, path, "sensitive");
 }
 
-/** What there is to say against writing the absolute `path`. */
+/** Checks writing the absolute `path`. */
 export function checkWrite(path: string, paths: PolicyPaths): Finding | undefined {
   if (blockDevice.test(path)) return deny(`writing to ${path} would overwrite a disk or the memory`);
   if (/^\/dev\/(tcp|udp)\//.test(path)) return ask("it opens a network connection", path, "outward");
   if (harmlessDevices.has(path) || path.startsWith("/dev/fd/")) return undefined;
   const secret = checkRead(path, paths);
-  if (secret?.verdict === "deny") return secret;
+  if (secret?.outcome === "deny") return secret;
   if (isOfAgent(path, paths))
     return ask(
       `${path} belongs to agentd itself, and changing it may change what the agent may do`,
@@ -120,7 +120,7 @@ export function checkWrite(path: string, paths: PolicyPaths): Finding | undefine
   return isFree ? undefined : ask(`${path} is outside the workspace`, path, "outside");
 }
 
-/** Why reading `path` needs a question; undefined when it does not. */
+/** Returns why reading `path` requires approval; undefined when it does not. */
 export function secretReason(
   path: string,
   paths: Pick<PolicyPaths, "home" | "agentHome"> & Partial<PolicyPaths>,
@@ -142,27 +142,27 @@ function obeyedReason(path: string, { home }: PolicyPaths): string | undefined {
   const lower = path.toLowerCase();
   const segments = lower.split("/");
   const name = segments.at(-1) ?? "";
-  if (startUpNames.test(name)) return `${path} is run when a shell or a tool starts`;
+  if (startUpNames.test(name)) return `${path} runs when a shell or a tool starts`;
   if (isWithin(path, `${home}/.config`)) return `${path} changes the user's settings`;
   if (/\/\.git\/(hooks|config|info)(\/|$)/.test(lower)) return `${path} changes what git runs`;
   const isObeyed =
     obeyedNames.has(name) ||
     segments.some((segment) => obeyedFolders.has(segment)) ||
     obeyedFolderPairs.some((pair) => `${lower}/`.includes(`/${pair}/`));
-  return isObeyed ? `${path} is obeyed by later sessions, editors, hooks or pipelines` : undefined;
+  return isObeyed ? `${path} controls later sessions, editors, hooks or pipelines` : undefined;
 }
 
-/** Whether deleting `path` with all below it can never be meant. */
+/** Returns whether deleting the tree `path` can never be intended. */
 export function isVital(path: string, { home, agentHome }: PolicyPaths): boolean {
   return isWithin(home, path) || isWithin(agentHome, path) || systemFolder.test(path);
 }
 
-/** Whether `path` is where work is done: the workspace, and the roots beside it. */
+/** Returns whether `path` is in the workspace or one of its further roots. */
 export function isInside(path: string, { workspace, roots = [] }: PolicyPaths): boolean {
   return [workspace, ...roots].some((folder) => isWithin(path, folder));
 }
 
-/** The kind of place a path is in, for signatures: one answer covers the workspace, but each other place apart. */
+/** Returns the area of a path for signatures: one grant covers the workspace, but every other path separately. */
 export function areaOf(path: string, { workspace, roots = [] }: PolicyPaths): string {
   if (path === workspace) return "the whole workspace";
   if (isWithin(path, workspace)) return "in the workspace";
@@ -170,7 +170,7 @@ export function areaOf(path: string, { workspace, roots = [] }: PolicyPaths): st
   return root === undefined ? path : `in ${root}`;
 }
 
-/** What there is to say against what one word of a command may name, seen from each of `folders`. */
+/** Checks reading the paths that one word of a command may name, seen from each of `folders`. */
 export function checkField(
   field: string,
   folders: readonly string[],
@@ -187,7 +187,7 @@ export function checkField(
   const found = candidates.flatMap((piece) =>
     folders.flatMap((folder) => checkPiece(joinPath(folder, expandTilde(piece, paths)), paths) ?? []),
   );
-  return found.find((finding) => finding.verdict === "deny") ?? found[0];
+  return found.find((finding) => finding.outcome === "deny") ?? found[0];
 }
 
 function checkPiece(path: string, paths: PolicyPaths): Finding | undefined {
@@ -196,7 +196,7 @@ function checkPiece(path: string, paths: PolicyPaths): Finding | undefined {
   return path.includes(NAME) || path.includes(BELOW) ? checkPattern(path, paths) : undefined;
 }
 
-/** What there is to say against reading everything at and below the folders that a word may name. */
+/** Checks reading the whole trees that a word may name. */
 export function checkTree(
   field: string,
   folders: readonly string[],
@@ -212,13 +212,13 @@ export function checkTree(
   return undefined;
 }
 
-/** A pattern that takes in the home, or that may match the name of a secret: `~/*`, `.e*`, `~/.ss?/id*`. */
+/** Checks a pattern that covers the home, or may match a secret: `~/*`, `.e*`, `~/.ss?/id*`. */
 function checkPattern(path: string, paths: PolicyPaths): Finding | undefined {
   const first = path.split(new RegExp(`[${NAME}${BELOW}]`))[0] ?? "";
   const folder = joinPath("/", first.slice(0, first.lastIndexOf("/") + 1));
   const own = checkRead(folder, paths);
   if (own) return own;
-  const reason = `${shown(path)} takes in the whole home, or the agent's own, and the secrets in it`;
+  const reason = `${shown(path)} covers the whole home, or the agent's own, and the secrets in it`;
   if (takesIn(folder, path, paths)) return ask(reason, path, "sensitive");
   const segments = path.split("/");
   const secretIn = agentHomesOf(paths).find(
@@ -231,7 +231,7 @@ function checkPattern(path: string, paths: PolicyPaths): Finding | undefined {
 
 const isPattern = (segment: string): boolean => segment.includes(NAME) || segment.includes(BELOW);
 
-/** Whether files of the home itself, or of folders above it, are read by a pattern, and work is not done there. */
+/** Returns whether a pattern reads files of the home itself, or of folders above it, outside the workspace. */
 function takesIn(folder: string, path: string, paths: PolicyPaths): boolean {
   const isDeep = path.includes(BELOW);
   if (agentHomesOf(paths).some((home) => isDeep && isWithin(home, folder) && !isWithin(folder, home)))
@@ -257,13 +257,13 @@ function mayBeSecret(segment: string, folder: string): boolean {
   return [...plain, ...(isSystem ? names : [])].some((name) => nameMatches(segment, name));
 }
 
-/** Whether the segments of a pattern lead to `path` or below it. */
+/** Returns whether the segments of a pattern lead to `path` or below it. */
 function matchesStart(pattern: readonly string[], path: readonly string[]): boolean {
   if (pattern.length < path.length) return false;
   return path.every((segment, index) => nameMatches(pattern[index] ?? "", segment));
 }
 
-/** What there is to say against writing where a word may lead, seen from each of `folders`. */
+/** Checks writing the paths that a word may name, seen from each of `folders`. */
 export function checkWrites(
   field: string,
   folders: readonly string[],
@@ -278,7 +278,7 @@ export function checkWrites(
     const isObeyed = obeyedSamples.some((sample) => nameMatches(name, sample));
     const finding = isObeyed
       ? ask(
-          `${shown(path)} may match what later sessions, editors, hooks or pipelines obey`,
+          `${shown(path)} may match files that control later sessions, editors, hooks or pipelines`,
           path,
           "steering",
         )
@@ -287,21 +287,21 @@ export function checkWrites(
   });
 }
 
-/** A word with its marks in a form that people know. */
-export function shown(field: string): string {
+/** Returns a word for people, with its marks as shell patterns. */
+function shown(field: string): string {
   return field.replaceAll(BELOW, "**").replaceAll(NAME, "*").replaceAll(ANY, "?");
 }
 
 const expandTilde = (word: string, { home }: PolicyPaths): string =>
   /^~(\/|$)/.test(word) ? home + word.slice(1) : word;
 
-/** Whether `path` is `folder` or lies in it. */
+/** Returns whether `path` is `folder` or inside it. */
 export function isWithin(path: string, folder: string): boolean {
   if (folder === "/") return path.startsWith("/");
   return path === folder || path.startsWith(`${folder}/`);
 }
 
-/** `path` as seen from `folder`, absolute and without `.` and `..`; a trailing slash is dropped. */
+/** Returns `path` relative to `folder` as an absolute path without `.`, `..` and a trailing slash. */
 export function joinPath(folder: string, path: string): string {
   const parts: string[] = [];
   for (const part of (path.startsWith("/") ? path : `${folder}/${path}`).split("/")) {
@@ -313,7 +313,7 @@ export function joinPath(folder: string, path: string): string {
 
 type Homes = Pick<PolicyPaths, "home" | "agentHome"> & Partial<PolicyPaths>;
 
-/** The home of the running service, the one that a plain start would use, and the one that a profile belongs to. */
+/** Returns the homes of the running service, of a plain start, and the parent home of a profile. */
 function agentHomesOf({ home, agentHome }: Homes): readonly string[] {
   const base = /^(.+)\/profiles\/[^/]+$/.exec(agentHome)?.[1];
   return [...new Set([agentHome, joinPath(home, ".agentd"), ...(base === undefined ? [] : [base])])];
@@ -322,7 +322,7 @@ function agentHomesOf({ home, agentHome }: Homes): readonly string[] {
 function isOfAgent(path: string, paths: Homes): boolean {
   const { workspace, agentHome } = paths;
   if (!agentHomesOf(paths).some((home) => isWithin(path, home))) return false;
-  // The folder that a new home gets for work; what lies in it is nothing of the service's own.
+  // The default workspace of a new home is not the service's own.
   if (isWithin(path, `${agentHome}/workspace`)) return false;
   const worksInside = workspace !== undefined && workspace !== agentHome && isWithin(workspace, agentHome);
   return !(worksInside && isWithin(path, workspace));

@@ -1,12 +1,17 @@
-/** The rules of programs by their names; src/agent/question/policy/program-table.ts holds what only names and words decide. */
+/**
+ * The rules of programs by name; src/agent/question/policy/program.ts has those that depend only on names and words.
+ */
 import {
   archive,
+  awk,
   chmod,
   compress,
   copy,
   link,
   makeTemporary,
+  query,
   remove,
+  sed,
   splitFile,
   synchronize,
   writeAll,
@@ -14,30 +19,33 @@ import {
 import { git } from "./git.ts";
 import { fetchPage } from "./network.ts";
 import { changesService, isService, service } from "./own-commands.ts";
-import { findOption, operandsOf, valuesOfOption, type Call, type Rule } from "./program.ts";
 import {
+  type Administration,
   administrations,
+  type Builder,
   builders,
+  type Call,
   destroying,
+  findOption,
   ofNode,
+  operandsOf,
+  type Reader,
   readers,
   risky,
+  type Rule,
   sayings,
   secretWord,
   statings,
-  type Administration,
-  type Builder,
-  type Reader,
-} from "./program-table.ts";
+  valuesOfOption,
+} from "./program.ts";
 import type { Risk } from "./risk.ts";
 import { env, evaluate, find, isStarter, runsPath, shells, source, starterRule, xargs } from "./starters.ts";
-import { awk, query, sed } from "./text-programs.ts";
 import { riskyVariables } from "./variables.ts";
 import { ANY, hasAny, isConstant } from "./words.ts";
 
 const asksHelp = /^(--version|--help|-V|-h|-version|version|help)$/;
 
-/** What is risky about a call that acts beyond the workspace: its words may say that it destroys. */
+/** Returns the risk of a call that acts beyond the workspace: its words may show that it destroys something. */
 function riskOf({ args }: Call, risk: Risk): Risk {
   if (args.some((arg) => destroying.test(arg))) return "destructive";
   return args.some((arg) => secretWord.test(arg)) ? "sensitive" : risk;
@@ -49,7 +57,7 @@ const say: Rule = () => {};
 const stat: Rule = (call) => {
   for (const arg of call.args) call.stat(arg);
   for (const file of call.name === "tree" ? valuesOfOption(call.args, "o", []) : []) call.write(file);
-  // Lists of names come from files whose lines it shows.
+  // Lists of names come from files whose lines the program shows.
   for (const arg of call.args) if (/^--(files0-from|fromfile)/.test(arg)) call.read(arg);
 };
 
@@ -58,7 +66,7 @@ function read(call: Call, reader: Reader): void {
   const odd = reader.odd && args.find((arg) => reader.odd?.test(arg));
   if (odd !== undefined) {
     call.changes();
-    call.ask(`${name} ${odd} does more than ${name} seems to`, "code");
+    call.ask(`${name} ${odd} does more than ${name} suggests`, "code");
   }
   const isTree = reader.trees === true || (reader.trees && findOption(args, reader.trees) !== undefined);
   const operands = operandsOf(args);
@@ -85,7 +93,7 @@ function act(call: Call, reason: string, risk: Risk): void {
   startedByWords(call);
 }
 
-/** Programs that others start with their words: the first that need a question of their own say so as well. */
+/** Programs that start others named in their words: the first of those that asks reports too. */
 function startedByWords(call: Call): void {
   const starts = /^(rm|mv|cp|find|eval|tee|xargs|dd|mkfs.*|sudo)$/;
   const service = call.args.findIndex(isService);
@@ -128,7 +136,7 @@ function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
   if (publishes.test(operand))
     return act(call, `${operand} publishes, or changes an account or settings`, "outward");
   if (runs?.test(operand)) {
-    call.ask(`${name} ${operand} fetches code where it is missing, and runs it`, "fetching");
+    call.ask(`${name} ${operand} fetches missing code and runs it`, "fetching");
     return call.run(args.slice(args.indexOf(operand) + 1).filter((arg, index) => index > 0 || arg !== "--"));
   }
   const isTask = tasks.test(operand) || (operand === "" && tasks.test("all"));
@@ -148,17 +156,20 @@ function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
         ? [name, ...named].join(" ")
         : undefined,
     );
-  call.ask(`${name} ${operand} installs or fetches code from elsewhere, which may run at once`, "fetching");
+  call.ask(
+    `${name} ${operand} installs or fetches code from elsewhere, which may run immediately`,
+    "fetching",
+  );
 }
 
 const isOfNode = (name: string): boolean => builders[name] === ofNode;
 
-/** A program that stands in no table. */
+/** The rule of a program in no table. */
 const unknownProgram: Rule = (call) => {
   const { args, name } = call;
   call.changes();
   if (name.startsWith("mkfs")) return act(call, "changes disks or file systems", "destructive");
-  // A grant by the name alone must not cover whatever such a program starts.
+  // A grant by name alone must not cover every program that such a program starts.
   const starts = args.some(
     (arg) =>
       isStarter(arg) ||
@@ -168,7 +179,7 @@ const unknownProgram: Rule = (call) => {
   );
   for (const arg of args) call.read(arg);
   call.ask(
-    `${name} is a program that is not known here`,
+    `${name} is an unknown program`,
     starts ? "code" : "unknown",
     starts ? undefined : `program ${name}`,
   );
@@ -181,26 +192,26 @@ const assign: Rule = (call) => {
   if (!call.isLiteral && !/^(export|let|unset)$/.test(name))
     call.ask(`${name} sets variables in a way that cannot be followed`);
   if (args.some((arg) => /\[[^\]]*(\$\(|`)/.test(arg)))
-    call.ask(`${name} may run what stands in square brackets`);
+    call.ask(`${name} may run the text in square brackets`);
   if (/^(mapfile|readarray)$/.test(name) && args.some((arg) => arg.startsWith("-C")))
     call.ask(`${name} -C runs commands`);
   if (args.some((arg) => arg.startsWith(ANY)) && name !== "unset")
-    call.ask(`${name} sets a variable whose name is worked out at run time`);
+    call.ask(`${name} sets a variable whose name is only known at run time`);
   const named = args.find((arg) => riskyVariables.test(arg.split("=")[0] ?? ""));
   if (named !== undefined) call.ask(`setting ${named.split("=")[0]} changes what other commands do`, "code");
   if (args.some((arg) => arg.startsWith("AGENTD_")))
-    call.ask("setting AGENTD_ variables leads commands of agentd to other settings", "own");
+    call.ask("setting AGENTD_ variables gives commands of agentd other settings", "own");
 };
 
 const print: Rule = (call) => {
   const [first = ""] = call.args;
   if (first.startsWith("-v")) return assign(call);
-  if (first.startsWith(ANY)) call.ask("printf is given words that are worked out at run time");
+  if (first.startsWith(ANY)) call.ask("printf gets words that are only known at run time");
 };
 
 const test: Rule = (call) => {
   if (call.args.some((arg) => /\[[^\]]*(\$\(|`)/.test(arg)))
-    call.ask(`${call.name} may run what stands in square brackets`);
+    call.ask(`${call.name} may run the text in square brackets`);
 };
 
 const setShell: Rule = (call) => {
@@ -237,7 +248,7 @@ const goTo: Rule = (call) => {
   call.enter(target);
 };
 
-/** Compilers and formatters that run nothing of the workspace. */
+/** Compilers and formatters that run no code of the workspace. */
 const check: Rule = (call) => {
   call.changes();
   for (const arg of operandsOf(call.args)) call.write(arg);
@@ -344,18 +355,18 @@ const rules: ReadonlyMap<string, Rule> = new Map<string, Rule>([
 
 const riskyNames: ReadonlySet<string> = new Set(risky.flatMap(([, , names]) => names.split(" ")));
 
-/** The rule of a program, by its name; undefined where nothing is known of it. */
+/** Returns the rule of a program by name; undefined for an unknown program. */
 function ruleOf(name: string): Rule | undefined {
   return rules.get(name) ?? rules.get(name.replace(/^(pip|pytest)[\d.]+$/, "$1")) ?? starterRule(name);
 }
 
-/** Whether a name is looked up by the shell, or lies where the machine's own programs are. */
+/** Returns whether the shell looks a name up, or its path is in the machine's program folders. */
 const isSystemPath = (name: string): boolean =>
   !name.includes("/") ||
   /^(\/usr(\/local)?|\/opt\/homebrew)?\/s?bin\/[^/]+$/.test(name) ||
   name.startsWith("/lib");
 
-/** The rule for a name as it stands in a command, with its folder where there is one. */
+/** Returns the rule for a name as written in the command, with its folder if it has one. */
 export function ruleFor(path: string): Rule {
   if (!isSystemPath(path)) return runsPath;
   return ruleOf(path.slice(path.lastIndexOf("/") + 1)) ?? unknownProgram;

@@ -1,35 +1,34 @@
-/** What may be wrong with a call, who has to be asked about it, and how long the answer may be kept. Pure. */
+/** Risks of a call: who must be asked, and how long the answer may be remembered. Pure. */
 
-/** How long a grant may be kept, from the shortest. */
+/** How long a grant may be remembered, shortest first. */
 export type Remember = "never" | "session" | "always";
 
-/** The kinds of risk. */
 export type Risk = keyof typeof risks;
 
 interface RiskRule {
   readonly remember: Remember;
-  /** People are asked in every session mode, and `approvals.allow` does not lift it. */
+  /** True when every session mode asks and `approvals.allow` does not lift it. */
   readonly isAlwaysAsked?: true;
 }
 
 /**
- * How long a grant for a risk may be kept. What destroys, what touches secrets or what steers later commands, and what
- * cannot be read from the text, is asked for every time.
+ * How long a grant for each risk may be remembered. Calls that destroy, touch secrets, control later commands or cannot
+ * be checked ask every time.
  */
 const risks = {
-  /** Deletes or overwrites what cannot be had back, or stops the machine. */
+  /** Permanently deletes or overwrites something, or stops the machine. */
   destructive: { remember: "never" },
-  /** Reads or writes secrets, or the files that shells and tools run when they start. */
+  /** Reads or writes secrets, or files that run when shells and tools start. */
   sensitive: { remember: "never", isAlwaysAsked: true },
-  /** Changes this service: its configuration, keys, jobs, routes; or starts another agent. */
+  /** Changes this service (configuration, keys, jobs, routes), or starts another agent. */
   own: { remember: "never", isAlwaysAsked: true },
-  /** Writes what later sessions, editors, hooks or pipelines obey. */
+  /** Writes files that control later sessions, editors, hooks or pipelines. */
   steering: { remember: "never", isAlwaysAsked: true },
-  /** Too much or too deep to be looked through: what it touches is not known. */
+  /** Too long or too deeply nested to be checked: its effect is unknown. */
   unchecked: { remember: "never", isAlwaysAsked: true },
-  /** May be anything: worked out at run time, or fed by another program. */
+  /** May be anything: only known at run time, or piped from another program. */
   unclear: { remember: "never" },
-  /** Code in the command or in a file: its words are the signature. */
+  /** Code in the command or in a file; the words are the signature. */
   code: { remember: "session" },
   /** Deletes named files of the workspace. */
   deletion: { remember: "session" },
@@ -37,11 +36,10 @@ const risks = {
   fetching: { remember: "session" },
   /** Rewrites history that only the reflog keeps. */
   rewriting: { remember: "session" },
-  /** Edits a file, where the session asks before each. */
+  /** Edits a file in a session that asks before every edit. */
   edit: { remember: "session" },
-  /** A command that changes something, where the session asks before each: its text is the signature. */
+  /** A changing command in a session that asks before every change; the text is the signature. */
   change: { remember: "always" },
-  /** Ends processes. */
   process: { remember: "session" },
   /** Runs a task that the workspace declares, such as its tests. */
   task: { remember: "always" },
@@ -53,47 +51,47 @@ const risks = {
   outside: { remember: "always" },
   /** Changes the machine: software, services, rights. */
   system: { remember: "always" },
-  /** A program of which nothing is known. */
+  /** An unknown program. */
   unknown: { remember: "always" },
-  /** A tool of which nothing is known but its name. */
+  /** A tool with an unknown effect. */
   foreign: { remember: "always" },
 } as const satisfies Readonly<Record<string, RiskRule>>;
 
-/** Something that speaks against a call. `shape` is what a grant for it covers. */
+/** A reason to ask about a call or to deny it. A grant covers `shape`. */
 export interface Finding {
-  readonly verdict: "ask" | "deny";
+  readonly outcome: "ask" | "deny";
   readonly reason: string;
   readonly shape: string;
   readonly risk: Risk;
 }
 
-/** A question. Without a `risk` it is one whose answer is never kept. */
+/** Returns a finding that asks. Without a `risk` the answer is never remembered. */
 export const ask = (reason: string, shape: string, risk: Risk = "unclear"): Finding => ({
-  verdict: "ask",
+  outcome: "ask",
   reason,
   shape,
   risk,
 });
 
 export const deny = (reason: string): Finding => ({
-  verdict: "deny",
+  outcome: "deny",
   reason,
   shape: "never",
   risk: "destructive",
 });
 
-/** Whether people are asked in every session mode, and no setting lifts it: secrets, the service's own, the unchecked. */
+/** Returns whether every session mode asks and no setting lifts it: secrets, the service itself, unchecked text. */
 export function isAlwaysAsked({ risk }: Pick<Finding, "risk">): boolean {
   const rule: RiskRule = risks[risk];
   return rule.isAlwaysAsked === true;
 }
 
-/** Signatures longer than this are not worth keeping: such a call hardly comes again. */
+/** Longer signatures are not worth storing: such a call hardly recurs. */
 const MAX_SIGNATURE_CHARACTERS = 2_000;
 
 const order: readonly Remember[] = ["never", "session", "always"];
 
-/** How long a grant may be kept for a call with all of `found`: as the strictest says. */
+/** Returns how long a grant may be remembered for a call with these findings: the strictest decides. */
 export function rememberOf(found: readonly Finding[], signature: string): Remember {
   if (signature.length > MAX_SIGNATURE_CHARACTERS) return "never";
   const strictest = found.map(({ risk }) => order.indexOf(risks[risk].remember));

@@ -6,15 +6,15 @@ import { namesFound, rootsOf } from "./outputs.ts";
 import { riskyVariables } from "./variables.ts";
 import { ANY, BELOW, hasAny, isConstant } from "./words.ts";
 
-/** How a wrapper's own words end. */
+/** The syntax of a wrapper's own words. */
 interface Wrapper {
   /** Options that take the next word. */
   readonly values?: string;
-  /** Options that stand alone, besides those with `=`. */
+  /** Options without a value, besides those with `=`. */
   readonly flags?: RegExp;
-  /** Words before the command. */
+  /** Number of words before the command. */
   readonly operands?: number;
-  /** Why the wrapper itself needs a question. */
+  /** Why the wrapper itself asks. */
   readonly risk?: readonly [reason: string, risk: "escalating" | "code" | "fetching" | "system"];
 }
 
@@ -55,17 +55,21 @@ const wrappers: Readonly<Record<string, Wrapper>> = {
     risk: ["runs as another user", "escalating"],
   },
   doas: { values: "-u -C", flags: /^-[nLs]+$/, risk: ["runs as another user", "escalating"] },
-  setsid: { flags: /^-[cfw]+$/, risk: ["runs something out of sight", "code"] },
-  "systemd-run": { values: "-p -u", flags: /^--?[a-zA-Z-]+$/, risk: ["runs something out of sight", "code"] },
+  setsid: { flags: /^-[cfw]+$/, risk: ["runs something in the background", "code"] },
+  "systemd-run": {
+    values: "-p -u",
+    flags: /^--?[a-zA-Z-]+$/,
+    risk: ["runs something in the background", "code"],
+  },
 };
-/** Names of programs that run their words, for whoever looks for a program behind them. */
-export const starters: ReadonlySet<string> = new Set([...Object.keys(wrappers), "env", "xargs"]);
+/** Names of programs that run their words. */
+const starters: ReadonlySet<string> = new Set([...Object.keys(wrappers), "env", "xargs"]);
 
 export const shells = new Set(
   "sh bash dash zsh ksh mksh fish ash csh tcsh rbash pwsh yash posh osh nu xonsh elvish".split(" "),
 );
 
-/** Interpreters, and the options by which they take code as an argument. */
+/** Interpreters, and their options that take code as an argument. */
 const interpreters: Readonly<Record<string, RegExp>> = {
   python: /^-[A-Za-z]*c/,
   pypy: /^-[A-Za-z]*c/,
@@ -95,7 +99,7 @@ const interpreters: Readonly<Record<string, RegExp>> = {
 };
 const asksVersion = /^(-v|-V|--version|-version|--help|-h|version)$/;
 
-/** The rule of a name that starts others; undefined for other names. */
+/** Returns the rule of a name that starts other programs; undefined for other names. */
 export function starterRule(name: string): Rule | undefined {
   if (Object.hasOwn(wrappers, name)) return wrap;
   if (shells.has(name)) return shell;
@@ -123,7 +127,7 @@ function wrap(call: Call): void {
   call.run(rest);
 }
 
-/** The words of the command that a wrapper runs; undefined where it cannot be told which they are. */
+/** Returns the words of the command that a wrapper runs; undefined when they cannot be found. */
 function behindOptions(call: Call, wrapper: Wrapper): readonly string[] | undefined {
   return behind(call.args, wrapper, (option) =>
     call.ask(`${call.name} ${option} hides which command it runs`),
@@ -156,7 +160,7 @@ function behind(
   return args.slice(at);
 }
 
-/** `env` alone shows the environment, in which no secrets are; else it sets variables for a command. */
+/** `env` alone prints the environment, which holds no secrets; otherwise it sets variables for a command. */
 export const env: Rule = (call) => {
   const { args } = call;
   let at = 0;
@@ -164,13 +168,13 @@ export const env: Rule = (call) => {
     const word = args[at] ?? "";
     const assigned = /^([A-Za-z_]\w*)=/.exec(word)?.[1];
     if (assigned?.startsWith("AGENTD_"))
-      call.ask(`setting ${assigned} leads commands of agentd to other settings`, "own");
+      call.ask(`setting ${assigned} gives commands of agentd other settings`, "own");
     if (assigned !== undefined && riskyVariables.test(assigned))
       call.ask(`setting ${assigned} changes what other commands do`, "code");
     if (assigned !== undefined || /^(-i|-|--ignore-environment|-0|--null|-v)$/.test(word)) continue;
     if (/^(-u|--unset)$/.test(word)) at += 1;
     else if (/^(-C|--chdir)$/.test(word)) call.enter(args[(at += 1)]);
-    else if (/^(-[a-zA-Z0]*S|--split-string)/.test(word)) return call.ask("env is given a command as text");
+    else if (/^(-[a-zA-Z0]*S|--split-string)/.test(word)) return call.ask("env gets a command as text");
     else if (word.startsWith("-")) return call.ask(`env ${word} hides which command it runs`);
     else break;
   }
@@ -208,11 +212,11 @@ function fedShell(call: Call): void {
   if (call.input === undefined) return call.changes();
   const text = call.inputText();
   if (text === undefined)
-    return call.ask(`${call.name} runs what another command writes, which cannot be checked`);
+    return call.ask(`${call.name} runs the output of another command, which cannot be checked`);
   call.runText(text);
 }
 
-/** A file of code, by a shell or an interpreter. */
+/** A code file that a shell or an interpreter runs. */
 function runsScript(call: Call, file: string): void {
   if (isService(file)) return changesService(call, call.args.slice(call.args.indexOf(file) + 1));
   call.read(file);
@@ -222,15 +226,12 @@ function runsScript(call: Call, file: string): void {
   call.ask(`${call.name} ${file} runs ${where}, which may do anything that you can`, "code");
 }
 
-/** A path in the place of a command's name. */
+/** A path in place of a command's name. */
 export const runsPath: Rule = (call) => {
   const { path, args } = call;
   if (isService(path)) return changesService(call, args);
   for (const word of [path, ...args]) call.read(word);
-  call.ask(
-    `${path} is a program of the workspace or of somebody's own, which may do anything that you can`,
-    "code",
-  );
+  call.ask(`${path} is a program of the workspace or of a user, which may do anything that you can`, "code");
 };
 
 function interpret(call: Call, inline: RegExp): void {
@@ -239,7 +240,7 @@ function interpret(call: Call, inline: RegExp): void {
   for (const arg of args) if (isConstant(arg)) call.read(arg);
   const own = optionsBefore(args);
   if (own.some((option) => inline.test(option) || hasAny(option)))
-    return call.ask(`${name} is given code that cannot be checked`, "code");
+    return call.ask(`${name} gets code that cannot be checked`, "code");
   const [, module] = /^-[A-Za-z]*m$/.test(own.at(-1) ?? "") ? [undefined, args[own.length]] : [];
   if (module === "json.tool") {
     const [, ...written] = operandsOf(args.slice(own.length + 1));
@@ -249,8 +250,7 @@ function interpret(call: Call, inline: RegExp): void {
   if (module !== undefined) return runsModule(call, module, args.slice(own.length + 1));
   const file = args.slice(own.length).find((arg) => !arg.startsWith("-") && !/^(run|test|check)$/.test(arg));
   if (file !== undefined) return runsScript(call, file);
-  if (call.input !== undefined)
-    return call.ask(`${name} runs what it is fed, which cannot be checked`, "unclear");
+  if (call.input !== undefined) return call.ask(`${name} runs its input, which cannot be checked`, "unclear");
   call.ask(`${name} runs code, which may do anything that you can`, "code");
 }
 
@@ -266,7 +266,7 @@ function runsModule(call: Call, module: string, rest: readonly string[]): void {
   call.ask(`${call.name} -m ${module} runs code, which may do anything that you can`, "code");
 }
 
-/** The words up to the one that names the code: those behind it are the script's. */
+/** Returns the words up to the one that names the code; the rest belong to the script. */
 function optionsBefore(args: readonly string[]): readonly string[] {
   const end = args.findIndex((arg, index) => {
     const before = args[index - 1] ?? "";
@@ -277,7 +277,7 @@ function optionsBefore(args: readonly string[]): readonly string[] {
   return end === -1 ? args : args.slice(0, end);
 }
 
-/** `eval` and `trap`: text is looked through when it stands in the command as it is. */
+/** `eval` and `trap`: checks text that is written literally in the command. */
 export const evaluate: Rule = (call) => {
   const words = call.name === "trap" ? operandsOf(call.args).slice(0, 1) : call.args;
   if (words.some((word) => !isConstant(word)) || !call.isLiteral)
@@ -290,7 +290,7 @@ export const source: Rule = (call) => {
   runsScript(call, file);
 };
 
-/** `xargs` gives its command words from the input, and `parallel` may do more. */
+/** `xargs` passes words from its input to its command; `parallel` may do more. */
 export const xargs: Rule = (call) => {
   const { args } = call;
   const own = {
@@ -320,7 +320,7 @@ function replacedMark(options: readonly string[]): string | undefined {
   return attached || (/^-[IJ]$/.test(option) ? options[at + 1] : undefined) || "{}";
 }
 
-/** What `find` and `fd` start or delete; the rest of it only looks. */
+/** What `find` and `fd` start or delete; the rest only reads. */
 export const find: Rule = (call) => {
   const { name, args } = call;
   const roots = rootsOf(args);
@@ -341,13 +341,13 @@ export const find: Rule = (call) => {
       call.run(name === "find" ? own : [...own, found]);
     }
   }
-  // A word that may be anything may be one of the options above.
+  // An unknown word may be one of the options above.
   if (
     args.some(
       (arg, index) => arg.startsWith(ANY) && !roots.includes(arg) && !(args[index - 1] ?? "").startsWith("-"),
     )
   )
-    call.ask(`${name} is given words that are worked out at run time`);
+    call.ask(`${name} gets words that are only known at run time`);
 };
 
 function startedBy(words: readonly string[]): readonly string[] {
@@ -355,7 +355,7 @@ function startedBy(words: readonly string[]): readonly string[] {
   return end === -1 ? words : words.slice(0, end);
 }
 
-/** Whether a command in the text is `program`, also as a word of a command that starts others. */
+/** Returns whether the text runs `program`, also through a program that starts others. */
 export function mentionsProgram(text: string, program: string): boolean {
   const isNamed = (word: string) => baseName(word) === program;
   const isIn = (node: SyntaxNode, depth: number): boolean => {
@@ -374,7 +374,7 @@ export function mentionsProgram(text: string, program: string): boolean {
   try {
     return isIn(parse(text), 0);
   } catch {
-    return false; // nested beyond what the parser takes
+    return false; // Nested too deeply for the parser.
   }
 }
 

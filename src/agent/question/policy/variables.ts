@@ -1,6 +1,6 @@
 /**
- * What the variables of a script may hold, and what its commands print. All assignments of a name count, wherever they
- * stand, so that neither loops nor branches hide one. Pure.
+ * The possible values of a script's variables, and the output of its commands. All assignments of a name count,
+ * wherever they occur, so that neither loops nor branches hide one. Pure.
  */
 import {
   forEachChild,
@@ -17,10 +17,10 @@ import {
 import { ANY, expandText, expandWord, PLAIN, valuesOf, type Output, type Scope } from "./words.ts";
 import { keepsLines, printers } from "./outputs.ts";
 
-/** Where the standard input of a command comes from. */
-export type Source = readonly SyntaxNode[] | "unknown" | undefined;
+/** Source of a command's standard input. */
+type Source = readonly SyntaxNode[] | "unknown" | undefined;
 
-/** What makes a value of a variable. */
+/** A source of a variable's value. */
 type Assigned =
   | { readonly value: string }
   | { readonly word: Word }
@@ -30,22 +30,22 @@ type Assigned =
 const MAX_VALUES = 32;
 const MAX_DEPTH = 12;
 const UNKNOWN = [ANY];
-/** Builtins that set the variables whose names are their words. */
+/** Builtins that set the variables named by their words. */
 const readsInto = new Set(["read", "mapfile", "readarray", "getopts"]);
 const declares = new Set(["declare", "typeset", "local", "export", "readonly"]);
 const numbers =
   /^([?#$!]|RANDOM|SECONDS|LINENO|UID|EUID|PPID|BASHPID|EPOCHSECONDS|EPOCHREALTIME|SHLVL|OPTIND|COLUMNS|LINES)$/;
 
-/** Variables that make an ordinary command run something else, or look elsewhere. */
+/** Variables that make an ordinary command run another program or read other files. */
 export const riskyVariables =
   /^(LD_\w+|DYLD_\w+|PATH|BASH_ENV|ENV|IFS|SHELLOPTS|BASHOPTS|GLOBIGNORE|PROMPT_COMMAND|PS[0-4]|HOME|PWD|OLDPWD|CDPATH|GIT_\w+|SSH_\w+|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|NODE_\w+|NPM_CONFIG_\w+|npm_config_\w+|PYTHON\w+|PIP_\w+|PERL5?\w*|RUBY\w+|GEM_\w+|BUNDLE_\w+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|LESS|LESSOPEN|LESSCLOSE|MAKEFLAGS|MAKEFILES|CC|CXX|RUSTC\w*|CARGO_\w+|GOFLAGS|RIPGREP_CONFIG_PATH|TAR_OPTIONS|CURL_HOME|WGETRC|\w*_proxy|\w*_PROXY|SUDO_\w+|BASH_FUNC\w*)$/;
 
-/** The commands of a pipeline that write what the one at `index` reads; of long pipelines the nearest. */
+/** Returns the commands of a pipeline that write the input of the one at `index`; in long pipelines the nearest. */
 export function commandsBefore<T>(commands: readonly T[], index: number): readonly T[] {
   return commands.slice(Math.max(0, index - MAX_DEPTH), index);
 }
 
-/** The texts in a test that are worked out as numbers. */
+/** Returns the texts of a test that are evaluated as numbers. */
 export function numbersIn(expression: TestExpression): readonly string[] {
   if (expression.type === "TestBinary" && /^-(eq|ne|lt|le|gt|ge)$/.test(expression.operator))
     return [expression.left.text, expression.right.text];
@@ -58,15 +58,15 @@ export function numbersIn(expression: TestExpression): readonly string[] {
 export class Variables implements Scope {
   readonly home: string;
   folders: readonly string[];
-  /** `$1` and the others; undefined: not known. */
+  /** `$1` and the others; undefined when unknown. */
   parameters: readonly string[] | undefined;
   readonly #environment: ReadonlyMap<string, string>;
   readonly #assigned = new Map<string, Assigned[]>();
   readonly #known = new Map<string, readonly string[]>();
   readonly #working = new Set<string>();
-  /** A name that is set is not known itself, so that it may be any. */
+  /** True when an unknown name was set, so that any name may be set. */
   #isOpen = false;
-  /** How many values were collected. */
+  /** Number of collected values. */
   count = 0;
   #setsParameters = false;
   #depth = 0;
@@ -93,7 +93,7 @@ export class Variables implements Scope {
     ]);
   }
 
-  /** Takes in everything that the nodes may set, before any of it is looked at. */
+  /** Collects everything that the nodes may set, before any of it is checked. */
   collect(node: SyntaxNode, input?: Source): void {
     this.#known.clear();
     this.#collect(node, input);
@@ -121,7 +121,7 @@ export class Variables implements Scope {
     return alternatives.flatMap(([fields = []]) => fields);
   }
 
-  /** Whether a variable holds text that was read or made at run time, so that arithmetic on it may run commands. */
+  /** Returns whether a variable holds text read or produced at run time, so that arithmetic on it may run commands. */
   isFed(name: string): boolean {
     return (
       this.#assigned.has(name) &&
@@ -133,7 +133,7 @@ export class Variables implements Scope {
     return script === undefined ? { text: ANY } : this.printedBy(script.commands);
   }
 
-  /** What the last of some commands prints, when the others come before it in a pipeline. */
+  /** Returns the output of the last command, when the others precede it in a pipeline. */
   printedBy(nodes: readonly SyntaxNode[]): Output {
     this.#depth += 1;
     try {
@@ -155,7 +155,7 @@ export class Variables implements Scope {
     if (this.#working.has(name) || this.#working.size > MAX_DEPTH) return UNKNOWN;
     this.#working.add(name);
     const outer = this.parameters;
-    // A function may have set it with other parameters than those at hand.
+    // A function may have set it with other parameters.
     this.parameters = undefined;
     const values = [...new Set(assigned.slice(0, MAX_VALUES + 1).flatMap((each) => this.#valuesOf(each)))];
     this.parameters = outer;
@@ -245,7 +245,7 @@ export class Variables implements Scope {
     if (builtin === "printf") this.#printed(rest);
     if (declares.has(builtin)) this.#declared(rest);
     if (!readsInto.has(builtin)) return;
-    // Also the values of options are taken for names; the standard names are set where there are none.
+    // Option values count as names too; without names the default names are set.
     const lines = builtin === "getopts" || rest.some(({ text }) => /^-\w*u/.test(text)) ? "unknown" : input;
     for (const word of ["REPLY", "MAPFILE", "OPTARG"]) this.#set(word, { lines });
     for (const word of rest) {
@@ -256,7 +256,7 @@ export class Variables implements Scope {
     }
   }
 
-  /** What `eval` of a constant text sets. */
+  /** Collects what `eval` of a constant text sets. */
   #evaluated(rest: readonly (Word | Assignment)[], input: Source): void {
     const text = rest.map((word) => (word.type === "Word" ? word.value : word.text)).join(" ");
     this.#depth += 1;
@@ -273,7 +273,7 @@ export class Variables implements Scope {
   }
 
   #declared(rest: readonly (Word | Assignment)[]): void {
-    // A name that stands for another one may be any; so may one that is put together.
+    // A reference, or a composed name, may set any name.
     const isReference = rest.some(({ text }) => /^-\w*n/.test(text));
     const isMade = rest.some((word) => word.type === "Word" && /[$`]/.test(word.text));
     if (isReference || isMade) this.#isOpen = true;
@@ -310,7 +310,7 @@ export class Variables implements Scope {
     return output ?? unknown;
   }
 
-  /** What `cat` prints of a here-document. */
+  /** Returns what `cat` prints of a here-document. */
   #document(redirects: readonly Redirection[]): Output {
     const [only] = redirects;
     if (redirects.length !== 1 || only?.type !== "HereDoc") return { text: ANY };
@@ -318,7 +318,7 @@ export class Variables implements Scope {
   }
 }
 
-/** Where redirections take the input from: a substitution that is known, or something else. */
+/** Returns where redirections take the input from: a known substitution, or another source. */
 function sourceOf(redirects: readonly Redirection[]): Source {
   const input = redirects.findLast(({ operator }) => operator.startsWith("<"));
   if (input === undefined) return undefined;
@@ -326,7 +326,7 @@ function sourceOf(redirects: readonly Redirection[]): Source {
   return part?.type === "ProcessSubstitution" && others.length === 0 ? [part] : "unknown";
 }
 
-/** A name is a whole line only where nothing else takes a part of it. */
+/** A name receives a whole line only when it is the only name. */
 function oneLine(rest: readonly (Word | Assignment)[], lines: Source): Source {
   const names = rest.filter(({ text }) => /^[A-Za-z_]\w*$/.test(text));
   return names.length === 1 ? lines : "unknown";

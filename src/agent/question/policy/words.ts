@@ -1,6 +1,6 @@
 /**
- * What the words of a command may become when the shell expands them. Text that only running tells is written with marks,
- * so that a word stays one string: constant text, and in it what may be anything of a kind. Pure.
+ * The possible expansions of a command's words. Parts that are only known at run time are written as marks, so that a
+ * word stays one string of constant text and marks. Pure.
  */
 import {
   parse,
@@ -10,36 +10,36 @@ import {
   type WordPart,
 } from "unbash";
 
-/** Digits, dates and the like: text that names no file of weight and no option. */
+/** Digits, dates and similar text: neither an important file nor an option. */
 export const PLAIN = "\uE000";
-/** What a pattern may match: part of one name, and no dot at its beginning. */
+/** A pattern's match: part of one name, without a leading dot. */
 export const NAME = "\uE001";
-/** Any path below a folder, hidden ones too. */
+/** Any path inside a folder, including hidden ones. */
 export const BELOW = "\uE002";
-/** Anything at all, also several words or none. */
+/** Anything at all, including several words or none. */
 export const ANY = "\uE003";
 
 const marks = /[\uE000-\uE003]/;
 
-/** Whether the text is what it seems, with nothing that only running tells. */
+/** Returns whether the text is fully known before run time. */
 export const isConstant = (field: string): boolean => !marks.test(field);
 export const hasAny = (field: string): boolean => field.includes(ANY);
 
-/** What one word may become: its words in the order of the command. */
+/** One possible expansion of a word, as words in order. */
 export type Fields = readonly string[];
 
-/** What a command prints: a text, or names of which nothing but their form is known. */
+/** Output of a command: a text, or names of which only the form is known. */
 export type Output = { readonly text: string } | { readonly names: readonly string[] };
 
-/** What words refer to. */
+/** Resolves the references in words. */
 export interface Scope {
-  /** Each value that the variable or parameter may have. */
+  /** Returns every possible value of a variable or parameter. */
   values(name: string): readonly string[];
-  /** The elements of an array, or the parameters for `@`, where they are known. */
+  /** Returns the elements of an array, or the parameters for `@`; undefined when unknown. */
   elements(name: string): readonly string[] | undefined;
   output(script: Extract<WordPart, { type: "CommandExpansion" }>["script"]): Output;
   readonly home: string;
-  /** Where the shell may be. */
+  /** The possible folders of the shell. */
   readonly folders: readonly string[];
 }
 
@@ -49,7 +49,7 @@ const MAX_BRACES = 64;
 const MAX_BRACE_PAIRS = 8;
 const UNKNOWN: readonly Fields[] = [[ANY]];
 
-/** Each list of words that `word` may become, at most {@link MAX_ALTERNATIVES}; where there are more: anything. */
+/** Returns every possible expansion of `word`, at most {@link MAX_ALTERNATIVES}; beyond that, anything. */
 export function expandWord(
   word: Word,
   scope: Scope,
@@ -60,7 +60,7 @@ export function expandWord(
   if (parts.some(({ type }) => type === "BraceExpansion") && !isAssigned)
     return expandBraces(word, parts, scope);
   let drafts: readonly Draft[] = [EMPTY];
-  // An address is no pattern, whatever stands in it: no file is called so.
+  // A URL is not a pattern: no file has such a name.
   const isAddress = /^[a-z][a-z0-9+.-]*:\/\//i.test(text);
   for (const [index, part] of parts.entries()) {
     const pieces = isAddress && isGlob(part) ? [{ text: part.text }] : expandPart(part, scope, isAssigned);
@@ -76,14 +76,14 @@ export function expandWord(
   return alternatives.some((fields) => fields.length > MAX_FIELDS) ? UNKNOWN : alternatives;
 }
 
-/** Each value that `word` may have where it stays one word, as behind `=`. */
+/** Returns every possible value of `word` where it stays one word, as after `=`. */
 export function valuesOf(word: Word, scope: Scope): readonly string[] {
   return expandWord(word, scope, { isAssigned: true }).map((fields) =>
     fields.length > 1 ? ANY : (fields[0] ?? ""),
   );
 }
 
-/** The text of a here-document, or another text in which only expansions count. */
+/** Expands the text of a here-document, or another text in which only expansions count. */
 export function expandText(parts: readonly WordPart[] | undefined, text: string, scope: Scope): string {
   if (parts === undefined) return text;
   return parts
@@ -94,12 +94,12 @@ export function expandText(parts: readonly WordPart[] | undefined, text: string,
     .join("");
 }
 
-/** Every list of words that the alternatives of each make; where there are too many, what differs may be anything. */
+/** Returns every combination of the words' alternatives. Beyond the limit the words that differ become anything. */
 export function combined(words: readonly (readonly Fields[])[]): readonly Fields[] {
   const count = words.reduce((product, alternatives) => product * alternatives.length, 1);
   const bounded =
     count <= MAX_ALTERNATIVES ? words : words.map((each) => (each.length === 1 ? each : [[ANY]]));
-  // The number of a list tells which alternative of each word it takes.
+  // The number of a combination encodes the alternative of each word.
   return Array.from({ length: count <= MAX_ALTERNATIVES ? count : 1 }, (_, list) => {
     let rest = list;
     return bounded.flatMap((alternatives) => {
@@ -110,7 +110,7 @@ export function combined(words: readonly (readonly Fields[])[]): readonly Fields
   });
 }
 
-/** Whether a name may match a pattern with marks. */
+/** Returns whether a pattern with marks may match a name. */
 export function nameMatches(pattern: string, name: string): boolean {
   if (pattern.includes(BELOW)) return true;
   if (!pattern.includes(NAME)) return pattern === name;
@@ -128,7 +128,7 @@ export function nameMatches(pattern: string, name: string): boolean {
   return at <= name.length - last.length;
 }
 
-/** Words that are complete, and the one that is being made. */
+/** Complete words, and the word under construction. */
 interface Draft {
   readonly done: Fields;
   readonly open: string | undefined;
@@ -136,13 +136,13 @@ interface Draft {
 
 const EMPTY: Draft = { done: [], open: undefined };
 
-/** What one part of a word may be. `rest` are words that begin behind it. */
+/** One possible value of a part of a word. `rest` are further words. */
 interface Piece {
   readonly text: string;
   readonly rest?: Fields;
-  /** It makes no word where it is empty. */
+  /** True when an empty text makes no word. */
   readonly isBare?: boolean;
-  /** The word before it ends here. */
+  /** True when the previous word ends here. */
   readonly splits?: boolean;
 }
 
@@ -193,7 +193,7 @@ function expandPart(part: WordPart, scope: Scope, isQuoted: boolean): readonly P
   }
 }
 
-/** A quoted text is one word, whatever stands in it; `"$@"` alone makes several. */
+/** A quoted text is one word; only `"$@"` makes several. */
 function expandQuoted(parts: readonly WordPart[], scope: Scope): readonly Piece[] {
   const [only] = parts;
   if (parts.length === 1 && only !== undefined && isList(only)) return listOf(nameOf(only), scope);
@@ -229,11 +229,11 @@ const quoted = (name: string, scope: Scope): readonly Piece[] => scope.values(na
 const bare = (name: string, scope: Scope): readonly Piece[] =>
   /^[@*]$/.test(name) ? listOf(name, scope) : scope.values(name).map(split);
 
-/** As the shell takes apart the value of a variable without quotes: into words, of which patterns are expanded. */
+/** Splits the value of an unquoted variable like the shell: into words, whose patterns are expanded. */
 function split(value: string): Piece {
   const pieces = value.split(/[ \t\n]+/).map((piece) => piece.replace(/[*?]|\[[^\]]*\]/g, NAME));
   if (pieces.length === 1) return { text: pieces[0] ?? "", isBare: true };
-  // An empty last piece is where the next part of the word begins another.
+  // After an empty last piece, the next part of the word begins another word.
   const words = pieces.filter((piece, index) => piece !== "" || index === 0 || index === pieces.length - 1);
   const [text = "", ...rest] = words;
   return { text, rest, isBare: true, ...(/^\s/.test(value) ? { splits: true } : {}) };
@@ -252,7 +252,7 @@ function printed(output: Output, isQuoted: boolean): readonly Piece[] {
   return [{ text, rest }];
 }
 
-/** Numbers and the like come alone; of names there may be several. */
+/** Numbers and similar values are single; names may be several. */
 const isSingle = (name: string): boolean => !name.includes(NAME) && !name.includes(BELOW);
 
 function expandParameter(part: ParameterExpansionPart, scope: Scope, isQuoted: boolean): readonly Piece[] {
@@ -287,7 +287,7 @@ function resultsOf(operation: Operation, own: readonly string[], scope: Scope): 
   }
 }
 
-/** A value without an ending or a beginning that is constant and without slash. */
+/** Removes a constant suffix or prefix without slash from a value. */
 function without(value: string, pattern: string, operator: string): string {
   const isEnding = operator.startsWith("%");
   if (isConstant(value)) {
@@ -295,7 +295,7 @@ function without(value: string, pattern: string, operator: string): string {
     return value.startsWith(pattern) ? value.slice(pattern.length) : value;
   }
   if (!isEnding || hasAny(value)) return ANY;
-  // The name that a pattern stands for, cut at its end: still a name that begins with no dot.
+  // A pattern's name without its end still has no leading dot.
   const name = value.slice(value.lastIndexOf("/") + 1);
   return name.startsWith(NAME) ? value.slice(0, value.length - name.length) + NAME : ANY;
 }
@@ -326,7 +326,7 @@ function expandBraces(word: Word, parts: readonly WordPart[], scope: Scope): rea
   return [fields];
 }
 
-/** The texts between the braces; undefined where they hold what is not followed here. */
+/** Returns the alternatives between the braces; undefined for content that is not supported. */
 function choicesOf(text: string): readonly string[] | undefined {
   const inner = text.slice(1, -1);
   const row = /^(-?\d+|[a-zA-Z])\.\.(-?\d+|[a-zA-Z])(\.\.-?\d+)?$/.exec(inner);

@@ -3,7 +3,7 @@ import { applyPatch, createTwoFilesPatch, parsePatch, type StructuredPatch } fro
 import { ToolError } from "../../tool/tool.ts";
 import { headOf } from "../../../base/text.ts";
 
-/** One file's part of a diff. `before` is undefined for a new file, `after` for a deleted one. */
+/** One file of a diff. `before` is undefined for a new file, `after` for a deleted one. */
 export interface FileDiff {
   readonly path: string;
   readonly creates: boolean;
@@ -15,21 +15,24 @@ const MAX_FILES = 100;
 const MAX_SHOWN_CHARACTERS = 20_000;
 const MAX_DIFF_MS = 1_000;
 
-/** The files of a unified diff, in its order. Throws ToolError for what is not one and for what it may not hold. */
+/** Parses a unified diff into its files, in order. Throws ToolError for invalid diffs and unsupported changes. */
 export function parseDiff(text: string): readonly FileDiff[] {
   const patches = parse(text).filter((patch) => patch.hunks.length > 0 || patch.isGit);
   if (patches.length === 0)
-    throw new ToolError("diff holds no hunks. It must be a unified diff with ---, +++ and @@.");
+    throw new ToolError("diff contains no hunks. It must be a unified diff with ---, +++ and @@.");
   if (patches.length > MAX_FILES) {
     throw new ToolError(`diff changes ${patches.length} files; the limit is ${MAX_FILES}. Split it.`);
   }
   const files = patches.map(toFileDiff);
-  const twice = files.find((file, index) => files.findIndex((other) => other.path === file.path) !== index);
-  if (twice) throw new ToolError(`diff names ${twice.path} twice. Put all of its hunks under one header.`);
+  const duplicate = files.find(
+    (file, index) => files.findIndex((other) => other.path === file.path) !== index,
+  );
+  if (duplicate)
+    throw new ToolError(`diff names ${duplicate.path} twice. Put all of its hunks under one header.`);
   return files;
 }
 
-/** `before` with the file's hunks applied. Throws ToolError when one does not fit. */
+/** Returns `before` with the file's hunks applied. Throws ToolError when one does not fit. */
 export function applyFileDiff(before: string, file: FileDiff): string {
   const after = applyPatch(before, file.patch);
   if (after !== false) return after;
@@ -39,7 +42,7 @@ export function applyFileDiff(before: string, file: FileDiff): string {
   );
 }
 
-/** What changed, as a unified diff of at most 20 000 characters. */
+/** Returns the change as a unified diff of at most 20 000 characters. */
 export function showDiff(path: string, before: string, after: string): string {
   const diff = createTwoFilesPatch(path, path, before, after, "", "", {
     context: 3,
@@ -52,13 +55,13 @@ export function showDiff(path: string, before: string, after: string): string {
   return `${shown}\n[... ${diff.length - shown.length} characters of the diff cut ...]`;
 }
 
-/** Longest text of a file that people are shown whole, before and after. */
+/** Limit of a file's texts, before and after, that people see whole. */
 const MAX_TEXT_CHARACTERS = 131_072;
 
-/** Of longer ones they are told the size only. */
+/** For larger files people see only the size. */
 export const MAX_SHOWN_BYTES = 1_048_576;
 
-/** A change as people see it; undefined texts are of files that are not there. Long texts are left out. */
+/** Returns a change for people; an undefined text means that the file does not exist. Omits long texts. */
 export function fileChange(path: string, before: string | undefined, after: string | undefined): FileChange {
   const size = Math.max(Buffer.byteLength(before ?? ""), Buffer.byteLength(after ?? ""));
   if (size > MAX_SHOWN_BYTES) return { path, diff: "", omitted: "large", size };

@@ -4,13 +4,13 @@ import { dirname, join, relative } from "node:path";
 import ignore, { type Ignore } from "ignore";
 import { isMissing } from "./paths.ts";
 
-export interface WalkOptions {
+interface WalkOptions {
   readonly maxEntries: number;
-  /** Asked before each folder and file; true ends the walk. */
+  /** Called before each folder and file; true ends the walk. */
   readonly isOver: () => boolean;
 }
 
-/** One .gitignore and the folder it speaks of. */
+/** One .gitignore and its folder. */
 interface IgnoreRules {
   readonly folder: string;
   readonly rules: Ignore;
@@ -21,15 +21,15 @@ const MAX_DEPTH = 64;
 const MAX_PARENTS = 32;
 
 /**
- * The regular files below `root`, folder by folder in the order of their names, without what .gitignore files exclude,
- * without `.git`, and without following links. `skipped` counts folders that could not be read.
+ * Walks the regular files in `root`, folder by folder in the order of names. Omits files excluded by .gitignore and
+ * `.git`, and does not follow links. `skipped` counts unreadable folders.
  */
 export class FileWalk {
   readonly #root: string;
   readonly #options: WalkOptions;
   #entries = 0;
   skipped = 0;
-  /** True when a limit ended the walk before its end. */
+  /** True when a limit ended the walk. */
   cut = false;
 
   constructor(root: string, options: WalkOptions) {
@@ -58,10 +58,10 @@ export class FileWalk {
   async #list(folder: string): Promise<readonly Dirent[]> {
     try {
       const entries = await readdir(folder, { withFileTypes: true });
-      // By code unit: the same on every machine, whatever its language.
+      // By code unit: the same order in every locale.
       return entries.toSorted((a, b) => (a.name < b.name ? -1 : 1));
     } catch {
-      // No permission, or it went away meanwhile; the rest of the tree still counts.
+      // Missing permission, or deleted meanwhile; the walk continues.
       this.skipped += 1;
       return [];
     }
@@ -73,17 +73,17 @@ export class FileWalk {
   }
 }
 
-/** The last rule that speaks of a path wins, as in git: the deepest file is asked first. */
+/** The last matching rule wins, as in git: the deepest file is checked first. */
 function isIgnored(path: string, isDirectory: boolean, rules: readonly IgnoreRules[]): boolean {
   for (const { folder, rules: own } of rules.toReversed()) {
-    const verdict = own.test(`${relative(folder, path)}${isDirectory ? "/" : ""}`);
-    if (verdict.ignored) return true;
-    if (verdict.unignored) return false;
+    const match = own.test(`${relative(folder, path)}${isDirectory ? "/" : ""}`);
+    if (match.ignored) return true;
+    if (match.unignored) return false;
   }
   return false;
 }
 
-/** The rules of the folders above `root`, up to the top of its repository; none outside a repository. */
+/** Returns the rules of the folders above `root` up to the top of its repository; none outside a repository. */
 async function rulesAbove(root: string): Promise<readonly IgnoreRules[]> {
   const found: IgnoreRules[] = [];
   let folder = root;
@@ -104,7 +104,7 @@ async function rulesOf(folder: string): Promise<IgnoreRules | undefined> {
     if (!found.isFile() || found.size > MAX_IGNORE_BYTES) return undefined;
     return { folder, rules: ignore().add(await readFile(path, "utf8")) };
   } catch {
-    // Missing, the usual case, or unreadable: then nothing is excluded.
+    // Missing, the usual case, or unreadable: excludes nothing.
     return undefined;
   }
 }

@@ -1,20 +1,21 @@
 import { rm } from "node:fs/promises";
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
+import { readForeign } from "../../../base/system/own-files.ts";
 import {
+  closedObject,
   defineTool,
-  ToolError,
+  flag,
   type Tool,
   type ToolContext,
+  ToolError,
   type ToolOutput,
   type ToolPreviewContext,
+  freeText,
+  nonEmptyText,
 } from "../../tool/tool.ts";
-import { readForeign } from "../../../base/system/own-files.ts";
-import { editedText } from "./edited-file.ts";
-import { applyFileDiff, parseDiff, showDiff, type FileDiff, fileChange } from "./file-diff.ts";
-import { suggestNames } from "./suggest-names.ts";
-import { readsOf, realPath, statOf, toToolError } from "./paths.ts";
-import { replaceExactly } from "./replacement.ts";
-import { stageText, type Editing } from "./staged-file.ts";
+import { editedText, type Editing, stageText } from "./edited-file.ts";
+import { applyFileDiff, fileChange, type FileDiff, parseDiff, showDiff } from "./file-diff.ts";
+import { readsOf, realPath, statOf, suggestNames, toToolError } from "./paths.ts";
 
 interface PatchInput {
   readonly path?: string;
@@ -24,7 +25,7 @@ interface PatchInput {
   readonly diff?: string;
 }
 
-/** One file before and after; undefined where it does not exist. */
+/** One file before and after; undefined when it does not exist. */
 interface Change {
   readonly name: string;
   readonly target: string;
@@ -34,7 +35,6 @@ interface Change {
 
 const MAX_BYTES = 5_242_880;
 const MAX_SHOWN_CHARACTERS = 40_000;
-const text = (maxLength: number, description: string) => ({ type: "string", maxLength, description });
 
 /** The tool that changes parts of files. */
 export function createPatch(): Tool {
@@ -43,28 +43,21 @@ export function createPatch(): Tool {
     toolset: "files",
     kind: "edit",
     description:
-      "Changes parts of text files; give either path, old and new for one exact replacement, or diff. Nothing is " +
-      `written unless everything fits. Files up to ${MAX_BYTES} bytes. Returns the resulting diff.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      properties: {
-        path: {
-          ...text(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
-          minLength: 1,
-        },
-        old: text(
-          MAX_BYTES,
-          "The exact text to replace, spaces and line breaks included. Must be there exactly once.",
-        ),
-        new: text(MAX_BYTES, "What comes in its place; empty to delete it."),
-        replace_all: {
-          type: "boolean",
-          description: "Replace every place where old is found. Default false.",
-        },
-        diff: text(MAX_BYTES, "A unified diff over one or more files; /dev/null creates or deletes a file."),
-      },
-    },
+      "Changes parts of text files; give either path, old and new for one exact replacement, or diff. Writes " +
+      `nothing unless everything fits. Files up to ${MAX_BYTES} bytes. Returns the resulting diff.`,
+    parameters: closedObject({
+      path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
+      old: freeText(
+        MAX_BYTES,
+        "The exact text to replace, with spaces and line breaks. Must occur exactly once.",
+      ),
+      new: freeText(MAX_BYTES, "The replacement; empty to delete the text."),
+      replace_all: flag("Replace every occurrence of old. Default false."),
+      diff: freeText(
+        MAX_BYTES,
+        "A unified diff over one or more files; /dev/null creates or deletes a file.",
+      ),
+    }),
     inspect: (input, { cwd }) => {
       const names =
         input.diff === undefined ? [input.path ?? "."] : parseDiff(input.diff).map((file) => file.path);
@@ -123,7 +116,7 @@ async function planDiff(files: readonly FileDiff[], context: ToolPreviewContext)
       );
     }
     const exists = (await statOf(target)) !== undefined;
-    if (file.creates && exists) throw new ToolError(`diff creates ${file.path}, but it exists already.`);
+    if (file.creates && exists) throw new ToolError(`diff creates ${file.path}, but it already exists.`);
     const before = file.creates ? "" : await readText(target, file.path, context);
     const after = applyFileDiff(before, file);
     if (file.deletes && after !== "") {
@@ -141,7 +134,10 @@ async function planDiff(files: readonly FileDiff[], context: ToolPreviewContext)
   return changes;
 }
 
-/** All or nothing: everything is written beside its target first; when a later step fails, earlier ones are undone. */
+/**
+ * Applies all changes or none: writes every file beside its target first, and undoes earlier steps when a later one
+ * fails.
+ */
 async function applyAll(changes: readonly Change[], { files, signal }: ToolContext): Promise<void> {
   const editing = { signal, ...(files ? { files } : {}) };
   const staged: { readonly change: Change; commit(): Promise<void>; discard(): Promise<void> }[] = [];
@@ -170,7 +166,7 @@ async function stage(
   return { commit, discard };
 }
 
-/** What was begun is taken back also when the call was stopped meanwhile. */
+/** Undoing continues after the call was aborted. */
 const NEVER = new AbortController().signal;
 
 async function undo({ target, before }: Change, editing: Editing): Promise<void> {
@@ -187,10 +183,10 @@ async function remove(target: string): Promise<void> {
 
 async function readText(target: string, name: string, context: ToolPreviewContext): Promise<string> {
   const found = await statOf(target);
-  if (!found) throw new ToolError(`${name}: there is no such file.${await suggestNames(target)}`);
+  if (!found) throw new ToolError(`${name}: no such file exists.${await suggestNames(target)}`);
   if (!found.isFile()) throw new ToolError(`${name} is not a regular file.`);
   if (found.size > MAX_BYTES)
-    throw new ToolError(`${name} has ${found.size} bytes; patch takes at most ${MAX_BYTES}.`);
+    throw new ToolError(`${name} has ${found.size} bytes; the limit of patch is ${MAX_BYTES}.`);
   const bytes = await readForeign(target).catch((error: unknown) => {
     throw toToolError(error, name);
   });
@@ -198,9 +194,73 @@ async function readText(target: string, name: string, context: ToolPreviewContex
   if (edited !== undefined) return edited;
   if (bytes.includes(0)) throw new ToolError(`${name} is a binary file.`);
   try {
-    // Fatal, and with the byte order mark kept: what is written back must be the same but for the change.
+    // Fatal, and keeps the byte order mark: everything but the change must stay identical.
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
     throw new ToolError(`${name} is not UTF-8 text; change it with the terminal.`);
   }
+}
+
+interface Replacement {
+  readonly old: string;
+  readonly new: string;
+  readonly all: boolean;
+}
+
+const MAX_LISTED_LINES = 10;
+
+/**
+ * Replaces `old` by `new` in `text`. Throws ToolError when `old` is missing, or occurs more than once without `all`. In
+ * a file with CRLF line ends, `old` and `new` may use plain line feeds.
+ */
+function replaceExactly(text: string, replacement: Replacement): string {
+  if (replacement.old === "") throw new ToolError("old is empty. Use write_file for a new file.");
+  if (replacement.old === replacement.new)
+    throw new ToolError("old and new are the same: nothing would change.");
+  const edit = text.includes(replacement.old) ? replacement : withCarriageReturns(text, replacement);
+  const offsets = findAll(text, edit.old);
+  if (offsets.length === 0)
+    throw new ToolError(`old was not found in the file.${similarLines(text, edit.old)}`);
+  if (offsets.length > 1 && !edit.all) {
+    throw new ToolError(
+      `old occurs ${offsets.length} times, at ${listLines(text, offsets)}. Extend it so that it occurs once, ` +
+        "or set replace_all.",
+    );
+  }
+  return text.split(edit.old).join(edit.new);
+}
+
+function withCarriageReturns(text: string, replacement: Replacement): Replacement {
+  if (!text.includes("\r\n")) return replacement;
+  const convert = (part: string) => part.replace(/\r?\n/g, "\r\n");
+  return { ...replacement, old: convert(replacement.old), new: convert(replacement.new) };
+}
+
+/** Occurrences may overlap: "aa" occurs twice in "aaa", and either could be meant. */
+function findAll(text: string, part: string): readonly number[] {
+  const offsets: number[] = [];
+  for (let at = text.indexOf(part); at !== -1; at = text.indexOf(part, at + 1)) offsets.push(at);
+  return offsets;
+}
+
+function listLines(text: string, offsets: readonly number[]): string {
+  const numbers = offsets
+    .slice(0, MAX_LISTED_LINES)
+    .map((offset) => text.slice(0, offset).split("\n").length);
+  const more = offsets.length > MAX_LISTED_LINES ? " and more" : "";
+  return `lines ${[...new Set(numbers)].join(", ")}${more}`;
+}
+
+/** Names lines that equal the first line of `part` but for spaces, the usual reason for a miss. */
+function similarLines(text: string, part: string): string {
+  const bare = (line: string) => line.replace(/\s+/g, "");
+  const first = part
+    .split("\n")
+    .map(bare)
+    .find((line) => line !== "");
+  if (first === undefined) return "";
+  const numbers = text.split("\n").flatMap((line, index) => (bare(line) === first ? [index + 1] : []));
+  if (numbers.length === 0) return " Read the file again and copy the text exactly.";
+  const listed = numbers.slice(0, MAX_LISTED_LINES).join(", ");
+  return ` Its first line resembles line ${listed}: compare the spaces and the lines that follow.`;
 }

@@ -1,24 +1,25 @@
 import { readlinkSync, realpathSync, type Stats } from "node:fs";
-import { stat } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { editDistance } from "../../../base/nearest.ts";
 import { OwnFileError } from "../../../base/system/own-files.ts";
 import { ToolError } from "../../tool/tool.ts";
 
-/** What Linux allows as well. */
+/** As on Linux. */
 const MAX_LINK_HOPS = 40;
 
-/** The absolute path that `path` means in `cwd`; `~` and `~/...` are the user's home. Nothing is looked up. */
+/** Returns the absolute path of `path` in `cwd`; `~` and `~/...` refer to the user's home. Does not access the disk. */
 export function resolvePath(path: string, cwd: string): string {
-  if (path.includes("\0")) throw new ToolError("The path holds a NUL character; remove it.");
+  if (path.includes("\0")) throw new ToolError("The path contains a NUL character; remove it.");
   if (path === "~") return homedir();
   return path.startsWith("~/") ? join(homedir(), path.slice(2)) : resolve(cwd, path);
 }
 
 /**
- * Where a path really leads: as {@link resolvePath}, with the symbolic links of its nearest existing ancestor followed,
- * so that a link inside the workspace cannot hide a target outside. What lies in `cwd` is told in the terms of `cwd`,
- * even when that is itself reached by a link.
+ * Returns the real target of a path: as {@link resolvePath}, with the links of its nearest existing ancestor resolved,
+ * so that a link in the workspace cannot hide a target outside. A path inside `cwd` keeps the prefix `cwd`, even when
+ * `cwd` itself is a link.
  */
 export function realPath(path: string, cwd: string): string {
   const real = followLinks(resolvePath(path, cwd));
@@ -28,14 +29,14 @@ export function realPath(path: string, cwd: string): string {
 }
 
 /**
- * The path as the model gave it and where it really leads, each once, for the policy: a harmless name may lead to a
+ * Returns the given path and its real target, without duplicates, for the policy: a harmless name may lead to a
  * sensitive file, and a sensitive name to a file elsewhere.
  */
 export function readsOf(path: string, cwd: string): readonly string[] {
   return [...new Set([realPath(path, cwd), resolvePath(path, cwd)])];
 }
 
-/** The directory that `path` means, as an absolute path. Throws ToolError when it is not one. */
+/** Returns the absolute directory of `path`. Throws ToolError when it is not a directory. */
 export async function directoryOf(path: string, cwd: string): Promise<string> {
   const directory = resolvePath(path, cwd);
   const found = await statOf(directory);
@@ -43,7 +44,7 @@ export async function directoryOf(path: string, cwd: string): Promise<string> {
   throw new ToolError(`${path} is ${found ? "not a directory" : "missing"}. Name an existing directory.`);
 }
 
-/** Undefined when there is nothing at `path`; errors such as missing rights become a ToolError. */
+/** Resolves to undefined when nothing exists at `path`; other errors become a ToolError. */
 export async function statOf(path: string): Promise<Stats | undefined> {
   try {
     return await stat(path);
@@ -53,12 +54,12 @@ export async function statOf(path: string): Promise<Stats | undefined> {
   }
 }
 
-/** What the file system said, in words for the model. */
+/** Describes a file system error for the model. */
 export function toToolError(error: unknown, path: string): ToolError {
   if (error instanceof ToolError) return error;
   if (error instanceof OwnFileError) return new ToolError(error.message);
   const code = codeOf(error) ?? "unknown error";
-  return new ToolError(`${path}: ${reasons[code] ?? `the file system refused (${code})`}.`);
+  return new ToolError(`${path}: ${reasons[code] ?? `the file system reported ${code}`}.`);
 }
 
 export function isMissing(error: unknown): boolean {
@@ -69,7 +70,7 @@ export function isMissing(error: unknown): boolean {
 const reasons: Readonly<Record<string, string>> = {
   EACCES: "no permission",
   EPERM: "no permission",
-  ENOENT: "there is no such file",
+  ENOENT: "no such file exists",
   ENOTDIR: "a part of the path is a file, not a directory",
   EEXIST: "a part of the path is a file, not a directory",
   EISDIR: "it is a directory",
@@ -83,7 +84,7 @@ function codeOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }
 
-/** Synchronous because a tool's inspect is; a path has few segments, and each is one call to the system. */
+/** Synchronous because `inspect` is; a path has few segments, each of which is one system call. */
 function followLinks(path: string, hops = 0): string {
   try {
     return realpathSync(path);
@@ -95,7 +96,7 @@ function followLinks(path: string, hops = 0): string {
     const target = linkTarget(here);
     if (target === undefined) return here;
     if (hops >= MAX_LINK_HOPS) throw new ToolError(`${path}: ${reasons["ELOOP"]}.`);
-    // A link to what does not exist yet: writing through it would create the file over there.
+    // A link to a missing file: writing through it would create the target.
     return followLinks(resolve(dirname(here), target), hops + 1);
   }
 }
@@ -107,4 +108,27 @@ function linkTarget(path: string): string | undefined {
     // EINVAL or ENOENT: not a link.
     return undefined;
   }
+}
+
+const MAX_ENTRIES = 2_000;
+const MAX_NAMES = 3;
+
+/** Returns a sentence with the most similar names beside `path`, or "". */
+export async function suggestNames(path: string): Promise<string> {
+  const wanted = basename(path).toLowerCase();
+  const entries = await readdir(dirname(path)).catch(() => [] as string[]);
+  const close = entries
+    .slice(0, MAX_ENTRIES)
+    .map((name) => ({ name, distance: distanceTo(wanted, name.toLowerCase()) }))
+    .filter(({ name, distance }) => distance <= Math.max(2, Math.floor(name.length / 3)))
+    .toSorted((a, b) => a.distance - b.distance || (a.name < b.name ? -1 : 1))
+    .slice(0, MAX_NAMES);
+  if (close.length === 0) return "";
+  return ` Did you mean ${close.map(({ name }) => join(dirname(path), name)).join(" or ")}?`;
+}
+
+/** Returns the edit distance of two names; a name that contains the other counts as close. */
+function distanceTo(wanted: string, name: string): number {
+  if (Math.min(wanted.length, name.length) >= 3 && (name.includes(wanted) || wanted.includes(name))) return 1;
+  return editDistance(wanted, name);
 }

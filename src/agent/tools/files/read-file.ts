@@ -1,9 +1,15 @@
 import { openForeign, refuseOwn } from "../../../base/system/own-files.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { editedText } from "./edited-file.ts";
-import { LineWindow } from "./line-window.ts";
-import { suggestNames } from "./suggest-names.ts";
-import { readsOf, realPath, resolvePath, statOf, toToolError } from "./paths.ts";
+import { readsOf, realPath, resolvePath, statOf, suggestNames, toToolError } from "./paths.ts";
 
 interface ReadFileInput {
   readonly path: string;
@@ -15,7 +21,7 @@ const DEFAULT_LINES = 1_000;
 const MAX_LINES = 5_000;
 const MAX_LINE_CHARACTERS = 2_000;
 const MAX_TEXT_CHARACTERS = 100_000;
-/** How far into a file the tool looks for the first line wanted. */
+/** How far into a file the tool searches for the first line. */
 const MAX_SCANNED_BYTES = 268_435_456;
 const CHUNK_BYTES = 262_144;
 const BINARY_PROBE_BYTES = 8_192;
@@ -27,29 +33,17 @@ export function createReadFile(): Tool {
     toolset: "files",
     kind: "read",
     description:
-      "Reads a text file; each line comes as its number, a tab and its text. " +
+      "Reads a text file; each line is its number, a tab and its text. " +
       `Lines above ${MAX_LINE_CHARACTERS} characters are cut, and one call returns at most ${MAX_TEXT_CHARACTERS} ` +
       "characters: read on with offset.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["path"],
-      properties: {
-        path: {
-          type: "string",
-          minLength: 1,
-          maxLength: 4096,
-          description: "The file, relative to the workspace or absolute; ~ is the user's home.",
-        },
+    parameters: closedObject(
+      {
+        path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
         offset: { type: "integer", minimum: 1, description: "First line to read, from 1. Default 1." },
-        limit: {
-          type: "integer",
-          minimum: 1,
-          maximum: MAX_LINES,
-          description: `Lines to read. Default ${DEFAULT_LINES}, at most ${MAX_LINES}.`,
-        },
+        limit: integer(1, MAX_LINES, `Lines to read. Default ${DEFAULT_LINES}, at most ${MAX_LINES}.`),
       },
-    },
+      ["path"],
+    ),
     inspect: (input, { cwd }) => ({
       kind: "file",
       title: `Read: ${input.path}`,
@@ -81,7 +75,7 @@ async function run(input: ReadFileInput, context: ToolContext): Promise<string> 
   throw new ToolError(`The file has ${window.seenLines} lines; offset ${window.first} is beyond its end.`);
 }
 
-/** Feeds the file to the window until that is full; resolves to the bytes read. */
+/** Feeds the file to the window until it is full; resolves to the bytes read. */
 async function scan(path: string, window: LineWindow, { signal }: ToolContext): Promise<number> {
   let scannedBytes = 0;
   try {
@@ -103,7 +97,7 @@ async function scan(path: string, window: LineWindow, { signal }: ToolContext): 
   }
 }
 
-/** As {@link scan}, of bytes that are there. */
+/** As {@link scan}, for bytes in memory. */
 function take(bytes: Buffer, window: LineWindow): number {
   if (!window.push(bytes)) window.end();
   return bytes.length;
@@ -111,10 +105,10 @@ function take(bytes: Buffer, window: LineWindow): number {
 
 async function sizeOf(path: string, given: string): Promise<number> {
   const found = await statOf(path);
-  if (!found) throw new ToolError(`${given}: there is no such file.${await suggestNames(path)}`);
+  if (!found) throw new ToolError(`${given}: no such file exists.${await suggestNames(path)}`);
   if (found.isDirectory())
     throw new ToolError(`${given} is a directory. List it with search_files or the terminal.`);
-  // Pipes and devices could block for ever or never end.
+  // Pipes and devices could block forever or never end.
   if (!found.isFile()) throw new ToolError(`${given} is not a regular file.`);
   try {
     refuseOwn(path, found);
@@ -126,11 +120,101 @@ async function sizeOf(path: string, given: string): Promise<number> {
 
 function assertText(start: Buffer, path: string): void {
   if (!start.subarray(0, BINARY_PROBE_BYTES).includes(0)) return;
-  throw new ToolError(`${path} is a binary file. Look into it with the terminal, such as file or xxd.`);
+  throw new ToolError(`${path} is a binary file. Inspect it with the terminal, such as file or xxd.`);
 }
 
 function trailer(window: LineWindow): string {
   if (!window.more) return `(end of file, ${window.seenLines} lines)`;
   const last = window.first + window.lines.length - 1;
   return `(lines ${window.first} to ${last}; more follows: read on with offset ${last + 1})`;
+}
+
+interface WindowLimits {
+  /** Number of the first requested line, from 1. */
+  readonly first: number;
+  readonly maxLines: number;
+  readonly maxLineCharacters: number;
+  readonly maxCharacters: number;
+}
+
+const LINE_FEED = 10;
+
+/** Picks numbered lines from a stream of bytes, in memory bounded by the limits however long a line is. */
+export class LineWindow {
+  readonly #limits: WindowLimits;
+  readonly lines: string[] = [];
+  /** True once content after the picked lines was seen. */
+  more = false;
+  #kept: Uint8Array[] = [];
+  #keptBytes = 0;
+  #lineBytes = 0;
+  #characters = 0;
+  #ended = 0;
+
+  constructor(limits: WindowLimits) {
+    this.#limits = limits;
+  }
+
+  get first(): number {
+    return this.#limits.first;
+  }
+
+  /** Number of complete lines so far. */
+  get seenLines(): number {
+    return this.#ended;
+  }
+
+  /** Adds bytes; returns true when the window is full. */
+  push(chunk: Buffer): boolean {
+    let start = 0;
+    while (start < chunk.length) {
+      if (this.#isFull()) {
+        this.more = true;
+        return true;
+      }
+      const feed = chunk.indexOf(LINE_FEED, start);
+      this.#extend(chunk.subarray(start, feed === -1 ? chunk.length : feed));
+      if (feed === -1) return false;
+      this.#finishLine();
+      start = feed + 1;
+    }
+    return false;
+  }
+
+  /** Ends the stream: a last line without a line feed counts. */
+  end(): void {
+    if (this.#lineBytes > 0 && !this.#isFull()) this.#finishLine();
+  }
+
+  #isFull(): boolean {
+    return this.lines.length >= this.#limits.maxLines || this.#characters >= this.#limits.maxCharacters;
+  }
+
+  #extend(part: Uint8Array): void {
+    this.#lineBytes += part.length;
+    // At most four bytes a character, plus one character that shows that the line is too long.
+    const freeBytes = (this.#limits.maxLineCharacters + 1) * 4 - this.#keptBytes;
+    if (freeBytes <= 0 || this.#ended + 1 < this.#limits.first) return;
+    const kept = part.slice(0, freeBytes);
+    this.#kept.push(kept);
+    this.#keptBytes += kept.length;
+  }
+
+  #finishLine(): void {
+    this.#ended += 1;
+    if (this.#ended >= this.#limits.first) this.#keep();
+    this.#kept = [];
+    this.#keptBytes = 0;
+    this.#lineBytes = 0;
+  }
+
+  #keep(): void {
+    const { maxLineCharacters } = this.#limits;
+    const whole = new TextDecoder().decode(Buffer.concat(this.#kept)).replace(/\r$/, "");
+    const isLong = whole.length > maxLineCharacters || this.#lineBytes > this.#keptBytes;
+    const cut = whole.slice(0, maxLineCharacters).replace(/[\uD800-\uDBFF]$/, "");
+    const text = isLong ? `${cut} [... line cut, ${this.#lineBytes} bytes in total]` : whole;
+    this.lines.push(`${this.#ended}\t${text}`);
+    this.#characters += text.length + 8;
+  }
 }

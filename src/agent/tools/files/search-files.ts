@@ -1,10 +1,19 @@
 import { relative } from "node:path";
+import { Worker } from "node:worker_threads";
 import ignore from "ignore";
-import { OwnFileError, openForeign } from "../../../base/system/own-files.ts";
+import { openForeign, OwnFileError } from "../../../base/system/own-files.ts";
 import { secretReason } from "../../question/policy/paths.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { FileWalk } from "./file-walk.ts";
-import { LineMatcher } from "./line-matcher.ts";
 import { readsOf, resolvePath, statOf } from "./paths.ts";
 
 interface SearchInput {
@@ -35,42 +44,22 @@ export function createSearchFiles(): Tool {
     kind: "search",
     description:
       "Finds files: with mode content, lines that match a regular expression; with mode names, files whose path matches " +
-      "a glob. What .gitignore excludes, .git, links, binary files and files with secrets are left out. Results come in " +
+      "a glob. Omits files excluded by .gitignore, .git, links, binary files and files with secrets. Results are in " +
       `the order of their paths. Stops after ${MAX_SEARCH_MS / 1000} s.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["pattern"],
-      properties: {
-        pattern: {
-          type: "string",
-          minLength: 1,
-          maxLength: 2000,
-          description:
-            "content: a JavaScript regular expression, tested line by line. names: a glob such as *.ts or src/**/x.*",
-        },
+    parameters: closedObject(
+      {
+        pattern: nonEmptyText(
+          2000,
+          "content: a JavaScript regular expression, tested line by line. names: a glob such as *.ts or src/**/x.*",
+        ),
         mode: { enum: ["names", "content"], description: "Default content." },
-        path: {
-          type: "string",
-          minLength: 1,
-          maxLength: 4096,
-          description: "Folder or file to search. Default: the workspace.",
-        },
-        glob: {
-          type: "string",
-          minLength: 1,
-          maxLength: 1000,
-          description: "With mode content: only files whose path matches.",
-        },
-        ignore_case: { type: "boolean", description: "Default false." },
-        max_results: {
-          type: "integer",
-          minimum: 1,
-          maximum: MAX_RESULTS,
-          description: `Default ${DEFAULT_RESULTS}, at most ${MAX_RESULTS}.`,
-        },
+        path: nonEmptyText(4096, "Folder or file to search. Default: the workspace."),
+        glob: nonEmptyText(1000, "With mode content: only files whose path matches."),
+        ignore_case: flag("Default false."),
+        max_results: integer(1, MAX_RESULTS, `Default ${DEFAULT_RESULTS}, at most ${MAX_RESULTS}.`),
       },
-    },
+      ["pattern"],
+    ),
     inspect: (input, { cwd }) => ({
       kind: "file",
       title: `Search ${input.path ?? "."} for ${input.pattern.slice(0, 120)}`,
@@ -83,13 +72,13 @@ export function createSearchFiles(): Tool {
 async function run(input: SearchInput, context: ToolContext): Promise<string> {
   const root = resolvePath(input.path ?? ".", context.cwd);
   const found = await statOf(root);
-  if (!found) throw new ToolError(`${input.path ?? root}: there is no such folder or file.`);
+  if (!found) throw new ToolError(`${input.path ?? root}: no such folder or file exists.`);
   const search = new Search(input, { root, isFile: found.isFile(), context });
   await search.run();
   return search.report();
 }
 
-/** One search: what it found and what it had to leave out. */
+/** One search: its results and its notes about omissions. */
 class Search {
   readonly #input: SearchInput;
   readonly #at: { readonly root: string; readonly isFile: boolean; readonly context: ToolContext };
@@ -150,22 +139,22 @@ class Search {
     for (const { line, text: shown } of found) this.#results.push(`${this.#show(path)}:${line}: ${shown}`);
   }
 
-  /** Undefined for what is not searched. */
+  /** Returns undefined for a file that is not searched. */
   async #read(path: string): Promise<string | undefined> {
-    // A file that was named is the policy's to judge; one that was come across is never opened.
+    // The policy evaluates a file that was named; a search never opens a secret file by itself.
     if (!this.#at.isFile && secretReason(path, { home: "", agentHome: "\0" })) {
-      return void this.#note("files that may hold secrets were left out");
+      return void this.#note("files that may hold secrets were omitted");
     }
     try {
       await using file = await openForeign(path);
       const { size } = await file.stat();
-      if (size > MAX_FILE_BYTES) return void this.#note(`files above ${MAX_FILE_BYTES} bytes were left out`);
+      if (size > MAX_FILE_BYTES) return void this.#note(`files above ${MAX_FILE_BYTES} bytes were omitted`);
       this.#bytes += size;
       const bytes = await file.readFile({ signal: this.#at.context.signal });
       return bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? undefined : new TextDecoder().decode(bytes);
     } catch (error) {
-      if (error instanceof OwnFileError) return void this.#note("files that may hold secrets were left out");
-      // Aborted, gone meanwhile or not ours to read; the first is seen by the loop.
+      if (error instanceof OwnFileError) return void this.#note("files that may hold secrets were omitted");
+      // Aborted, deleted meanwhile or not readable; the loop notices the first.
       return void this.#note("files could not be read");
     }
   }
@@ -198,10 +187,10 @@ class Search {
   }
 }
 
-/** A glob in the manner of .gitignore: without a slash it is matched against names at any depth. */
+/** Returns a matcher with .gitignore semantics: a glob without a slash matches names at any depth. */
 function globMatcher(glob: string | undefined, ignoreCase: boolean): (path: string) => boolean {
   if (glob === undefined) return () => true;
-  // A leading ! or # would be read as a negation or a comment.
+  // A leading ! or # would be a negation or a comment.
   const patterns = expandBraces(glob.replace(/^\.\//, "")).map((pattern) => pattern.replace(/^[!#]/, "\\$&"));
   const rules = ignore({ ignorecase: ignoreCase, allowRelativePaths: true }).add(patterns);
   return (path) => rules.ignores(path);
@@ -224,4 +213,98 @@ function expandBraces(glob: string): readonly string[] {
     open = next;
   }
   return open;
+}
+
+interface LineMatch {
+  readonly line: number;
+  readonly text: string;
+}
+
+interface MatcherOptions {
+  readonly ignoreCase: boolean;
+  /** Longer lines are tested and shown up to this length. */
+  readonly maxLineCharacters: number;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** Source text, because a bundle has no file that the thread could load. */
+const program = `
+const { parentPort } = require("node:worker_threads");
+parentPort.on("message", ({ source, flags, text, maxMatches, maxTested, maxShown }) => {
+  const pattern = new RegExp(source, flags);
+  const found = [];
+  let start = 0;
+  for (let line = 1; start <= text.length && found.length < maxMatches; line += 1) {
+    const feed = text.indexOf("\\n", start);
+    const end = feed === -1 ? text.length : feed;
+    const tested = text.slice(start, Math.min(end, start + maxTested));
+    const match = pattern.exec(tested);
+    if (match) {
+      const from = match.index + match[0].length > maxShown ? Math.max(0, match.index - 40) : 0;
+      const shown = tested.slice(from, from + maxShown).replace(/\\r$/, "");
+      const isCut = from + maxShown < end - start;
+      found.push({ line, text: (from > 0 ? "..." : "") + shown + (isCut ? "..." : "") });
+    }
+    start = end + 1;
+  }
+  parentPort.postMessage(found);
+});`;
+const MAX_TESTED_CHARACTERS = 20_000;
+
+/**
+ * Tests lines against a regular expression on its own thread: some patterns take hours for a short line, and only a
+ * thread can be stopped meanwhile.
+ */
+class LineMatcher {
+  readonly #source: string;
+  readonly #options: MatcherOptions;
+  readonly #worker: Worker;
+
+  /** Throws ToolError when `source` is not a valid regular expression. */
+  constructor(source: string, options: MatcherOptions) {
+    try {
+      new RegExp(source, "u");
+      this.#source = source;
+    } catch (error) {
+      throw new ToolError(
+        `The pattern is not a valid regular expression: ${error instanceof Error ? error.message : ""}`,
+      );
+    }
+    this.#options = options;
+    this.#worker = new Worker(program, { eval: true, env: {} });
+    // `match` reports a failure; between files nothing waits for one.
+    this.#worker.on("error", () => {});
+  }
+
+  /** Resolves to the first `maxMatches` matching lines of `text`. */
+  match(text: string, maxMatches: number): Promise<readonly LineMatch[]> {
+    const { ignoreCase, maxLineCharacters, timeoutMs, signal } = this.#options;
+    return new Promise((resolve, reject) => {
+      const settle = (finish: () => void) => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onAbort);
+        this.#worker.off("message", onMessage);
+        this.#worker.off("error", onError);
+        finish();
+      };
+      const onMessage = (found: readonly LineMatch[]) => settle(() => resolve(found));
+      const onError = (error: Error) => settle(() => reject(error));
+      const onAbort = () => settle(() => reject(signal.reason));
+      const tooSlow = new ToolError(
+        `The pattern took more than ${timeoutMs / 1000} s for one file. Simplify it.`,
+      );
+      const timer = setTimeout(() => settle(() => reject(tooSlow)), timeoutMs);
+      this.#worker.on("message", onMessage);
+      this.#worker.on("error", onError);
+      signal.addEventListener("abort", onAbort, { once: true });
+      if (signal.aborted) return onAbort();
+      const limits = { maxMatches, maxTested: MAX_TESTED_CHARACTERS, maxShown: maxLineCharacters };
+      this.#worker.postMessage({ source: this.#source, flags: ignoreCase ? "ui" : "u", text, ...limits });
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#worker.terminate();
+  }
 }

@@ -1,18 +1,20 @@
 import { stat } from "node:fs/promises";
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
 import {
+  closedObject,
   defineTool,
-  ToolError,
+  freeText,
+  nonEmptyText,
   type Tool,
   type ToolContext,
+  ToolError,
   type ToolOutput,
   type ToolPreviewContext,
 } from "../../tool/tool.ts";
 import { readForeign } from "../../../base/system/own-files.ts";
-import { editedText } from "./edited-file.ts";
+import { editedText, stageText } from "./edited-file.ts";
 import { fileChange, MAX_SHOWN_BYTES } from "./file-diff.ts";
 import { readsOf, realPath } from "./paths.ts";
-import { stageText } from "./staged-file.ts";
 
 interface WriteFileInput {
   readonly path: string;
@@ -21,33 +23,22 @@ interface WriteFileInput {
 
 const MAX_BYTES = 5_242_880;
 
-/** The tool that creates a file or replaces all of it. */
+/** The tool that creates a file or replaces its content. */
 export function createWriteFile(): Tool {
   return defineTool<WriteFileInput>({
     name: "write_file",
     toolset: "files",
     kind: "edit",
     description:
-      "Creates a text file, with its missing parent directories, or replaces all of an existing one; its rights are " +
-      `kept. At most ${MAX_BYTES} bytes. To change a part of a file use patch.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["path", "content"],
-      properties: {
-        path: {
-          type: "string",
-          minLength: 1,
-          maxLength: 4096,
-          description: "The file, relative to the workspace or absolute; ~ is the user's home.",
-        },
-        content: {
-          type: "string",
-          maxLength: MAX_BYTES,
-          description: "All of the new content, written as UTF-8.",
-        },
+      "Creates a text file, with its missing parent directories, or replaces the content of an existing one and keeps its " +
+      `permissions. At most ${MAX_BYTES} bytes. To change a part of a file use patch.`,
+    parameters: closedObject(
+      {
+        path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
+        content: freeText(MAX_BYTES, "The complete new content, written as UTF-8."),
       },
-    },
+      ["path", "content"],
+    ),
     inspect: (input, { cwd }) => ({
       kind: "file",
       title: `Write: ${input.path}`,
@@ -82,7 +73,7 @@ async function preview(input: WriteFileInput, context: ToolPreviewContext): Prom
   return [{ path: target, diff: "", ...before }];
 }
 
-/** Undefined for what is not there; of what is no text or too long to be shown, only why. */
+/** Resolves to undefined for a missing file, or to the reason why a binary or large file is not shown. */
 async function textBefore(
   target: string,
   context: ToolPreviewContext,

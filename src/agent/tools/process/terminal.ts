@@ -1,21 +1,34 @@
-import { commandEnvironment } from "../../../exec/environment.ts";
-import { defineTool, ToolError, type Tool, type ToolContext, type ToolOutput } from "../../tool/tool.ts";
+import { execFile, spawn } from "node:child_process";
+import { constants } from "node:fs";
+import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
 import { headOf } from "../../../base/text.ts";
-import { OutputExcerpt } from "../../../exec/output-excerpt.ts";
+import { type CommandEnd, commandEnvironment, runCommand } from "../../../exec/process-group.ts";
+import { OutputExcerpt } from "../../../exec/output.ts";
+import { mentionsProgram } from "../../question/policy/starters.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+  type ToolOutput,
+} from "../../tool/tool.ts";
 import { directoryOf, realPath } from "../files/paths.ts";
-import { runCommand, type CommandEnd } from "../../../exec/process-group.ts";
 import type { Processes } from "./processes.ts";
-import { grantSudo, mentionsSudo } from "./sudo.ts";
 
 export interface TerminalOptions {
-  /** For commands whose call names no timeout of its own. */
+  /** For calls without a timeout. */
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
-  /** Names of environment variables that commands see besides the harmless ones. */
+  /** Names of additional environment variables that commands may see. */
   readonly envPassthrough: readonly string[];
-  /** What commands see their share of; default: the environment of this process. */
+  /** Source of the variables. Default: the environment of this process. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Where background commands are looked after; without it there are none. */
+  /** The background processes. Absent: background commands are not available. */
   readonly processes?: Processes;
 }
 
@@ -28,11 +41,11 @@ interface TerminalInput {
 
 const MAX_TIMEOUT_SECONDS = 600;
 const MAX_COMMAND_CHARACTERS = 100_000;
-/** Live output of one call; all of it counts only in the result. */
+/** Limit of one call's live output. The result has its own limit. */
 const MAX_LIVE_CHARACTERS = 262_144;
 const TITLE_CHARACTERS = 160;
 
-/** The tool that runs one shell command to its end. */
+/** The tool that runs one shell command. */
 export function createTerminal(options: TerminalOptions): Tool {
   const defaultSeconds = Math.ceil(options.timeoutMs / 1000);
   return defineTool<TerminalInput>({
@@ -41,38 +54,26 @@ export function createTerminal(options: TerminalOptions): Tool {
     kind: "execute",
     description:
       "Runs a shell command and returns its exit code and output (stdout and stderr together). It runs in the " +
-      "foreground without input: nothing can be typed, and processes left behind are ended with it. With background it " +
-      "goes on beside you: look after it with the process tool. " +
+      "foreground without input; processes that it leaves behind are stopped. With background it keeps running: " +
+      "control it with the process tool. " +
       `Output above ${options.maxOutputBytes} bytes is cut in the middle.`,
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["command"],
-      properties: {
-        command: {
-          type: "string",
-          minLength: 1,
-          maxLength: MAX_COMMAND_CHARACTERS,
-          description: "What bash runs with -c.",
-        },
+    parameters: closedObject(
+      {
+        command: nonEmptyText(MAX_COMMAND_CHARACTERS, "The text that bash runs with -c."),
         timeout_seconds: {
           type: "number",
           exclusiveMinimum: 0,
           maximum: MAX_TIMEOUT_SECONDS,
-          description: `After this long the command is stopped. Default ${defaultSeconds}, at most ${MAX_TIMEOUT_SECONDS}.`,
+          description: `The command is stopped after this time. Default ${defaultSeconds}, at most ${MAX_TIMEOUT_SECONDS}.`,
         },
-        workdir: {
-          type: "string",
-          minLength: 1,
-          maxLength: 4096,
-          description: "Directory to run in, relative to the workspace. Default: the workspace.",
-        },
-        background: {
-          type: "boolean",
-          description: "For servers and long work: returns at once with a process id. Default false.",
-        },
+        workdir: nonEmptyText(
+          4096,
+          "Directory to run in, relative to the workspace. Default: the workspace.",
+        ),
+        background: flag("For servers and long work: returns immediately with a process id. Default false."),
       },
-    },
+      ["command"],
+    ),
     inspect: (input, { cwd }) => {
       const command =
         input.workdir === undefined ? input.command : `cd ${quote(input.workdir)} && ${input.command}`;
@@ -92,7 +93,7 @@ async function run(
   options: TerminalOptions,
 ): Promise<string | ToolOutput> {
   context.signal.throwIfAborted();
-  if (input.command.includes("\0")) throw new ToolError("The command holds a NUL character; remove it.");
+  if (input.command.includes("\0")) throw new ToolError("The command contains a NUL character; remove it.");
   const cwd = await directoryOf(input.workdir ?? ".", context.cwd);
   const shared = commandEnvironment(options.envPassthrough, context.variables.shared(), options.env);
   const env = { ...shared, PWD: cwd };
@@ -113,7 +114,7 @@ async function run(
   return { text, exit: exitOf(end, excerpt.omittedBytes), ...codeOf(end) };
 }
 
-/** Long enough for what fails at once to have failed. */
+/** Long enough for immediate failures. */
 const FIRST_LOOK_MS = 500;
 
 async function runInBackground(
@@ -136,7 +137,7 @@ async function runInBackground(
   const { id } = processes.start({ sessionId, command, cwd, env });
   await processes.wait(id, sessionId, { timeoutMs: FIRST_LOOK_MS, orOutput: true, signal });
   const { output, view } = processes.poll(id, sessionId);
-  const state = view.end === undefined ? "runs in the background" : "has ended already";
+  const state = view.end === undefined ? "is running in the background" : "has already ended";
   return `The process ${id} ${state}.\n${output === "" ? "No output yet." : `Output so far:\n${output}`}`;
 }
 
@@ -168,7 +169,7 @@ function report(
     );
   }
   if (end.leftovers && end.stoppedBy === undefined)
-    lines.push("Processes it left in the background were ended.");
+    lines.push("Processes that it left in the background were stopped.");
   lines.push(output === "" ? "No output." : `Output:\n${output}`);
   return lines.join("\n");
 }
@@ -184,6 +185,106 @@ function exitOf({ exitCode, signalName }: CommandEnd, omittedBytes: number): Too
 function codeOf({ exitCode, stoppedBy }: CommandEnd): Pick<ToolOutput, "code"> {
   if (stoppedBy === "timeout") return { code: "timed_out" };
   return exitCode === 0 ? {} : { code: "command_failed" };
+}
+
+/** The environment of a command that may run sudo. */
+interface SudoGrant {
+  readonly env: Readonly<Record<string, string>>;
+  /** Deletes the password. Call it when the command has ended. */
+  end(): Promise<void>;
+}
+
+/** Limit of sudo calls by one command. */
+const MAX_CALLS = 32;
+/** Size of one password record in the pipe: reads of this size are atomic. */
+const RECORD_BYTES = 512;
+const CHECK_TIMEOUT_MS = 5_000;
+
+/** Returns whether the text runs sudo, also behind a wrapper such as env or timeout. */
+export const mentionsSudo = (command: string): boolean => mentionsProgram(command, "sudo");
+
+/**
+ * Asks people for a password when sudo needs one, and lets the command run sudo with it. A helper passes the password
+ * to sudo through a named pipe in a private folder, so that it appears in no argument, variable or file, and the
+ * command keeps its own input. Resolves to undefined when sudo needs no password or is not installed. Throws ToolError
+ * without a password.
+ */
+async function grantSudo(
+  command: string,
+  env: Readonly<Record<string, string>>,
+  context: Pick<ToolContext, "questions" | "signal">,
+): Promise<SudoGrant | undefined> {
+  const sudo = await pathOfSudo(env);
+  if (sudo === undefined || (await succeeds(sudo, ["-n", "true"], env))) return undefined;
+  const password = await context.questions.sudo(command);
+  if (password === undefined)
+    throw new ToolError("The command needs a password for sudo, and none was given.");
+  if (Buffer.byteLength(password) >= RECORD_BYTES)
+    throw new ToolError("The password is longer than sudo accepts.");
+  context.signal.throwIfAborted();
+  return prepare({ sudo, password, env });
+}
+
+async function prepare(from: {
+  readonly sudo: string;
+  readonly password: string;
+  readonly env: Readonly<Record<string, string>>;
+}): Promise<SudoGrant> {
+  const folder = await mkdtemp(join(tmpdir(), "agentd-sudo-"));
+  try {
+    const [pipe, helper] = [join(folder, "pipe"), join(folder, "helper")];
+    await makePipe(pipe);
+    await writeScript(helper, `exec dd if=${quote(pipe)} bs=${RECORD_BYTES} count=1 2>/dev/null`);
+    await writeScript(join(folder, "sudo"), `exec ${quote(from.sudo)} -A "$@"`);
+    // Opened for reading and writing, because a writer alone would wait for a reader. The pipe's buffer holds the
+    // records.
+    const handle = await open(pipe, constants.O_RDWR | constants.O_NONBLOCK);
+    const record = Buffer.alloc(RECORD_BYTES, "\n");
+    record.write(from.password);
+    await handle.write(Buffer.concat(Array.from({ length: MAX_CALLS }, () => record)));
+    const path = `${folder}${delimiter}${from.env["PATH"] ?? ""}`;
+    return {
+      // The variable helps commands that call sudo by its path, without -A.
+      env: { ...from.env, PATH: path, SUDO_ASKPASS: helper },
+      end: async () => {
+        await handle.close();
+        await rm(folder, { recursive: true, force: true });
+      },
+    };
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+function writeScript(path: string, line: string): Promise<void> {
+  return writeFile(path, `#!/bin/sh\n${line}\n`, { mode: 0o700 });
+}
+
+function makePipe(path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    execFile("mkfifo", ["-m", "600", path], (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+function pathOfSudo(env: Readonly<Record<string, string>>): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    execFile("/bin/sh", ["-c", "command -v sudo"], { env }, (error, stdout) =>
+      resolve(error || stdout.trim() === "" ? undefined : stdout.trim()),
+    );
+  });
+}
+
+function succeeds(
+  program: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const child = spawn(program, args, { env, stdio: "ignore", timeout: CHECK_TIMEOUT_MS });
+    child.once("error", () => resolve(false));
+    child.once("exit", (code) => resolve(code === 0));
+  });
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;

@@ -7,17 +7,17 @@ export interface ReadablePage {
   readonly markdown: string;
 }
 
-/** Where a thread finds this module, bundled or not; see src/agent/tools/web/page-reader.ts. */
+/** URL of this module, bundled or not, for a thread; see src/agent/tools/web/page-reader.ts. */
 export const moduleUrl = import.meta.url;
 
-/** An article shorter than this is likelier a wrong guess than the page. */
+/** A shorter article is probably a wrong guess. */
 const MIN_ARTICLE_CHARACTERS = 200;
 const MAX_TITLE_CHARACTERS = 300;
 const MAX_URL_CHARACTERS = 2_000;
 
 /**
- * The part of a page that people come for, as Markdown; the whole body when no such part is found. Links are made
- * absolute against `url`. Some pages take minutes or the whole stack: call it only where it can be stopped.
+ * Returns the main part of a page as Markdown, or the whole body without one. Makes links absolute with `url`. Some
+ * pages take minutes or overflow the stack: call it only where it can be stopped.
  */
 export function toReadable(html: string, url: string): ReadablePage {
   const { document } = parsed(html);
@@ -25,7 +25,7 @@ export function toReadable(html: string, url: string): ReadablePage {
   const ownTitle = document.querySelector("title")?.textContent ?? "";
   const article = new Readability(document, { serializer: (node) => node as Element }).parse();
   const isArticle = article?.content && (article.textContent ?? "").trim().length >= MIN_ARTICLE_CHARACTERS;
-  // Finding the article took the document apart.
+  // Finding the article modified the document.
   const root = isArticle ? article.content : bodyOf(html);
   return {
     title: (article?.title || ownTitle).replace(/\s+/g, " ").trim().slice(0, MAX_TITLE_CHARACTERS),
@@ -44,7 +44,7 @@ function bodyOf(html: string): Element | undefined {
   return body ?? undefined;
 }
 
-/** A page may lack html and body, which the parser does not add. */
+/** Parses a page; adds html and body, which the parser does not add. */
 function parsed(html: string): { readonly document: Document } {
   const isWhole = /<html[\s>]/i.test(html);
   const hasBody = /<body[\s>]/i.test(html);
@@ -57,7 +57,7 @@ function baseOf(document: Document, url: string): string {
   return absolute(href, url) ?? url;
 }
 
-/** The web address that `href` means; undefined for scripts, inline data and nonsense. */
+/** Returns the web address of `href`; undefined for scripts, inline data and invalid addresses. */
 function absolute(href: string, base: string): string | undefined {
   if (href.length > MAX_URL_CHARACTERS || !URL.canParse(href, base)) return undefined;
   const url = new URL(href, base);

@@ -1,11 +1,20 @@
+import { isRecord } from "../../../base/json/schema.ts";
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../../base/net/fetch.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
-import { PRIVATE_HOSTS, toWebError } from "./error.ts";
+import {
+  closedObject,
+  defineTool,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
+import { PRIVATE_HOSTS, toWebError } from "./fetch.ts";
 import { headOf } from "../../../base/text.ts";
 
 export interface WebSearchOptions {
   readonly provider: "searxng" | "brave" | "tavily";
-  /** Required for searxng; its own host may be private. */
+  /** Required for searxng; its host may be private. */
   readonly baseUrl?: string;
   /** Required for brave and tavily. */
   readonly apiKey?: string;
@@ -25,7 +34,7 @@ const MAX_TITLE_CHARACTERS = 200;
 const MAX_URL_CHARACTERS = 2_000;
 const MAX_SNIPPET_CHARACTERS = 500;
 
-/** The tool that asks a search engine. */
+/** The tool that queries a search engine. */
 export function createWebSearch(options: WebSearchOptions): Tool {
   return defineTool<WebSearchInput>({
     name: "web_search",
@@ -33,20 +42,13 @@ export function createWebSearch(options: WebSearchOptions): Tool {
     kind: "search",
     description:
       "Searches the web; returns titles, addresses and snippets. Read a result with web_fetch if it matters.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["query"],
-      properties: {
-        query: { type: "string", minLength: 1, maxLength: 400, description: "What to search for." },
-        max_results: {
-          type: "integer",
-          minimum: 1,
-          maximum: MAX_RESULTS,
-          description: `Default ${DEFAULT_RESULTS}.`,
-        },
+    parameters: closedObject(
+      {
+        query: nonEmptyText(400, "What to search for."),
+        max_results: integer(1, MAX_RESULTS, `Default ${DEFAULT_RESULTS}.`),
       },
-    },
+      ["query"],
+    ),
     inspect: ({ query }) => ({
       kind: "network",
       title: `Search the web: ${query}`,
@@ -67,7 +69,7 @@ async function run(
     ...request,
     timeoutMs: options.timeoutMs,
     maxBytes: MAX_ANSWER_BYTES,
-    // A redirect would carry the key elsewhere.
+    // A redirect would send the key to another host.
     maxRedirects: 0,
     setting: PRIVATE_HOSTS,
     allowedPrivateHosts: [...options.allowedPrivateHosts, ...(options.baseUrl ? [hostAndPort(url)] : [])],
@@ -106,7 +108,7 @@ function requestOf(query: string, count: number, options: WebSearchOptions): Sea
 }
 
 function missing(setting: string): never {
-  throw new ToolError(`The search is not set up: ${setting} is missing. Ask the operator to set it.`);
+  throw new ToolError(`The search is not configured: ${setting} is missing. Ask the operator to set it.`);
 }
 
 function endpoint(base: string, path: string): URL {
@@ -124,8 +126,7 @@ function resultsOf({ status, body, truncated }: GuardedResponse, provider: strin
         ? `${provider} refused the search (${status}). Ask the operator to allow the format json there and to check web.search.base_url.`
         : `${provider} refused the key (${status}). Ask the operator to check web.search.api_key.`,
     );
-  if (status === 429)
-    throw new ToolError(`${provider} takes no more searches for now (429). Try again later.`);
+  if (status === 429) throw new ToolError(`${provider} limits the rate of searches (429). Try again later.`);
   if (status !== 200)
     throw new ToolError(
       `${provider} answered ${status}. Try again later, or ask the operator to check web.search.`,
@@ -133,7 +134,7 @@ function resultsOf({ status, body, truncated }: GuardedResponse, provider: strin
   const rows = truncated ? undefined : rowsOf(parseJson(body));
   if (!rows)
     throw new ToolError(
-      `${provider} answered something that is no list of results. Ask the operator to check web.search.base_url.`,
+      `${provider} did not return a list of results. Ask the operator to check web.search.base_url.`,
     );
   return rows.map(format).filter((row) => row !== undefined);
 }
@@ -146,7 +147,7 @@ function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** SearXNG and Tavily answer `results`; Brave `web.results`, and no `web` when nothing was found. */
+/** SearXNG and Tavily return `results`; Brave returns `web.results`, and no `web` without results. */
 function rowsOf(answer: unknown): readonly unknown[] | undefined {
   if (!isRecord(answer)) return undefined;
   if (Array.isArray(answer["results"])) return answer["results"];
@@ -163,7 +164,7 @@ function format(row: unknown): string | undefined {
   return [title, clean(row["url"], MAX_URL_CHARACTERS), snippet].filter((part) => part !== "").join("\n   ");
 }
 
-/** Vendors mark the words that matched with tags. */
+/** Providers highlight matching words with tags. */
 function clean(value: unknown, maxCharacters: number): string {
   if (typeof value !== "string") return "";
   const text = value
@@ -172,8 +173,4 @@ function clean(value: unknown, maxCharacters: number): string {
     .replace(/\s+/g, " ")
     .trim();
   return text.length > maxCharacters ? `${headOf(text, maxCharacters)}...` : text;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -3,7 +3,7 @@ import type { Buffer } from "node:buffer";
 import { spawn, type ChildProcessByStdio } from "node:child_process";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
-import { holdGroup } from "../../../exec/child-groups.ts";
+import { killOnExit } from "../../../exec/process-group.ts";
 import type { Clock } from "../../../base/clock.ts";
 
 /** How a run of gh ended. */
@@ -83,7 +83,7 @@ async function ended(
   const output = collect(child.stdout, MAX_OUTPUT_BYTES);
   const complaint = collect(child.stderr, MAX_COMPLAINT_BYTES);
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
-  const letGo = holdGroup(child.pid);
+  const letGo = killOnExit(child.pid);
   const drained = Promise.withResolvers<void>();
   let cancelDrain = () => {};
   let why: "timeout" | "abort" | undefined;

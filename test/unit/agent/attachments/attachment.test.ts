@@ -27,7 +27,7 @@ for (const [type, bytes] of [
   ["image/jpeg", jpegBytes(3, 2)],
   ["image/webp", webpBytes(3, 2)],
 ] as const) {
-  test(`${type} is told by its bytes, whatever it is declared as`, async () => {
+  test(`${type} is recognised by its bytes, whatever type is declared`, async () => {
     const read = await readAttachment(dataUrl(bytes, "image/bmp"), nowhere);
     assert.deepEqual(
       [read.attachment.type, read.attachment.mediaType, read.width, read.height, read.sizeBytes],
@@ -37,7 +37,7 @@ for (const [type, bytes] of [
   });
 }
 
-test("a local file is read from inside the roots only, links followed", async (t) => {
+test("a local file is read only inside the roots, with links resolved", async (t) => {
   const [root, other] = [workspace(t), workspace(t)];
   writeFileSync(join(root, "a.png"), pngBytes(1, 1));
   writeFileSync(join(other, "b.png"), pngBytes(1, 1));
@@ -46,15 +46,15 @@ test("a local file is read from inside the roots only, links followed", async (t
   assert.equal((await readAttachment("a.png", options)).attachment.name, "a.png");
   assert.equal((await readAttachment(pathToFileURL(join(root, "a.png")).href, options)).width, 1);
   for (const path of [join(other, "b.png"), "link.png", "../b.png"]) {
-    await refused(readAttachment(path, options), /outside of the folders|no such file/);
+    await refused(readAttachment(path, options), /outside the folders|no such file/);
   }
   await refused(readAttachment("absent.png", options), /no such file/);
   await refused(readAttachment(".", options), /not a file/);
   await refused(readAttachment("a\0.png", options), /NUL/);
-  await refused(readAttachment("file://elsewhere/a.png", options), /no file URL of this machine/);
+  await refused(readAttachment("file://elsewhere/a.png", options), /not a file URL of this machine/);
 });
 
-test("a text file rides along as text", async (t) => {
+test("a text file is attached as text", async (t) => {
   const root = workspace(t);
   writeFileSync(join(root, "notes.svg"), "<svg>ä</svg>");
   const { attachment } = await readAttachment("notes.svg", { cwd: root, roots: [root] });
@@ -74,22 +74,22 @@ test("a PDF is a file of its type, whatever the URL says", async () => {
 const big = new Uint8Array(2_000).fill(65);
 const cases: readonly (readonly [string, string, object, RegExp])[] = [
   [
-    "what is neither image nor text",
+    "a file that is neither image nor text",
     dataUrl(new Uint8Array([1, 0, 2])),
     {},
-    /neither text nor PDF nor an image/,
+    /is not text, a PDF, or a PNG/,
   ],
-  ["an image cut short", dataUrl(pngBytes(3, 2).subarray(0, 20)), {}, /broken image/],
+  ["a truncated image", dataUrl(pngBytes(3, 2).subarray(0, 20)), {}, /broken image/],
   ["nothing", "data:image/png;base64,", {}, /is empty/],
-  ["base64 that is none", "data:image/png;base64,@@@@", {}, /not base64/],
-  ["a data URL that is not base64", "data:text/plain,hello", {}, /must read/],
+  ["invalid base64", "data:image/png;base64,@@@@", {}, /not base64/],
+  ["a data URL that is not base64", "data:text/plain,hello", {}, /must have the form/],
   ["an image above the limit", dataUrl(pngBytes(3, 2)), { maxImageBytes: 10 }, /limit/],
   ["a PDF above the limit", dataUrl(pdf), { maxImageBytes: 4 }, /limit/],
   ["a text above the limit", dataUrl(big), { maxFileBytes: 1_000 }, /limit for text is 1000/],
-  ["an image that claims to be vast", dataUrl(pngBytes(60_000, 60_000)), {}, /pixels/],
-  ["an address on the web", "https://example.com/a.png", {}, /on the web/],
+  ["an image that claims a huge size", dataUrl(pngBytes(60_000, 60_000)), {}, /pixels/],
+  ["a web address", "https://example.com/a.png", {}, /a web address/],
 ];
 for (const [what, source, options, message] of cases) {
-  test(`${what} is refused with what is wrong`, () =>
+  test(`${what} is refused with a message that names the problem`, () =>
     refused(readAttachment(source, { ...nowhere, ...options }), message));
 }

@@ -1,4 +1,4 @@
-/** The smallest files of each kind that say their size. */
+/** The smallest file of each type with a size in its header. */
 import { crc32, deflateSync } from "node:zlib";
 
 function u32(value: number): Buffer {

@@ -59,7 +59,7 @@ async function talk(agent: TestAgent, ...texts: string[]): Promise<void> {
   for (const text of texts) await agent.events((await agent.submit(text, { id: "s" })).runId);
 }
 
-/** A session that is at work until the gate opens. */
+/** A session with a run that works until the gate opens. */
 async function atWork(): Promise<{ agent: TestAgent; gate: PromiseWithResolvers<void>; runId: string }> {
   const begun = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
@@ -76,7 +76,7 @@ async function atWork(): Promise<{ agent: TestAgent; gate: PromiseWithResolvers<
   return { agent, gate, runId };
 }
 
-test("what is a command and what is text", () => {
+test("text is parsed as a command or as plain text", () => {
   const parsed: [string, string, string][] = [
     ["/help", "help", ""],
     ["/HELP", "help", ""],
@@ -106,12 +106,12 @@ test("what is a command and what is text", () => {
   for (const text of [...texts, "/\u212aey", "/help\u0000", "\\/help"]) {
     assert.equal(parseCommand(text), undefined, JSON.stringify(text));
   }
-  // Time that grows with the square of the text would be hours.
+  // A quadratic parser would need hours.
   assert.equal(parseCommand(`${" ".repeat(5_000_000)}x`), undefined);
   assert.equal(parseCommand(`/a${" ".repeat(5_000_000)}`)?.name, "a");
 });
 
-test("names and aliases are given once, and fit what can be typed", async () => {
+test("names and aliases are unique and can be typed", async () => {
   const all = await catalogue().list();
   const names = all.flatMap(({ name, aliases = [] }) => [name, ...aliases]);
   assert.ok(names.length > 20, names.join());
@@ -119,7 +119,7 @@ test("names and aliases are given once, and fit what can be typed", async () => 
   for (const name of names) assert.equal(parseCommand(`/${name} x`)?.name, name);
 });
 
-test("/help lists every command, and each of them does something sensible", async () => {
+test("/help lists every command, and each command works", async () => {
   await using agent = await createTestAgent({
     providers: [{ name: "here", type: "openai", models: ["small"] }],
     tools: [testTool(async () => "x")],
@@ -142,13 +142,13 @@ test("/help lists every command, and each of them does something sensible", asyn
   }
 });
 
-test("an unknown command is answered with the near one, shortly", async () => {
+test("an unknown command gets a short answer with a similar name", async () => {
   await using agent = await createTestAgent();
   const commands = catalogue();
   const message = (text: string) => say(commands, agent, text).then(String, (error: Error) => error.message);
-  assert.match(await message("/hlep"), /no command \/hlep\. Did you mean \/help\?/);
+  assert.match(await message("/hlep"), /No command is named \/hlep\. Did you mean \/help\?/);
   assert.match(await message("/comapct"), /Did you mean \/compact\?/);
-  assert.equal(await message("/zzzzzz"), "There is no command /zzzzzz. /help lists them.");
+  assert.equal(await message("/zzzzzz"), "No command is named /zzzzzz. /help lists the commands.");
   assert.ok((await message(`/${"z".repeat(1_000_000)}`)).length < 200);
   await assert.rejects(say(commands, agent, "/nope"), { code: "unknown_command", param: "command" });
   await assert.rejects(say(commands, agent, "/help nope"), { code: "unknown_command" });
@@ -157,7 +157,7 @@ test("an unknown command is answered with the near one, shortly", async () => {
   }
 });
 
-test("what a command cannot be used with is told with how it is written", async () => {
+test("wrong arguments get an answer with the syntax of the command", async () => {
   await using agent = await createTestAgent();
   await talk(agent, "hi");
   const commands = catalogue();
@@ -192,7 +192,7 @@ test("what a command cannot be used with is told with how it is written", async 
   await assert.rejects(say(commands, agent, "/resume nowhere", "s"), { code: "session_not_found" });
 });
 
-test("commands about a session need one, and one of the caller's own", async () => {
+test("commands for a session need a session of the caller", async () => {
   const { agent, gate, runId } = await atWork();
   await using _ = agent;
   const commands = catalogue();
@@ -210,7 +210,7 @@ test("commands about a session need one, and one of the caller's own", async () 
   assert.equal(events.at(-1)?.data["output"], "re: go");
 });
 
-test("/stop and /steer reach the turn at work, and say so when there is none", async () => {
+test("/stop and /steer reach the current run, and say so when no run is active", async () => {
   const { agent, runId } = await atWork();
   await using _ = agent;
   const commands = catalogue();
@@ -219,16 +219,16 @@ test("/stop and /steer reach the turn at work, and say so when there is none", a
   const end = (await agent.events(runId)).at(-1);
   assert.equal(end?.type, "run.cancelled");
   assert.deepEqual(end?.data["pending_steer"], ["use tabs"]);
-  assert.equal(await told(commands, agent, "/interrupt", "s"), "Nothing is at work.");
+  assert.equal(await told(commands, agent, "/interrupt", "s"), "No run is active.");
   assert.deepEqual(await say(commands, agent, "/steer use tabs", "s"), {
     type: "send",
     message: "use tabs",
-    notice: "Nothing is at work; sent as a prompt.",
+    notice: "No run is active; sent as a prompt.",
     whenBusy: "queue",
   });
 });
 
-test("/steer and /stop reach a turn that another process has at work", async () => {
+test("/steer and /stop reach a run of another process", async () => {
   const { agent, gate, runId } = await atWork();
   await using here = agent;
   await using elsewhere = await createTestAgent({ database: here.databaseUrl });
@@ -240,7 +240,7 @@ test("/steer and /stop reach a turn that another process has at work", async () 
   assert.deepEqual([last?.type, last?.data["pending_steer"]], ["run.cancelled", ["left"]]);
 });
 
-test("/context tells what fills the context, and how full it is", async () => {
+test("/context shows what fills the context, and how full it is", async () => {
   await using agent = await createTestAgent({
     providers: [{ name: "here", type: "openai", models: ["small"], contextTokens: 10_000 }],
     tools: [testTool(async () => "x")],
@@ -259,7 +259,7 @@ test("/context tells what fills the context, and how full it is", async () => {
   assert.match(await told(commands, agent, "/context", "s"), /^ {2}Prompts +0 tokens$/m);
 });
 
-test("/retry and /undo hand back what was said, and refuse a session at work", async () => {
+test("/retry and /undo return the removed prompt, and refuse a busy session", async () => {
   await using agent = await createTestAgent();
   const commands = catalogue();
   await talk(agent, "one", "two", "three");
@@ -278,17 +278,17 @@ test("/retry and /undo hand back what was said, and refuse a session at work", a
   }
 });
 
-test("/model, /reasoning, /mode, /yolo and /title change the session, which /status tells", async () => {
+test("/model, /reasoning, /mode, /yolo and /title change the session, and /status shows it", async () => {
   const providers = [{ name: "here", type: "openai", models: ["small", "big"] }];
   await using agent = await createTestAgent({ providers });
   const commands = catalogue();
   await talk(agent, "hi");
-  assert.match(await told(commands, agent, "/model", "s"), /^Model: here:small\nThere are:\n {2}here:small/);
+  assert.match(await told(commands, agent, "/model", "s"), /^Model: here:small\nAvailable:\n {2}here:small/);
   assert.match(await told(commands, agent, "/model big", "s"), /^Model: here:big/);
   await told(commands, agent, "/effort high", "s");
   assert.match(
     await told(commands, agent, "/mode", "s"),
-    /^Mode: none chosen; approvals.mode is ask\nModes:\n {2}ask /,
+    /^Mode: not set; approvals.mode is ask\nModes:\n {2}ask /,
   );
   assert.match(await told(commands, agent, "/mode plan", "s"), /^Mode: plan, from the next tool call on/);
   await told(commands, agent, "/yolo on", "s");
@@ -304,21 +304,27 @@ test("/model, /reasoning, /mode, /yolo and /title change the session, which /sta
   assert.match(await told(commands, agent, "/yolo off global"), /^Approvals are on for all/);
 });
 
-test("/grants lists what was allowed for good and takes it back by number", async () => {
+test("/grants lists remembered approvals and revokes one by its number", async () => {
   await using agent = await createTestAgent();
   const commands = catalogue();
-  assert.equal(await told(commands, agent, "/grants"), "Nothing was allowed for good.");
+  assert.equal(await told(commands, agent, "/grants"), "No approvals are remembered.");
   for (const name of ["one", "two"]) {
     await agent.deps.grants.allowAlways({ owner: OWNER, signature: name, tool: "terminal", title: name });
   }
   const first = /^1\. terminal: (\w+)/.exec(await told(commands, agent, "/grants"))?.[1] ?? "";
-  assert.equal(await told(commands, agent, "/grants revoke 3"), "There is no number 3. /grants lists them.");
-  assert.equal(await told(commands, agent, "/grants revoke 0"), "There is no number 0. /grants lists them.");
+  assert.equal(
+    await told(commands, agent, "/grants revoke 3"),
+    "No approval has the number 3. /grants lists them.",
+  );
+  assert.equal(
+    await told(commands, agent, "/grants revoke 0"),
+    "No approval has the number 0. /grants lists them.",
+  );
   assert.equal(await told(commands, agent, "/grants revoke 1"), `Revoked: ${first}`);
   assert.doesNotMatch(await told(commands, agent, "/grants"), new RegExp(first));
 });
 
-test("commands of one's own: another command, a prompt, or a line of shell", async () => {
+test("configured commands are an alias, a prompt, or a shell command", async () => {
   await using agent = await createTestAgent();
   const ran: string[] = [];
   const commands = catalogue({
@@ -354,11 +360,11 @@ test("a skill is a command that asks the agent to load it", async () => {
     message: "Load the skill pdf-forms with the skill tool and follow it.",
   });
   const asked = await say(commands, agent, "/pdf-forms fill $& in");
-  assert.ok(asked.type === "skill" && asked.message.endsWith(" What to do: fill $& in"));
+  assert.ok(asked.type === "skill" && asked.message.endsWith(" Task: fill $& in"));
   assert.equal((await say(commands, agent, "/mixed")).type, "skill");
 });
 
-test("what is built in wins over one's own, that over skills, and an alias counts as a name", async () => {
+test("built-in commands win over configured ones, those over skills, and an alias counts as a name", async () => {
   await using agent = await createTestAgent();
   const prompt = (value: string): QuickCommand => ({ type: "prompt", value });
   const commands = catalogue({

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { contextFiles, contextText } from "../../../../src/agent/context/context-files.ts";
+import { contextFiles, contextText } from "../../../../src/agent/context/briefing.ts";
 import { workspace } from "../tools/call.ts";
 
 const NAMES = ["AGENTS.md", "CLAUDE.md"];
 
-test("each folder from the repository's top down gives its first file", async (t) => {
+test("each folder from the top of the repository down contributes its first file", async (t) => {
   const top = workspace(t);
   mkdirSync(join(top, ".git"));
   mkdirSync(join(top, "a/b"), { recursive: true });
@@ -31,7 +31,7 @@ test("outside a repository only the working directory counts", async (t) => {
   assert.equal(contextText([]), "");
 });
 
-test("long files are cut and say so, at most 64 KiB in all, and no character is broken", async (t) => {
+test("long files are cut between characters with a note, at most 64 KiB in total", async (t) => {
   const top = workspace(t);
   mkdirSync(join(top, ".git"));
   mkdirSync(join(top, "a/b/c"), { recursive: true });
@@ -44,7 +44,7 @@ test("long files are cut and say so, at most 64 KiB in all, and no character is 
   assert.match(contextText(files), /left out/);
 });
 
-test("binary files, folders of the name and links out of the repository are passed over", async (t) => {
+test("binary files, folders with the name and links out of the repository are skipped", async (t) => {
   const top = workspace(t);
   const outside = workspace(t);
   writeFileSync(join(outside, "secret"), "secret");

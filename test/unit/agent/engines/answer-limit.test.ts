@@ -6,10 +6,10 @@ import { probe } from "./turn-probe.ts";
 
 const notice = {
   type: "notice",
-  text: "The answer was cut at 1000 bytes, which is the limit (limits.max_answer_bytes).",
+  text: "The answer was cut at the limit of 1000 bytes (limits.max_answer_bytes).",
 } as const;
 
-test("an answer without end is cut at the limit, between characters, and ends by length", async () => {
+test("an endless answer is cut at the limit, between characters, and ends by length", async () => {
   const pieces: Piece[] = [...Array.from({ length: 40 }, () => ({ text: "€".repeat(30) })), { hang: true }];
   await using local = await startLocalEngine([{ pieces }], { maxAnswerBytes: 1_000 });
   const { end, events } = await probe(local.engine);
@@ -19,14 +19,14 @@ test("an answer without end is cut at the limit, between characters, and ends by
   await local.server.requests[0]?.closed;
 });
 
-test("reasoning counts too, and one piece may pass the limit", async () => {
+test("reasoning counts too, and a single piece may exceed the limit", async () => {
   const pieces: Piece[] = [{ reasoning: "r".repeat(600) }, { text: "t".repeat(90_000) }, { hang: true }];
   await using local = await startLocalEngine([{ pieces }], { maxAnswerBytes: 1_000 });
   const { end } = await probe(local.engine);
   assert.deepEqual([end.stop, end.text], ["length", "t".repeat(400)]);
 });
 
-test("a call whose arguments pass the limit is not made", async () => {
+test("a call whose arguments exceed the limit is not made", async () => {
   const json = JSON.stringify({ city: "P".repeat(5_000) });
   const pieces: Piece[] = [
     { text: "Let me see." },
@@ -41,7 +41,7 @@ test("a call whose arguments pass the limit is not made", async () => {
   assert.deepEqual([end.stop, end.text, calls], ["length", "Let me see.", []]);
 });
 
-test("an answer as long as the limit is whole", async () => {
+test("an answer exactly at the limit is complete", async () => {
   await using local = await startLocalEngine([saying("x".repeat(1_000))], { maxAnswerBytes: 1_000 });
   const { end, events } = await probe(local.engine);
   assert.deepEqual([end.stop, end.text.length], ["end", 1_000]);

@@ -1,4 +1,4 @@
-/** The part of the engines' suite about calls that must not be made. */
+/** The part of the engines' suite for calls that must not be made. */
 import assert from "node:assert/strict";
 import type { ToolAnswer, ToolCall } from "../../../../src/agent/engine.ts";
 import { gist, type Run, type Says } from "./scenarios.ts";

@@ -1,4 +1,4 @@
-/** What every engine must do about budgets and about contexts that are too long. */
+/** How every engine handles budgets and contexts that are too long. */
 import assert from "node:assert/strict";
 import type { Message } from "../../../../src/agent/message.ts";
 import { gist, type Run, type Says } from "./scenarios.ts";

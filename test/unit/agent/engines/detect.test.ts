@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { detectLocalModels } from "../../../../src/agent/engines/detect.ts";
+import { detectLocalModels } from "../../../../src/agent/engines/providers.ts";
 
-/** A server on this machine, as a candidate. */
+/** A local server as a candidate. */
 async function listen(handle: RequestListener) {
   const server = createServer(handle).listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -26,14 +26,14 @@ const listing =
     response.end(typeof body === "string" ? body : JSON.stringify(body));
   };
 
-/** What is found when a server answers so. */
+/** Returns what is detected when a server gives this response. */
 async function detect(handle: RequestListener, timeoutMs = 20_000) {
   await using server = await listen(handle);
   const found = await detectLocalModels({ candidates: [["one", server.baseUrl]], timeoutMs });
   return found.map(({ name, models }) => ({ name, models }));
 }
 
-test("a server that lists its models is found with them, at /v1/models", async () => {
+test("a server that lists its models at /v1/models is found with them", async () => {
   const paths: (string | undefined)[] = [];
   const found = await detect((request, response) => {
     paths.push(`${request.method} ${request.url}`);
@@ -43,11 +43,11 @@ test("a server that lists its models is found with them, at /v1/models", async (
   assert.deepEqual(paths, ["GET /v1/models"]);
 });
 
-test("a server without any model is found all the same", async () => {
+test("a server without models is found", async () => {
   assert.deepEqual(await detect(listing({ data: [] })), [{ name: "one", models: [] }]);
 });
 
-test("entries of other shapes are passed over", async () => {
+test("entries of other shapes are skipped", async () => {
   const data = [null, 7, "text", {}, { id: 5 }, { id: "" }, { id: "good" }, []];
   assert.deepEqual(await detect(listing({ data })), [{ name: "one", models: ["good"] }]);
 });
@@ -56,14 +56,14 @@ for (const [what, handle] of [
   ["answers with HTML", listing("<html>hello</html>")],
   ["answers with other JSON", listing({ models: [] })],
   ["answers with null", listing("null")],
-  ["answers with a list that is none", listing({ data: { id: "x" } })],
+  ["answers with an invalid list", listing({ data: { id: "x" } })],
   ["answers 404", listing({ data: [{ id: "x" }] }, 404)],
   ["answers 401", listing({ data: [{ id: "x" }] }, 401)],
-  ["sends the question elsewhere", redirecting],
+  ["redirects the request", redirecting],
   ["hangs up", (request: Parameters<RequestListener>[0]) => void request.socket.destroy()],
-  ["hangs up in the middle", halfAnswer],
+  ["hangs up in the middle of its answer", halfAnswer],
 ] as const) {
-  test(`a server that ${what} is no model server`, async () => {
+  test(`a server that ${what} is not a model server`, async () => {
     assert.deepEqual(await detect(handle), []);
   });
 }
@@ -79,11 +79,11 @@ function halfAnswer(...[, response]: Parameters<RequestListener>): void {
   response.write('{"data":[', () => response.destroy());
 }
 
-test("a server that accepts and then says nothing is given up", async () => {
+test("a server that accepts and then sends nothing times out", async () => {
   assert.deepEqual(await detect(() => {}, 50), []);
 });
 
-test("a server that never ends its list is given up", async () => {
+test("a server whose list never ends times out", async () => {
   assert.deepEqual(
     await detect((_, response) => {
       response.writeHead(200);
@@ -93,7 +93,7 @@ test("a server that never ends its list is given up", async () => {
   );
 });
 
-test("a list without end is not read to its end", async () => {
+test("an endless list is not read to its end", async () => {
   let sentBytes = 0;
   const chunk = Buffer.alloc(65_536, " ");
   const found = await detect((_, response) => {
@@ -116,10 +116,10 @@ test("at most a hundred models are listed", async () => {
   assert.equal(found?.models.length, 100);
 });
 
-test("candidates are asked at once, and those that are there come in the candidates' order", async () => {
+test("candidates are probed in parallel, and found servers keep the order of the candidates", async () => {
   const all = Promise.withResolvers<void>();
   let asked = 0;
-  // Nobody answers before everybody was asked: one after the other would find nothing.
+  // No server answers before all were probed: sequential probes would find nothing.
   const handle =
     (id: string): RequestListener =>
     async (request, response) => {
@@ -144,6 +144,6 @@ test("candidates are asked at once, and those that are there come in the candida
   ]);
 });
 
-test("an address that is none is passed over", async () => {
+test("an invalid address is skipped", async () => {
   assert.deepEqual(await detectLocalModels({ candidates: [["odd", "not an address"]] }), []);
 });

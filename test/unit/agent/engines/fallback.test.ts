@@ -21,12 +21,12 @@ const status = (code: number, headers: Record<string, string> = {}): ModelReply 
   headers,
   body: "{}",
 });
-/** Longer than anybody waits, so that no test does. */
+/** Longer than any test runs. */
 const busy = status(429, { "retry-after": "31" });
 
 const fallbacks = [{ provider: "second", id: "spare" }];
 
-/** Two providers, `local` and `second`, and a turn that begins with the first. */
+/** Two providers, `local` and `second`, and a turn that starts with the first. */
 async function probeTwo(
   first: Replies,
   second: Replies,
@@ -56,15 +56,15 @@ async function probeTwo(
   };
 }
 
-test("when a model is limited, the next takes over, says so and stays for the turn", async () => {
+test("when a model is rate-limited, the next one takes over with a notice and stays for the turn", async () => {
   const { end, notices, asked, second } = await probeTwo([busy], strict([calling(paris), saying("Sunny")]));
   assert.equal(end.text, "Sunny");
-  assert.deepEqual(notices, ["local:test-model does not answer; second:spare takes over."]);
+  assert.deepEqual(notices, ["local:test-model does not respond; switching to second:spare."]);
   assert.deepEqual(asked, [1, 2]);
   assert.equal(second[0]?.body.model, "spare");
 });
 
-test("a model that drops out after a tool ran hands over the whole conversation", async () => {
+test("a model that fails after a tool ran hands over the whole conversation", async () => {
   const { end, calls, second } = await probeTwo([calling(paris), busy], strict([saying("Sunny")]));
   assert.equal(end.text, "Sunny");
   assert.equal(calls.length, 1);
@@ -80,7 +80,7 @@ test("a provider that fails three times is an outage", async () => {
   assert.deepEqual(asked, [3, 1]);
 });
 
-test("a provider that begins no answer in time is an outage", async () => {
+test("a provider that starts no answer in time is an outage", async () => {
   const clock = new FakeClock();
   const { end, notices } = await probeTwo(
     () => {
@@ -95,7 +95,7 @@ test("a provider that begins no answer in time is an outage", async () => {
 });
 
 for (const code of [400, 401, 403, 404, 422]) {
-  test(`a ${code} is no outage: it is told, and nobody takes over`, async () => {
+  test(`a ${code} is not an outage: it is reported, and no fallback takes over`, async () => {
     const { end, asked, notices } = await probeTwo([status(code)], [saying("never")]);
     assert.equal(end.stop, "error");
     assert.deepEqual(asked, [1, 0]);
@@ -103,14 +103,14 @@ for (const code of [400, 401, 403, 404, 422]) {
   });
 }
 
-test("an answer that broke after its first word is not given again by another model", async () => {
+test("an answer that broke after its first word is not repeated by another model", async () => {
   const { end, asked } = await probeTwo([{ pieces: [{ text: "half" }, { cut: true }] }], [saying("never")]);
   assert.equal(end.text, "half");
   assert.equal(end.stop, "error");
   assert.deepEqual(asked, [1, 0]);
 });
 
-test("when all models are out of order the first one's error is told", async () => {
+test("when all models are unavailable, the error of the first one is reported", async () => {
   const { end, asked, log } = await probeTwo([busy], [status(429, { "retry-after": "99" })]);
   assert.equal(end.error?.retryAfterSeconds, 31);
   assert.match(end.error?.message ?? "", /local limits/);
@@ -118,7 +118,7 @@ test("when all models are out of order the first one's error is told", async () 
   assert.match(log.join(""), /second/, "the log tells of the other");
 });
 
-test("fallbacks that are the model itself or that nobody configured are passed over", async () => {
+test("duplicate and unconfigured fallbacks are skipped", async () => {
   const { end, asked } = await probeTwo([busy], [saying("ok")], {
     turn: {
       fallbacks: [{ provider: "local", id: "test-model" }, { provider: "nowhere", id: "x" }, ...fallbacks],
@@ -128,7 +128,7 @@ test("fallbacks that are the model itself or that nobody configured are passed o
   assert.deepEqual(asked, [1, 1]);
 });
 
-test("a context that is too long is no outage: it is compacted for the same model", async () => {
+test("a context that is too long is not an outage: it is compressed for the same model", async () => {
   const { end, asked } = await probeTwo([tooLong, saying("ok")], [saying("never")], {
     compact: async () => [{ role: "user", text: "short" }],
   });
@@ -136,7 +136,7 @@ test("a context that is too long is no outage: it is compacted for the same mode
   assert.deepEqual(asked, [2, 0]);
 });
 
-test("a budget that is spent stops a turn between two models", async () => {
+test("an exhausted budget stops a turn between two models", async () => {
   let asked = 0;
   const outcome = await probeTwo([busy], [saying("never")], {
     steers: [["be quick"]],

@@ -1,4 +1,4 @@
-/** The model engine before a model server of this machine. */
+/** The model engine with a model server on this machine. */
 import type { Engine } from "../../../../src/agent/engine.ts";
 import { createModelEngine } from "../../../../src/agent/engines/model-engine.ts";
 import type { ProviderConfig } from "../../../../src/agent/engines/providers.ts";
@@ -7,7 +7,7 @@ import { createLog } from "../../../../src/base/observe/log.ts";
 import { checkToolInput } from "../../../../src/app/check-input.ts";
 import { startModelServer, type ModelServer, type Replies } from "../../../harness/openai-server.ts";
 
-/** Of no shape that the log's redaction knows: what hides it must be the engine's own care. */
+/** Without a shape that redaction recognises: the engine itself must keep it out of texts. */
 export const API_KEY = "correct horse battery staple";
 
 export interface LocalEngine extends AsyncDisposable {
@@ -16,7 +16,7 @@ export interface LocalEngine extends AsyncDisposable {
   readonly logLines: readonly string[];
 }
 
-/** The provider is named `local` and speaks chat completions, unless `provider` says otherwise. */
+/** The provider is named `local` and uses chat completions, unless `provider` overrides it. */
 export async function startLocalEngine(
   replies: Replies,
   more: {

@@ -34,7 +34,7 @@ function toReply(
 
 const paris = { id: "call_1", name: "weather", json: '{"city":"Paris"}' };
 
-test("the next call holds the step before it, calls and answers side by side", async () => {
+test("the next call includes the previous step with its parallel calls and answers", async () => {
   await using local = await startLocalEngine([calling(paris, { ...paris, id: "call_2" }), saying("Sunny")]);
   await probe(local.engine, { steers: [[], ["in Celsius"]] });
   const asked = { name: "weather", arguments: '{"city":"Paris"}' };
@@ -87,14 +87,14 @@ test("the server gets the model, the tools with their schemas and every setting 
   );
 });
 
-test("settings that a turn does not have are not sent, nor are tools when there are none", async () => {
+test("absent settings and absent tools are not sent", async () => {
   await using local = await startLocalEngine([saying("ok")]);
   await probe(local.engine, { turn: { tools: [], settings: { reasoningEffort: "with all your might" } } });
   const sent = Object.keys(local.server.requests[0]!.body).sort();
   assert.deepEqual(sent, ["messages", "model", "stream", "stream_options"]);
 });
 
-test("the usage of a turn is the sum of its calls, with what was cached and what was thought", async () => {
+test("a turn's usage is the sum of its calls, with cached and reasoning tokens", async () => {
   const usage = (factor: number) => ({
     usage: {
       prompt_tokens: 100 * factor,
@@ -123,7 +123,7 @@ test("the usage of a turn is the sum of its calls, with what was cached and what
   assert.deepEqual(steps.map((step) => step.usage).reduce(addUsage, zeroUsage), end.usage);
 });
 
-test("arguments that are no JSON are handed over with that said, and the turn goes on", async () => {
+test("invalid JSON arguments are passed on as invalid, and the turn continues", async () => {
   await using local = await startLocalEngine([calling({ ...paris, json: '{"city":"Par' }), saying("mended")]);
   const { end, calls, saved } = await probe(local.engine, {
     callTool: ({ invalid }) => ({ status: "error", text: invalid ?? "" }),
@@ -143,14 +143,14 @@ for (const name of ["toString", "constructor", "__proto__", "hasOwnProperty", "a
   });
 }
 
-test("a tool named like a part of every object can be offered and called", async () => {
+test("a tool named like a property of every object can be offered and called", async () => {
   const tool: ToolSpec = { ...weatherTool, name: "constructor" };
   await using local = await startLocalEngine([calling({ ...paris, name: "constructor" }), saying("ok")]);
   const { calls } = await probe(local.engine, { turn: { tools: [tool] } });
   assert.deepEqual(calls, [{ callId: "call_1", tool: "constructor", input: { city: "Paris" } }]);
 });
 
-test("calls that share an id, or have none, are told apart", async () => {
+test("calls with a shared or missing id get distinct ids", async () => {
   const twice = calling(paris, { ...paris, json: '{"city":"Rome"}' });
   await using local = await startLocalEngine([
     twice,
@@ -165,7 +165,7 @@ test("calls that share an id, or have none, are told apart", async () => {
   assert.ok(calls.every(({ callId }) => callId !== ""));
 });
 
-test("stopping in the middle of a text leaves the server at once", async () => {
+test("stopping in the middle of a text closes the connection at once", async () => {
   const stop = new AbortController();
   await using local = await startLocalEngine([{ pieces: [{ text: "a" }, { hang: true }] }]);
   await probe(local.engine, {
@@ -175,19 +175,19 @@ test("stopping in the middle of a text leaves the server at once", async () => {
   await local.server.requests[0]!.closed;
 });
 
-test("a turn that is stopped before its first call asks no server", async () => {
+test("a turn that is stopped before its first call sends no request", async () => {
   await using local = await startLocalEngine([saying("never")]);
   await probe(local.engine, { turn: { signal: AbortSignal.abort() } });
   assert.equal(local.server.requests.length, 0);
 });
 
-test("text that was steered in is saved also when the call that took it fails", async () => {
+test("steering text is saved even when the call that took it fails", async () => {
   await using local = await startLocalEngine([{ status: 400 }]);
   const { saved } = await probe(local.engine, { steers: [["listen"]] });
   assert.deepEqual(saved, [{ role: "user", text: "listen" }]);
 });
 
-test("forty turns of one engine at once do not mix", async () => {
+test("forty parallel turns of one engine stay separate", async () => {
   const moves = randomMoves(7);
   const answersBefore = (body: { messages: readonly Readonly<Record<string, unknown>>[] }) =>
     body.messages.filter(({ role }) => role === "assistant").length;
@@ -219,7 +219,7 @@ test("the model SDK's advice stays out of the process's output", async () => {
   const note = (warning: Error) => void warnings.push(warning);
   process.on("warning", note);
   try {
-    // A thought that Anthropic did not sign is among the things that the SDK warns of.
+    // The SDK warns, among others, about reasoning without Anthropic's signature.
     await using local = await startLocalEngine([{ status: 400 }], { provider: { type: "anthropic" } });
     await probe(local.engine, {
       turn: {

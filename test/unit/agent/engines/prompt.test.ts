@@ -22,14 +22,14 @@ const answerTo = (callId: string, status: Extract<Message, { role: "tool" }>["st
 });
 const user = (text: string): Message => ({ role: "user", text });
 
-/** The messages of the first request that a history leads to, as the server sees them. */
+/** Returns the messages of the first request for a history, as the server receives them. */
 async function sent(messages: readonly Message[]): Promise<readonly Readonly<Record<string, unknown>>[]> {
   await using local = await startLocalEngine([saying("ok")]);
   await probe(local.engine, { turn: { messages } });
   return local.server.requests[0]!.body.messages;
 }
 
-test("a conversation goes to the server in order, under the instructions", async () => {
+test("a conversation is sent in order, after the instructions", async () => {
   const messages = await sent([
     user("one"),
     { role: "assistant", parts: [{ type: "text", text: "two" }] },
@@ -43,7 +43,7 @@ test("a conversation goes to the server in order, under the instructions", async
   ]);
 });
 
-test("instructions among the messages join the instructions at the top, in order", async () => {
+test("system messages join the instructions at the top, in order", async () => {
   const messages = await sent([
     { role: "system", text: "In French." },
     user("hi"),
@@ -61,7 +61,7 @@ test("a turn without instructions sends none", async () => {
   assert.deepEqual(local.server.requests[0]!.body.messages, [{ role: "user", content: "hi" }]);
 });
 
-test("each call goes with its answer, whatever became of it", async () => {
+test("each call is sent with its answer, whatever its status", async () => {
   const messages = await sent([
     user("hi"),
     { role: "assistant", parts: [call("a"), call("b"), call("c"), call("d")] },
@@ -81,7 +81,7 @@ test("each call goes with its answer, whatever became of it", async () => {
   );
 });
 
-test("a call that nobody answered is answered so, and before the next user message", () => {
+test("an unanswered call is sent with an error, before the next user message", () => {
   const messages = toModelMessages([
     user("hi"),
     { role: "assistant", parts: [call("a"), call("b")] },
@@ -98,7 +98,7 @@ test("a call that nobody answered is answered so, and before the next user messa
   assert.deepEqual(second?.output, { type: "error-text", value: "The call was not answered." });
 });
 
-test("an answer without a call is left out, wherever it stands", () => {
+test("an answer without a call is omitted, wherever it occurs", () => {
   const messages = toModelMessages([
     answerTo("stray"),
     user("hi"),
@@ -112,7 +112,7 @@ test("an answer without a call is left out, wherever it stands", () => {
   );
 });
 
-test("an answer belongs to the call before it, also when ids come again", () => {
+test("an answer belongs to the call before it, even when ids are reused", () => {
   const messages = toModelMessages([
     { role: "assistant", parts: [call("call_0")] },
     { ...answerTo("call_0"), text: "first" } as Message,
@@ -127,10 +127,10 @@ test("an answer belongs to the call before it, also when ids come again", () => 
 
 for (const [title, parts] of [
   ["no parts", []],
-  ["thoughts alone", [{ type: "reasoning", text: "hm", provider: { anthropic: { signature: "c2ln" } } }]],
+  ["reasoning only", [{ type: "reasoning", text: "hm", provider: { anthropic: { signature: "c2ln" } } }]],
   ["an empty text", [{ type: "text", text: "" }]],
 ] as const) {
-  test(`an assistant message of ${title} is left out: providers refuse it`, () => {
+  test(`an assistant message with ${title} is omitted, because providers refuse it`, () => {
     const messages = toModelMessages([user("hi"), { role: "assistant", parts }, user("there")]);
     assert.deepEqual(
       messages.map(({ role }) => role),
@@ -139,7 +139,7 @@ for (const [title, parts] of [
   });
 }
 
-test("what a client answers late takes the place of the word that it has not, also after more was said", () => {
+test("a client's late answer replaces the placeholder, even after further messages", () => {
   const assistant = (...parts: AssistantPart[]): Message => ({ role: "assistant", parts });
   const said = assistant({ type: "text", text: "never mind" });
   const results = (messages: readonly Message[]) =>
@@ -160,7 +160,7 @@ test("an empty history has no messages and no instructions", () => {
   assert.deepEqual(toPrompt([]), { instructions: [], messages: [] });
 });
 
-test("what a provider attached to a part is handed back with it, for each kind of part", () => {
+test("provider data of every kind of part is sent back with the part", () => {
   const provider = { anthropic: { signature: "c2ln" } };
   const [message] = toModelMessages([
     {
@@ -183,13 +183,13 @@ test("what a provider attached to a part is handed back with it, for each kind o
   );
 });
 
-test("arguments that were no object go back as an object: providers refuse other histories", () => {
+test("arguments that are not an object are sent back as an object, because providers refuse others", () => {
   const [message] = toModelMessages([{ role: "assistant", parts: [call("a", '{"city":"Par')] }]);
   const [part] = message!.content as { input: unknown }[];
   assert.equal(typeof part?.input, "object");
 });
 
-// The signature of a thought must come back with it, or the provider refuses the turn's next step.
+// The signature of reasoning must be sent back, or the provider refuses the turn's next step.
 const thinking = sse([
   [
     "message_start",
@@ -266,7 +266,7 @@ test("a turn with an Anthropic provider calls tools and ends with its text", asy
   );
 });
 
-test("signed and hidden thoughts go back as they came with the next step", async () => {
+test("signed and redacted reasoning is sent back unchanged with the next step", async () => {
   await using local = await startLocalEngine([thinking, speaking], { provider: { type: "anthropic" } });
   await probe(local.engine);
   const said = local.server.requests[1]!.body.messages.find(({ role }) => role === "assistant");

@@ -18,7 +18,7 @@ const provider: ProviderConfig = {
   apiKey: "the-key",
 };
 
-/** An error as the model SDK throws it for an answer over HTTP; its text is the provider's. */
+/** An error as the model SDK throws it for an HTTP response; its text comes from the provider. */
 const answered = (statusCode: number, responseHeaders: Record<string, string> = {}): Error =>
   Object.assign(new Error("refused, the-key and the prompt"), {
     name: "AI_APICallError",
@@ -60,12 +60,12 @@ const waits: readonly (readonly [Record<string, string>, number | undefined])[] 
 
 for (const [headers, expected] of waits) {
   const said = JSON.stringify(headers).slice(0, 80);
-  test(`${said} asks to wait ${expected === undefined ? "for no time that is known" : `${expected} ms`}`, () => {
+  test(`${said} asks for ${expected === undefined ? "no wait" : `a wait of ${expected} ms`}`, () => {
     assert.equal(retryAfterMs(answered(429, headers), nowMs), expected);
   });
 }
 
-test("an error without headers, and what is no error at all, ask for no wait", () => {
+test("an error without headers, and a value that is not an error, ask for no wait", () => {
   for (const error of [new Error("x"), named("AI_APICallError"), "text", 7, {}]) {
     assert.equal(retryAfterMs(error, nowMs), undefined);
   }
@@ -75,18 +75,18 @@ const retryable: readonly (readonly [string, unknown, boolean])[] = [
   ["a 429", answered(429), true],
   ["a 500", answered(500), true],
   ["a 503", answered(503), true],
-  ["an answer that broke after a good status", Object.assign(answered(200), { isRetryable: false }), true],
+  ["an answer that broke after a success status", Object.assign(answered(200), { isRetryable: false }), true],
   ["a connection that failed", new Error("connect"), true],
   ["a 400", answered(400), false],
   ["a 401", answered(401), false],
   ["a 404", answered(404), false],
-  ["a 409 that the SDK calls passing", Object.assign(answered(409), { isRetryable: true }), true],
+  ["a 409 that the SDK calls retryable", Object.assign(answered(409), { isRetryable: true }), true],
   ["a 501 that the SDK calls final", Object.assign(answered(501), { isRetryable: false }), false],
   ["a stall", new StallError("sent nothing for 5 seconds."), false],
 ];
 
 for (const [title, error, expected] of retryable) {
-  test(`${title} is ${expected ? "" : "not "}tried again`, () => {
+  test(`${title} is ${expected ? "" : "not "}retried`, () => {
     assert.equal(isRetryable(error), expected);
   });
 }
@@ -101,12 +101,27 @@ const errors: readonly (readonly [string, unknown, string, RegExp])[] = [
     "agent_timeout",
     /sent nothing for 5 seconds\.$/,
   ],
-  ["a cut answer", new CutError("ended its answer in the middle."), "agent_incomplete", /in the middle\.$/],
-  ["an answer that broke", answered(200), "agent_incomplete", /in the middle\.$/],
-  ["an answer without its end", named("AI_InvalidResponseDataError"), "agent_incomplete", /in the middle/],
-  ["an answer that is no JSON", named("AI_JSONParseError"), "agent_incomplete", /no answer of its protocol/],
-  ["an answer of another shape", named("AI_TypeValidationError"), "agent_incomplete", /no answer of its/],
-  ["a failure told in the stream", named("AI_StreamProviderError"), "agent_incomplete", /reported a failure/],
+  [
+    "an interrupted answer",
+    new CutError("ended its answer early."),
+    "agent_incomplete",
+    /ended its answer early\.$/,
+  ],
+  ["an answer that broke", answered(200), "agent_incomplete", /ended its answer early\.$/],
+  [
+    "an answer without its end",
+    named("AI_InvalidResponseDataError"),
+    "agent_incomplete",
+    /ended its answer early/,
+  ],
+  ["an answer that is not JSON", named("AI_JSONParseError"), "agent_incomplete", /violates its protocol/],
+  ["an answer of another shape", named("AI_TypeValidationError"), "agent_incomplete", /violates its/],
+  [
+    "a failure reported in the stream",
+    named("AI_StreamProviderError"),
+    "agent_incomplete",
+    /reported a failure/,
+  ],
   ["a 401", answered(401), "provider_error", /API key \(401\)\. Check model\.providers\.work\.api_key/],
   ["a 403", answered(403), "provider_error", /API key \(403\)\. Check model\.providers\.work\.api_key/],
   ["a 404", answered(404), "model_not_found", /does not have this model \(404\)/],
@@ -128,12 +143,12 @@ const errors: readonly (readonly [string, unknown, string, RegExp])[] = [
     /: ENOTFOUND\./,
   ],
   [
-    "an error that says nothing",
+    "an error without details",
     new Error(""),
     "provider_error",
     /models\.example:8443: the connection failed\.$/,
   ],
-  ["what is no error", "the-key", "provider_error", /: the connection failed\.$/],
+  ["a value that is not an error", "the-key", "provider_error", /: the connection failed\.$/],
   [
     "a code that is a sentence",
     Object.assign(new Error(""), { code: "the-key and the prompt" }),
@@ -143,7 +158,7 @@ const errors: readonly (readonly [string, unknown, string, RegExp])[] = [
 ];
 
 for (const [title, error, code, message] of errors) {
-  test(`${title} is told as ${code}, in words of ours alone`, () => {
+  test(`${title} is reported as ${code}, in our own words only`, () => {
     const told = toTurnError(error, provider, nowMs);
     assert.equal(told.code, code);
     assert.match(told.message, message);
@@ -152,18 +167,18 @@ for (const [title, error, code, message] of errors) {
   });
 }
 
-test("a rate limit tells whole seconds, never fewer than were asked for", () => {
+test("a rate limit reports whole seconds, never fewer than the provider asked for", () => {
   const limited = answered(429, { "retry-after-ms": "1200" });
   assert.equal(toTurnError(limited, provider, nowMs).retryAfterSeconds, 2);
   assert.equal("retryAfterSeconds" in toTurnError(answered(429), provider, nowMs), false);
 });
 
-test("a provider at its own usual address is named without one", () => {
+test("a provider at its default address is named without the address", () => {
   const { message } = toTurnError(new Error(""), { name: "openai", type: "openai" }, nowMs);
   assert.equal(message, "The provider openai could not be reached: the connection failed.");
 });
 
-test("an error that is its own cause is told all the same", () => {
+test("an error that is its own cause is reported", () => {
   const error = new Error("");
   error.cause = error;
   assert.match(toTurnError(error, provider, nowMs).message, /the connection failed/);
@@ -172,18 +187,18 @@ test("an error that is its own cause is told all the same", () => {
 const kinds: readonly (readonly [string, unknown, object])[] = [
   ["a refused key", answered(401), { kind: "authentication", status: 401, retryable: false }],
   ["a rate limit", answered(429), { kind: "rate_limit", status: 429, retryable: true }],
-  ["too much to do", answered(529), { kind: "overloaded", status: 529, retryable: true }],
+  ["an overload", answered(529), { kind: "overloaded", status: 529, retryable: true }],
   ["a server's failure", answered(500), { kind: "provider", status: 500, retryable: true }],
   ["a refused request", answered(400), { kind: "provider", status: 400, retryable: false }],
   ["silence", new StallError("said nothing"), { kind: "network", retryable: true }],
-  ["a cut", new CutError("stopped"), { kind: "network", retryable: true }],
-  ["a cut behind a good status", answered(200), { kind: "network", retryable: true }],
+  ["an interruption", new CutError("stopped"), { kind: "network", retryable: true }],
+  ["an interruption after a success status", answered(200), { kind: "network", retryable: true }],
   ["no connection", new Error("connection refused"), { kind: "network", retryable: true }],
-  ["no form", named("AI_InvalidPromptError"), { kind: "provider", retryable: false }],
+  ["an unsupported request", named("AI_InvalidPromptError"), { kind: "provider", retryable: false }],
 ];
 
 for (const [what, error, failure] of kinds) {
-  test(`of what kind a failure is: ${what}`, () => {
+  test(`the kind of a failure: ${what}`, () => {
     assert.deepEqual(toTurnError(error, provider, nowMs).failure, failure);
   });
 }

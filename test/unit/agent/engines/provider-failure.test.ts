@@ -10,14 +10,14 @@ import { API_KEY, startLocalEngine } from "./local-engine.ts";
 import { probe, type Outcome } from "./turn-probe.ts";
 import { unnamed } from "../../../harness/unnamed.ts";
 
-/** An answer as servers refuse: their words may repeat the key. */
+/** A refusal as servers write it: its text may repeat the key. */
 const refusal = (status: number, headers: Record<string, string> = {}): ModelReply => ({
   status,
   headers,
   body: JSON.stringify({ error: { message: `no, not with ${API_KEY}` } }),
 });
 
-/** Runs a turn while the clock stands still but for the waits that `waitsMs` lists, one for each notice. */
+/** Runs a turn while the clock only advances by `waitsMs`, one wait for each notice. */
 async function probeWaiting(replies: readonly ModelReply[], waitsMs: readonly number[]) {
   const clock = new FakeClock();
   await using local = await startLocalEngine(replies, { clock });
@@ -26,7 +26,7 @@ async function probeWaiting(replies: readonly ModelReply[], waitsMs: readonly nu
   const onEvent = (event: EngineEvent) => {
     if (event.type !== "notice") return;
     const waitMs = waitsMs[notices.push(event.text) - 1] ?? 0;
-    // The engine begins to wait right after its notice. One millisecond less must not be enough.
+    // The engine starts to wait right after its notice. One millisecond less must not suffice.
     queueMicrotask(() => {
       clock.tick(Math.max(0, waitMs - 1));
       stillWaiting.push(clock.pending === 1);
@@ -43,7 +43,7 @@ async function failWith(reply: ModelReply): Promise<{ outcome: Outcome; log: str
   return { outcome, log: local.logLines.join("") };
 }
 
-test("a 429 with retry-after in seconds is tried again after that time", async () => {
+test("a 429 with retry-after in seconds is retried after that time", async () => {
   const { end, notices, stillWaiting, asked } = await probeWaiting(
     [refusal(429, { "retry-after": "7" }), saying("ok")],
     [7000],
@@ -55,7 +55,7 @@ test("a 429 with retry-after in seconds is tried again after that time", async (
   assert.match(notices[0]!, /local.*7 seconds/);
 });
 
-test("a 429 with retry-after as a date is tried again at that date", async () => {
+test("a 429 with retry-after as a date is retried at that date", async () => {
   const date = new Date(new FakeClock().now() + 5000).toUTCString();
   const { end, stillWaiting } = await probeWaiting(
     [refusal(429, { "retry-after": date }), saying("ok")],
@@ -65,7 +65,7 @@ test("a 429 with retry-after as a date is tried again at that date", async () =>
   assert.deepEqual(stillWaiting, [true], "not a millisecond earlier");
 });
 
-test("failures that may pass are tried again after 250 and 500 ms, then told", async () => {
+test("temporary failures are retried after 250 and 500 ms, then reported", async () => {
   const { end, asked, notices, stillWaiting } = await probeWaiting(
     [refusal(500), refusal(503), refusal(502), saying("too late")],
     [250, 500],
@@ -78,7 +78,7 @@ test("failures that may pass are tried again after 250 and 500 ms, then told", a
   assert.deepEqual(stillWaiting, [true, true], "not a millisecond earlier");
 });
 
-test("a 429 to the end tells how long the provider wants to be left alone", async () => {
+test("a persistent 429 reports how long the provider asks to wait", async () => {
   const busy = refusal(429, { "retry-after": "2" });
   const { end, asked } = await probeWaiting([busy, busy, busy], [2000, 2000]);
   assert.equal(asked, 3);
@@ -86,7 +86,7 @@ test("a 429 to the end tells how long the provider wants to be left alone", asyn
   assert.equal(end.error?.retryAfterSeconds, 2);
 });
 
-test("a provider that asks for more than 30 seconds is not waited for", async () => {
+test("a provider that asks for more than 30 seconds is not retried", async () => {
   const { end, asked, notices } = await probeWaiting([refusal(429, { "retry-after": "31" })], []);
   assert.equal(asked, 1);
   assert.deepEqual(notices, []);
@@ -100,7 +100,7 @@ for (const header of ["soon", "-1", "", "1e99", "99999999999999999999"]) {
   });
 }
 
-test("stopping while the engine waits to try again ends the turn at once", async () => {
+test("stopping during a wait ends the turn at once", async () => {
   const clock = new FakeClock();
   const stop = new AbortController();
   await using local = await startLocalEngine([refusal(500)], { clock });
@@ -114,7 +114,7 @@ test("stopping while the engine waits to try again ends the turn at once", async
 });
 
 for (const status of [401, 403]) {
-  test(`a ${status} says which key to look at and never what it is`, async () => {
+  test(`a ${status} names the key to check and never its value`, async () => {
     const { outcome, log } = await failWith(refusal(status));
     const { end } = outcome;
     assert.equal(end.error?.code, "provider_error");
@@ -124,7 +124,7 @@ for (const status of [401, 403]) {
   });
 }
 
-test("what a provider writes with its refusal stays out of the log", async () => {
+test("a provider's text stays out of the log", async () => {
   const { log } = await failWith(refusal(401));
   assert.ok(!log.includes(API_KEY), log);
 });
@@ -134,7 +134,7 @@ test("a 404 says that the provider does not have the model", async () => {
   assert.equal(end.error?.code, "model_not_found");
 });
 
-test("a 400 is not tried again and names no more than its status", async () => {
+test("a 400 is not retried and reports only its status", async () => {
   const { end, events } = (await failWith(refusal(400))).outcome;
   assert.equal(end.error?.code, "provider_error");
   assert.match(end.error?.message ?? "", /400/);
@@ -142,7 +142,7 @@ test("a 400 is not tried again and names no more than its status", async () => {
   assert.deepEqual(events, []);
 });
 
-test("a provider that is not there is named with its address and the system's code", async () => {
+test("an unreachable provider is reported with its address and the system's code", async () => {
   const unused = createServer().listen(0, "127.0.0.1");
   await once(unused, "listening");
   const { port } = unused.address() as AddressInfo;
@@ -162,7 +162,7 @@ test("a provider that is not there is named with its address and the system's co
   );
 });
 
-test("a provider nobody configured is a model that is not found", async () => {
+test("an unconfigured provider is reported as a model that is not found", async () => {
   await using local = await startLocalEngine([]);
   const { end } = await probe(local.engine, { turn: { model: { provider: "nowhere", id: "x" } } });
   assert.equal(end.error?.code, "model_not_found");
@@ -170,7 +170,7 @@ test("a provider nobody configured is a model that is not found", async () => {
   assert.equal(local.server.requests.length, 0);
 });
 
-test("a stream that breaks after output is not made again; what was said is saved as interrupted", async () => {
+test("a stream that breaks after output is not retried; its text is saved as interrupted", async () => {
   await using local = await startLocalEngine([
     { pieces: [{ text: "half" }, { cut: true }] },
     saying("again"),
@@ -184,7 +184,7 @@ test("a stream that breaks after output is not made again; what was said is save
   ]);
 });
 
-test("a stream that breaks after reasoning is not made again either", async () => {
+test("a stream that breaks after reasoning is not retried either", async () => {
   await using local = await startLocalEngine([
     { pieces: [{ reasoning: "hm" }, { cut: true }] },
     saying("again"),
@@ -194,7 +194,7 @@ test("a stream that breaks after reasoning is not made again either", async () =
   assert.equal(local.server.requests.length, 1);
 });
 
-test("a stream that breaks before anything was said is made again", async () => {
+test("a stream that breaks before any output is retried", async () => {
   await using local = await startLocalEngine([
     { pieces: [{ raw: ": hello\n\n" }, { cut: true }] },
     saying("ok"),
@@ -204,7 +204,7 @@ test("a stream that breaks before anything was said is made again", async () => 
   assert.equal(local.server.requests.length, 2);
 });
 
-test("a stream that breaks inside a call's arguments is made again: nothing of it was shown or run", async () => {
+test("a stream that breaks inside a call's arguments is retried, because nothing was shown or run", async () => {
   const begun = { index: 0, id: "call_a", name: "weather", arguments: '{"city":"Pa' };
   await using local = await startLocalEngine([{ pieces: [{ call: begun }, { cut: true }] }, saying("ok")]);
   const { end, calls } = await probe(local.engine);
@@ -214,16 +214,16 @@ test("a stream that breaks inside a call's arguments is made again: nothing of i
 
 for (const [title, reply] of [
   ["breaks after output", { pieces: [{ text: "half" }, { cut: true }] }],
-  ["ends without saying why", { pieces: [{ text: "half" }], done: false }],
+  ["ends without a finish reason", { pieces: [{ text: "half" }], done: false }],
 ] as const) {
-  test(`a stream that ${title} is told as an answer cut in the middle`, async () => {
+  test(`a stream that ${title} is reported as an answer that ended early`, async () => {
     await using local = await startLocalEngine([reply]);
     const { end } = await probe(local.engine);
-    assert.match(end.error?.message ?? "", /in the middle/);
+    assert.match(end.error?.message ?? "", /ended its answer early/);
   });
 }
 
-test("a stream that ends without saying why is an error, and what was said is saved as interrupted", async () => {
+test("a stream that ends without a finish reason is an error, and its text is saved as interrupted", async () => {
   await using local = await startLocalEngine([{ pieces: [{ text: "half" }], done: false }, saying("again")]);
   const { end, saved } = await probe(local.engine);
   assert.equal(end.stop, "error");
@@ -233,7 +233,7 @@ test("a stream that ends without saying why is an error, and what was said is sa
   ]);
 });
 
-test("a stream that ends without saying why runs none of the tools it called, and answers them all", async () => {
+test("a stream that ends without a finish reason runs none of its tool calls, and answers them all", async () => {
   await using local = await startLocalEngine([
     {
       pieces: [
@@ -253,11 +253,11 @@ test("a stream that ends without saying why runs none of the tools it called, an
 });
 
 for (const [title, raw] of [
-  ["bytes that are no JSON", "data: {nonsense\n\n"],
+  ["bytes that are not JSON", "data: {nonsense\n\n"],
   ["JSON of another shape", 'data: {"choices": 7}\n\n'],
   ["an error in the middle of the stream", `data: {"error":{"message":"bad key ${API_KEY}"}}\n\n`],
 ] as const) {
-  test(`${title} after output end the turn with an error that repeats nothing of it`, async () => {
+  test(`${title} after output end the turn with an error that repeats none of it`, async () => {
     await using local = await startLocalEngine([{ pieces: [{ text: "half" }, { raw }] }, saying("again")]);
     const { end, saved } = await probe(local.engine);
     assert.equal(end.stop, "error");
@@ -267,7 +267,7 @@ for (const [title, raw] of [
   });
 }
 
-test("a provider that never begins to answer is given up after its timeout", async () => {
+test("a provider that never starts to answer times out", async () => {
   const clock = new FakeClock();
   await using local = await startLocalEngine([{ pieces: [{ hang: true }] }], {
     clock,
@@ -285,7 +285,7 @@ test("a provider that never begins to answer is given up after its timeout", asy
   assert.equal(clock.pending, 0, "no timer is left");
 });
 
-test("each piece of an answer starts the timeout anew, and a stall in the middle saves what was said", async () => {
+test("each piece of an answer restarts the timeout, and a stall saves the partial text", async () => {
   const clock = new FakeClock();
   await using local = await startLocalEngine([{ pieces: [{ text: "a" }, { text: "b" }, { hang: true }] }], {
     clock,
@@ -305,7 +305,7 @@ test("each piece of an answer starts the timeout anew, and a stall in the middle
   ]);
 });
 
-test("time that a tool takes is none of the provider's", async () => {
+test("the time of a tool does not count towards the provider's timeout", async () => {
   const clock = new FakeClock();
   const asksTool: ModelReply = {
     pieces: [

@@ -7,7 +7,7 @@ import { startModelServer, type ModelRequest } from "../../../harness/openai-ser
 const KEY = "key-of-the-test";
 const prompt = [{ role: "user" as const, content: [{ type: "text" as const, text: "hi" }] }];
 
-/** The request that a provider makes of the local server for the model `m/1`; the server refuses it. */
+/** The request that a provider sends to the local server for the model `m/1`; the server refuses it. */
 async function requestOf(
   config: Partial<ProviderConfig> & Pick<ProviderConfig, "type">,
 ): Promise<ModelRequest> {
@@ -18,7 +18,7 @@ async function requestOf(
 }
 
 for (const type of ["openai", "openai_compatible", "openrouter"] as const) {
-  test(`a provider of type ${type} with an address is asked for chat completions there, with its key`, async () => {
+  test(`a provider of type ${type} with an address gets chat completions there, with its key`, async () => {
     const { path, headers, body } = await requestOf({ type });
     assert.equal(path, "/v1/chat/completions");
     assert.equal(headers["authorization"], `Bearer ${KEY}`);
@@ -26,14 +26,14 @@ for (const type of ["openai", "openai_compatible", "openrouter"] as const) {
   });
 }
 
-test("a provider of type anthropic is asked for messages, with its key", async () => {
+test("a provider of type anthropic gets a messages request with its key", async () => {
   const { path, headers, body } = await requestOf({ type: "anthropic" });
   assert.equal(path, "/v1/messages");
   assert.equal(headers["x-api-key"], KEY);
   assert.equal(body.model, "m/1");
 });
 
-test("a provider of type google is asked for the model's stream, with its key in a header and not in the path", async () => {
+test("a provider of type google gets a streaming request, with its key in a header and not in the path", async () => {
   const { path, headers } = await requestOf({ type: "google" });
   assert.match(path, /^\/v1\/.*m\/1:streamGenerateContent/);
   assert.equal(headers["x-goog-api-key"], KEY);
@@ -41,12 +41,12 @@ test("a provider of type google is asked for the model's stream, with its key in
 });
 
 for (const type of ["openai", "openai_compatible", "openrouter", "anthropic", "google"] as const) {
-  test(`headers of a provider of type ${type} go with each request`, async () => {
+  test(`headers of a provider of type ${type} are sent with each request`, async () => {
     const { headers } = await requestOf({ type, headers: { "x-team": "blue" } });
     assert.equal(headers["x-team"], "blue");
   });
 
-  test(`a provider of type ${type} without a key takes none from the environment`, async () => {
+  test(`a provider of type ${type} without a key reads none from the environment`, async () => {
     const names = [
       "OPENAI_API_KEY",
       "ANTHROPIC_API_KEY",
@@ -83,12 +83,12 @@ for (const [type, variable, official] of [
   ["openai", "OPENAI_BASE_URL", "https://api.openai.com"],
   ["anthropic", "ANTHROPIC_BASE_URL", "https://api.anthropic.com"],
 ] as const) {
-  test(`a provider of type ${type} without an address is asked at its maker's, whatever ${variable} says`, async () => {
+  test(`a provider of type ${type} without an address uses the vendor's, whatever ${variable} says`, async () => {
     const before = process.env[variable];
     const originalFetch = globalThis.fetch;
     const asked: string[] = [];
     process.env[variable] = "http://127.0.0.1:1/stray";
-    // Nothing may leave the machine: the request is caught on its way.
+    // Intercepts the request: nothing may leave the machine.
     globalThis.fetch = async (input) => {
       asked.push(input instanceof Request ? input.url : String(input));
       return new Response("{}", { status: 400 });

@@ -1,4 +1,4 @@
-/** What every engine must do, told without saying which: the model engine and the scripted engine run the same suite. */
+/** The suite that both the model engine and the scripted engine must pass. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Engine } from "../../../../src/agent/engine.ts";
@@ -18,7 +18,7 @@ export interface ModelMove {
     readonly invalid?: string;
   }[];
   readonly finish?: "length" | "refusal";
-  /** After its texts the model says nothing more until the turn is stopped. */
+  /** After its texts the model sends nothing until the turn is stopped. */
   readonly hang?: true;
   /** The provider refuses. */
   readonly fail?: true;
@@ -26,7 +26,7 @@ export interface ModelMove {
   readonly overflow?: true;
 }
 
-/** An engine whose model makes these moves in turn, and what it holds. */
+/** An engine whose model makes these moves in turn, and its resources. */
 export type EngineFactory = (
   moves: readonly ModelMove[],
 ) => Promise<{ readonly engine: Engine; readonly close: () => Promise<void> }>;
@@ -141,7 +141,7 @@ function toolCalls(says: Says, run: Run): void {
   says("two calls of one step run side by side and are answered in the model's order", async () => {
     const second = Promise.withResolvers<void>();
     const { saved, calls } = await run([{ calls: [paris, rome] }, { text: ["both"] }], {
-      // The first call waits for the second to begin: one after the other would never end.
+      // The first call waits for the second to start: sequential calls would never end.
       callTool: async ({ input }) => {
         const { city } = input as { city: string };
         if (city === "Rome") second.resolve();
@@ -277,7 +277,7 @@ function stopping(says: Says, run: Run): void {
   });
 }
 
-/** A turn whose moves a seed decides: the same seed makes the same turn with every engine. */
+/** A turn whose moves a seed decides: every engine makes the same turn from the same seed. */
 export function randomMoves(seed: number): readonly ModelMove[] {
   const random = randomFrom(seed);
   const pick = (below: number) => Math.floor(random() * below);
@@ -337,7 +337,7 @@ function expectedTrace({ reasoning, text = [] }: ModelMove): readonly string[] {
   return [...thought, "message.start", ...deltas, `message.end ${text.join("")}`];
 }
 
-/** Small and well-known (mulberry32); the point is the same numbers everywhere. */
+/** mulberry32: the same numbers on every machine. */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -352,7 +352,7 @@ export function partsOf(messages: readonly Message[]): readonly AssistantPart[] 
   return messages.flatMap((message) => (message.role === "assistant" ? message.parts : []));
 }
 
-/** One word a message: who said what, which tool was called, how it ended. */
+/** One word per message: its author, the called tool, its status. */
 export function gist(message: Message): string {
   if (message.role === "tool") return message.status;
   if (message.role !== "assistant") return `${message.role}: ${message.text}`;
@@ -365,7 +365,7 @@ function oursOnly(message: Message) {
   return message.role === "assistant" ? { ...message, parts: message.parts.map(ourPart) } : message;
 }
 
-/** Providers may attach what is theirs, and ids are new each time; the suite looks at ours. */
+/** Removes providers' own data and ids, which differ each time. */
 function ourPart({ provider: _, ...part }: AssistantPart) {
   const { id: __, ...rest } = { id: undefined, ...part };
   return rest;

@@ -1,4 +1,4 @@
-/** Runs one turn of an engine against ports that write everything down, and judges what every turn must keep. */
+/** Runs one turn of an engine with recording ports, and checks the rules of every turn. */
 import assert from "node:assert/strict";
 import type {
   Engine,
@@ -16,14 +16,14 @@ import type { Message } from "../../../../src/agent/message.ts";
 export interface ProbeOptions {
   readonly turn?: Partial<Omit<EngineTurn, "ports">>;
   readonly callTool?: (call: ToolCall) => ToolAnswer | Promise<ToolAnswer>;
-  /** What `takeSteers` gives at its first, second ... call. */
+  /** What `takeSteers` returns at its first, second ... call. */
   readonly steers?: readonly (readonly string[])[];
   readonly admit?: TurnPorts["admit"];
   readonly compact?: TurnPorts["compact"];
   readonly onSteer?: () => void;
-  /** Sees each step before it counts as saved; may throw. */
+  /** Receives each step before it counts as saved; may throw. */
   readonly onSave?: () => void;
-  /** Sees each event as it is emitted. */
+  /** Receives each event as it is emitted. */
   readonly onEvent?: (event: EngineEvent, count: number) => void;
 }
 
@@ -89,7 +89,7 @@ export async function probe(engine: Engine, options: ProbeOptions = {}): Promise
   return outcome;
 }
 
-/** What the port demands of every turn, however it ended. */
+/** The rules of the port for every turn, however it ended. */
 export function assertWhole({ end, events, steps, calls }: Outcome): void {
   assertPaired(events);
   for (const { messages } of steps) assertAnswered(messages);
@@ -112,7 +112,7 @@ export function assertWhole({ end, events, steps, calls }: Outcome): void {
   );
 }
 
-/** Messages do not nest, deltas carry their message's id, and the end repeats what the deltas said. */
+/** Messages do not nest, deltas carry their message's id, and the end repeats the deltas. */
 function assertPaired(events: readonly EngineEvent[]): void {
   let open: { id: string; text: string } | undefined;
   let reasoning = "";
@@ -156,7 +156,7 @@ function assertAnswered(messages: readonly Message[]): void {
   assert.deepEqual([...open.keys()], [], "calls without answers were saved");
 }
 
-/** Event types and texts without ids: what two engines that say the same must agree on. */
+/** Event types and texts without ids, which must agree between engines. */
 export function traceOf(events: readonly EngineEvent[]): readonly string[] {
   return events.map((event) => (event.type === "message.start" ? event.type : `${event.type} ${event.text}`));
 }

@@ -8,7 +8,7 @@ import { probe } from "./turn-probe.ts";
 const PNG = "iVBORw0KGgo=";
 const base64 = (text: string) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 
-/** What the server gets for the user's message. */
+/** The user's message as the server receives it. */
 async function sent(attachments: readonly Attachment[], more: { text?: string; name?: string } = {}) {
   await using local = await startLocalEngine(strict([saying("ok")]));
   const { end } = await probe(local.engine, {
@@ -20,7 +20,7 @@ async function sent(attachments: readonly Attachment[], more: { text?: string; n
     | { type: string; text?: string; image_url?: { url: string }; file?: { filename: string } }[];
 }
 
-test("a picture goes as an image behind the text", async () => {
+test("an image is sent after the text", async () => {
   const content = await sent([{ type: "image", mediaType: "image/png", data: PNG, name: "a.png" }]);
   assert.deepEqual(content, [
     { type: "text", text: "look" },
@@ -28,12 +28,12 @@ test("a picture goes as an image behind the text", async () => {
   ]);
 });
 
-test("a picture without a text goes alone: providers refuse an empty text", async () => {
+test("an image without a text is sent alone, because providers refuse an empty text", async () => {
   const content = await sent([{ type: "image", mediaType: "image/png", data: PNG }], { text: "" });
   assert.deepEqual(typeof content === "string" ? [] : content.map(({ type }) => type), ["image_url"]);
 });
 
-test("a PDF goes as a file with its name", async () => {
+test("a PDF is sent as a file with its name", async () => {
   const content = await sent([
     { type: "file", mediaType: "application/pdf", data: base64("%PDF-1.7"), name: "paper.pdf" },
   ]);
@@ -48,7 +48,7 @@ for (const mediaType of [
   "application/json",
   "application/ld+json",
 ]) {
-  test(`a file of ${mediaType} stands in the text with its name, inside of a fence that it cannot close`, async () => {
+  test(`a file of ${mediaType} is part of the text with its name, in a code fence that it cannot close`, async () => {
     const data = base64("ö\n```\nout?\n````\n");
     const content = JSON.stringify(await sent([{ type: "file", mediaType, data, name: "notes.md" }]));
     assert.match(content, /notes\.md/);
@@ -56,19 +56,19 @@ for (const mediaType of [
   });
 }
 
-test("of a file that no provider takes the model learns that it is there", async () => {
+test("a file that no provider accepts is only mentioned", async () => {
   const content = JSON.stringify(
     await sent([{ type: "file", mediaType: "application/zip", data: base64("PK"), name: "a.zip" }]),
   );
   assert.match(content, /a\.zip.*application\/zip.*cannot be shown/);
 });
 
-test("a file of text that is no base64 is told, and breaks nothing", async () => {
+test("a text file with invalid base64 is mentioned and breaks nothing", async () => {
   const content = JSON.stringify(await sent([{ type: "file", mediaType: "text/plain", data: "%%%" }]));
   assert.match(content, /could not be decoded/);
 });
 
-test("what the provider's form has no place for is told as that, not as a provider that is away", async () => {
+test("an unsupported part is reported as such, not as an unreachable provider", async () => {
   await using local = await startLocalEngine([saying("never")]);
   const film: Attachment = { type: "file", mediaType: "audio/flac", data: base64("sound") };
   const { end, events } = await probe(local.engine, {
@@ -79,6 +79,6 @@ test("what the provider's form has no place for is told as that, not as a provid
   assert.equal(local.server.requests.length, 0);
 });
 
-test("a user's name stands before the text, on one line", async () => {
+test("a user's name precedes the text, on one line", async () => {
   assert.equal(await sent([], { name: "Ada\nL" }), "Ada L: look");
 });

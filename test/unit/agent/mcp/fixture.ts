@@ -22,7 +22,7 @@ const places = Object.fromEntries(
   ),
 );
 
-/** A script of this folder, run by what runs the tests. */
+/** A script of this folder, run by the runtime of the tests. */
 export function script(name: string, args: readonly string[] = [], more: Limits & { env?: object } = {}) {
   const { env = {}, ...rest } = more;
   const run = "Deno" in globalThis ? ["run", "-A", "--no-check"] : [];
@@ -46,7 +46,7 @@ export const http = (url: string, more: Limits & { headers?: Record<string, stri
   url,
 });
 
-/** Connected servers, closed with the test. */
+/** Connected servers that close with the test. */
 export async function connected(
   test: Cleaner,
   options: McpServersOptions,
@@ -81,7 +81,7 @@ export function isAlive(pid: number): boolean {
     return false;
   }
   if (process.platform !== "linux") return true;
-  // The dead that nobody reaped can still be signalled.
+  // Zombies can still be signalled.
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   return !/^[ZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
 }

@@ -5,8 +5,7 @@ import { test } from "node:test";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { z } from "zod";
-import { McpServers } from "../../../../src/agent/mcp/servers.ts";
-import { toolName } from "../../../../src/agent/mcp/tool-name.ts";
+import { McpServers, toolName } from "../../../../src/agent/mcp/servers.ts";
 import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createLog, silentLog } from "../../../../src/base/observe/log.ts";
 import { SchemaSet } from "../../../../src/base/json/validate.ts";
@@ -15,19 +14,19 @@ import { connected, http, raw, script, toolOf, until, type Cleaner } from "./fix
 
 const cwd = "/tmp";
 
-test("lines that are no messages are passed over", async (t) => {
+test("lines that are not messages are skipped", async (t) => {
   const servers = await connected(t, { raw: raw("garbage") });
   assert.equal(servers.status()[0]?.status, "connected");
   assert.equal(await call(toolOf(servers, "mcp_raw_any"), {}, { cwd }), "ok");
   assert.equal(await call(toolOf(servers, "mcp_raw_any"), {}, { cwd }), "ok");
 });
 
-test("a list of tools that is none fails the server", async (t) => {
+test("an invalid tool list fails the server", async (t) => {
   const servers = await connected(t, { raw: raw("shapes") });
   assert.equal(servers.status()[0]?.status, "failed");
 });
 
-test("a server that hangs at its start fails in time, and the others are there", async (t) => {
+test("a server that hangs at its start times out, and the others work", async (t) => {
   const servers = await connected(t, {
     raw: raw("hang", { startTimeoutMs: 1_000 }),
     good: raw("good"),
@@ -36,16 +35,16 @@ test("a server that hangs at its start fails in time, and the others are there",
   assert.equal(servers.tools().length, 1);
 });
 
-test("close does not wait for the start of a server that hangs", async () => {
+test("close does not wait for the start of a hanging server", async () => {
   const servers = new McpServers(silentLog);
-  // Nothing but the end of the server ends its start in the life of this test.
+  // Only the end of the server can end its start during this test.
   const starting = servers.use({ raw: raw("hang", { startTimeoutMs: 1_000_000 }) });
   await servers.close();
   await starting;
   assert.deepEqual(servers.tools(), []);
 });
 
-test("of ten thousand tools five hundred are offered, and the log says so", async (t) => {
+test("five hundred of ten thousand tools are offered, and the log says so", async (t) => {
   const lines: string[] = [];
   const servers = await connected(
     t,
@@ -56,7 +55,7 @@ test("of ten thousand tools five hundred are offered, and the log says so", asyn
   assert.match(lines.join(""), /500/);
 });
 
-test("a schema that cannot be checked becomes one that takes any object", async (t) => {
+test("a schema that cannot be checked accepts any object", async (t) => {
   const servers = await connected(t, { raw: raw("schemas") });
   const schemas = new SchemaSet({});
   assert.equal(servers.tools().length, 3);
@@ -70,12 +69,12 @@ test("a line of fifty megabytes ends the connection, not the agent", async (t) =
   assert.match(servers.notices()[0] ?? "", /more than 16777216 bytes/);
 });
 
-test("a server that never answers a call is a ToolError after its time", async (t) => {
+test("a call without an answer times out with a ToolError", async (t) => {
   const servers = await connected(t, { raw: raw("mute", { timeoutMs: 300 }) });
   await assert.rejects(call(toolOf(servers, "mcp_raw_any"), {}, { cwd }), /no answer within 0.3 s/);
 });
 
-test("a program that is not there fails its server alone, told once", async (t) => {
+test("a missing program fails only its server and is logged once", async (t) => {
   const lines: string[] = [];
   const options = {
     none: { ...script("x"), command: "/no/such/program", env: { TOKEN: "hush-hush-hush" } },
@@ -99,7 +98,7 @@ test("a streamable HTTP server gets our headers and answers", async (t) => {
     server.registerTool("echo", { inputSchema: { text: z.string() } }, ({ text }) => ({
       content: [{ type: "text", text }],
     }));
-    // Left out is stateless; the type wants it spelled, which exactOptionalPropertyTypes forbids.
+    // Omitting the generator makes it stateless; the type requires it, which exactOptionalPropertyTypes forbids.
     const transport = new StreamableHTTPServerTransport();
     response.on("close", () => void transport.close());
     await server.connect(transport as Parameters<McpServer["connect"]>[0]);
@@ -127,7 +126,7 @@ test("401 fails the server with its status, and the headers stay out of every te
   assert.doesNotMatch(servers.notices().join() + lines.join(), /hush/);
 });
 
-test("a name keeps to 64 characters, is the same each time, and never meets another", () => {
+test("a name has at most 64 characters, is stable and unique", () => {
   const long = "t".repeat(100);
   assert.match(toolName("s", long, new Set()), /^mcp_s_t{49}_[0-9a-f]{8}$/);
   assert.equal(toolName("s", long, new Set()), toolName("s", long, new Set()));

@@ -13,7 +13,7 @@ import { connected, folder, isAlive, pidsIn, sdk, toolOf, until } from "./fixtur
 
 const cwd = "/tmp";
 
-/** For tests that leave the server as it was. */
+/** For tests that do not change the server. */
 const shared = oncePerFile(async () => {
   const servers = new McpServers(silentLog);
   await servers.use({ box: sdk() });
@@ -24,7 +24,7 @@ const answering = (clarify: Questions["clarify"]) => ({
   questions: { clarify, sudo: async () => undefined, secret: async () => "skipped" as const },
 });
 
-test("a server's tools join under mcp_<server>_<tool> and answer", async (t) => {
+test("a server's tools are offered as mcp_<server>_<tool> and answer", async (t) => {
   const servers = await connected(t, { "my.box": sdk() });
   const tool = toolOf(servers, "mcp_my_box_echo");
   assert.equal(await call(tool, { text: "hello" }, { cwd }), "hello");
@@ -32,7 +32,7 @@ test("a server's tools join under mcp_<server>_<tool> and answer", async (t) => 
   assert.deepEqual(inspect(tool, { text: "x" }, cwd), { kind: "tool", title: "my.box: echo" });
   const intent = inspect(tool, { text: "x" }, cwd);
   const place = { mode: "ask" as const, workspace: "/w", home: "/h", agentHome: "/h/a" };
-  assert.equal(decide(intent, place, tool.name).verdict, "ask");
+  assert.equal(decide(intent, place, tool.name).outcome, "ask");
 });
 
 test("only the tools of the allow-list are offered", async (t) => {
@@ -43,7 +43,7 @@ test("only the tools of the allow-list are offered", async (t) => {
   );
 });
 
-test("two calls in parallel get each its own answer", async () => {
+test("two parallel calls each get their own answer", async () => {
   const servers = await shared();
   const slow = toolOf(servers, "mcp_box_slow");
   const answers = await Promise.all([
@@ -53,14 +53,14 @@ test("two calls in parallel get each its own answer", async () => {
   assert.deepEqual(answers, ["late", "early"]);
 });
 
-test("what the server calls an error is a ToolError with its text", async () => {
+test("a result that the server marks as an error is a ToolError with its text", async () => {
   const servers = await shared();
   await assert.rejects(call(toolOf(servers, "mcp_box_fails"), {}, { cwd }), (error) => {
     return error instanceof ToolError && error.message === "the disk is full";
   });
 });
 
-test("long answers are cut and say so, pictures are described", async () => {
+test("long answers are cut with a note, and images are described", async () => {
   const servers = await shared();
   const long = await call(toolOf(servers, "mcp_box_floods"), {}, { cwd });
   assert.ok(long.length < 100_100);
@@ -69,14 +69,14 @@ test("long answers are cut and say so, pictures are described", async () => {
   assert.equal(mixed, "before\n[image image/png, 1234 bytes]");
 });
 
-test("notifications in the middle of a call leave the connection whole", async () => {
+test("notifications during a call do not disturb the connection", async () => {
   const servers = await shared();
   assert.equal(await call(toolOf(servers, "mcp_box_notifies"), {}, { cwd }), "notified");
   assert.equal(servers.status()[0]?.status, "connected");
   assert.equal(await call(toolOf(servers, "mcp_box_echo"), { text: "still" }, { cwd }), "still");
 });
 
-test("an aborted call ends at once, and its late answer harms nobody", async (t) => {
+test("an aborted call ends at once, and its late answer is ignored", async (t) => {
   const file = join(folder(t), "pids");
   const servers = await connected(t, { box: sdk(file) });
   const stop = new AbortController();
@@ -88,7 +88,7 @@ test("an aborted call ends at once, and its late answer harms nobody", async (t)
   assert.equal(pidsIn(file).length, 1);
 });
 
-test("a call that takes too long is a ToolError, and the server stays", async (t) => {
+test("a call that takes too long is a ToolError, and the server keeps running", async (t) => {
   const file = join(folder(t), "pids");
   const servers = await connected(t, { box: sdk(file, { timeoutMs: 100 }) });
   const slow = call(toolOf(servers, "mcp_box_slow"), { ms: 1_000_000, text: "x" }, { cwd });
@@ -97,7 +97,7 @@ test("a call that takes too long is a ToolError, and the server stays", async (t
   assert.deepEqual(pidsIn(file).map(isAlive), [true]);
 });
 
-test("a server that dies in a call is said to have ended, and is started again by a later call", async (t) => {
+test("a server that dies during a call is reported, and a later call restarts it", async (t) => {
   const file = join(folder(t), "pids");
   const clock = new FakeClock();
   const servers = await connected(t, { box: sdk(file) }, { clock });
@@ -116,7 +116,7 @@ test("a server that dies in a call is said to have ended, and is started again b
   assert.deepEqual(servers.notices(), []);
 });
 
-test("a server sees its own variables and none of ours", async (t) => {
+test("a server sees its own variables and none of the service's", async (t) => {
   process.env["AGENTD_TEST_CANARY"] = "ours";
   t.after(() => delete process.env["AGENTD_TEST_CANARY"]);
   const servers = await connected(t, { box: sdk(undefined, { env: { OWN: "1" } }) });
@@ -125,7 +125,7 @@ test("a server sees its own variables and none of ours", async (t) => {
   assert.equal(seen.AGENTD_TEST_CANARY, undefined);
 });
 
-test("questions of a server reach the call at work and come back in the schema's types", async () => {
+test("a server's questions reach the running call and return in the schema's types", async () => {
   const servers = await shared();
   const asked: unknown[] = [];
   const answer = await call(
@@ -150,7 +150,7 @@ test("questions of a server reach the call at work and come back in the schema's
   });
 });
 
-test("a question nobody answers is declined, and so is an answer that does not fit", async () => {
+test("an unanswered question is declined, and so is an invalid answer", async () => {
   const servers = await shared();
   const tool = toolOf(servers, "mcp_box_elicits");
   const nobody = answering(() => Promise.reject(new ToolError("nobody is there")));
@@ -160,7 +160,7 @@ test("a question nobody answers is declined, and so is an answer that does not f
   }
 });
 
-test("a question is asked of nobody when calls of two sessions are at work", async () => {
+test("a question is cancelled while calls of two sessions are running", async () => {
   const servers = await shared();
   const stop = new AbortController();
   const other = call(
@@ -175,7 +175,7 @@ test("a question is asked of nobody when calls of two sessions are at work", asy
   await assert.rejects(other, /enough/);
 });
 
-test("reload keeps the unchanged with its calls, replaces the changed, ends what is gone", async (t) => {
+test("reload keeps unchanged servers with their calls, replaces changed ones and stops removed ones", async (t) => {
   const base = folder(t);
   const files = ["same", "changed", "gone"].map((name) => join(base, name));
   const [same = "", changed = "", gone = ""] = files;
@@ -193,7 +193,7 @@ test("reload keeps the unchanged with its calls, replaces the changed, ends what
   assert.ok(!isAlive(pidsIn(gone)[0] ?? 0));
 });
 
-test("close ends a server with the processes it started", async (t) => {
+test("close stops a server with the processes it started", async (t) => {
   const file = join(folder(t), "pids");
   const servers = await connected(t, { box: sdk(file) });
   const child = Number(await call(toolOf(servers, "mcp_box_spawns"), {}, { cwd }));

@@ -1,4 +1,4 @@
-/** A server that does as its argument says, to show what a client must bear. */
+/** A server that misbehaves as its argument says. */
 import { createInterface } from "node:readline";
 import process from "node:process";
 

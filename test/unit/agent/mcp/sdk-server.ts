@@ -1,4 +1,4 @@
-/** A server made with the protocol's own SDK, for the tests to start. Argument: where it writes its process id. */
+/** A server made with the protocol's own SDK. Argument: the file for its process id. */
 import { spawn } from "node:child_process";
 import { appendFileSync, existsSync } from "node:fs";
 import process from "node:process";

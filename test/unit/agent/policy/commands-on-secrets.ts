@@ -1,10 +1,12 @@
 import type { Row } from "./rows.ts";
 
-/** Commands that touch secrets, what later sessions obey, and the service itself; and those that are refused. */
+/**
+ * Commands that touch secrets, files that control later sessions, or the service itself, and commands that are refused.
+ */
 export const guarded: readonly Row[] = [
   {
     expected: "ask never",
-    reason: "reads what may hold secrets",
+    reason: "reads files that may hold secrets",
     commands: [
       "cat ~/.ssh/id_rsa",
       'cat "$HOME/.ssh/id_rsa"',
@@ -63,7 +65,7 @@ export const guarded: readonly Row[] = [
   },
   {
     expected: "ask never",
-    reason: "takes in the home, and the secrets in it",
+    reason: "reads the whole home with its secrets",
     commands: [
       "tar -czf x.tgz ~",
       "grep -r KEY ~",
@@ -90,7 +92,7 @@ export const guarded: readonly Row[] = [
   },
   {
     expected: "ask never",
-    reason: "a word that only running tells may name any file, the agent's keys too",
+    reason: "a word that is only known at run time may name any file, even the agent's keys",
     commands: [
       "read P <<< ../.env; base64 $P",
       "while read p; do base64 $p; done <<< ../.env",
@@ -116,7 +118,7 @@ export const guarded: readonly Row[] = [
   },
   {
     expected: "deny",
-    reason: "holds the agent's own keys, in whatever spelling",
+    reason: "names the agent's own keys, in any spelling",
     commands: [
       "cat ~/.agentd/.env",
       "cat /home/ada/.agentd/.env",
@@ -187,7 +189,7 @@ export const guarded: readonly Row[] = [
   },
   {
     expected: "ask never",
-    reason: "changes or starts the service, which is the fence around the agent",
+    reason: "changes or starts the service, which controls the agent",
     commands: [
       "agentd config set approvals.mode yolo",
       "agentd config unset approvals",
@@ -241,7 +243,7 @@ export const guarded: readonly Row[] = [
   },
   {
     expected: "ask never",
-    reason: "writes what later sessions, editors, hooks, pipelines or shells obey",
+    reason: "writes files that control later sessions, editors, hooks, pipelines or shells",
     commands: [
       "echo x >> AGENTS.md",
       "echo x > sub/CLAUDE.md",

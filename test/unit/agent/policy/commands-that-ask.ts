@@ -1,10 +1,10 @@
 import type { Row } from "./rows.ts";
 
-/** Commands that delete, or that run code which only a person can judge. */
+/** Commands that delete, or run code that needs a person's decision. */
 export const asking: readonly Row[] = [
   {
     expected: "ask never",
-    reason: "deletes folders, or what a pattern matches, for good",
+    reason: "permanently deletes folders, or the matches of a pattern",
     commands: [
       "rm -rf build",
       "rm -r build",
@@ -22,7 +22,7 @@ export const asking: readonly Row[] = [
   },
   {
     expected: "ask session",
-    reason: "deletes named files of the workspace: seldom wanted back, but nothing keeps them",
+    reason: "deletes named files of the workspace: rarely a loss, but permanent",
     commands: ["rm a.txt", "rm -f x", "unlink a", "rm a b c", "rm -- -x"],
   },
   {
@@ -85,7 +85,7 @@ export const asking: readonly Row[] = [
   },
   {
     expected: "ask never",
-    reason: "the same command, wherever the grammar of the shell lets it stand",
+    reason: "the same command, anywhere in the grammar of the shell",
     commands: [
       "ls && rm -rf build",
       "ls; rm -rf build",
@@ -128,7 +128,7 @@ export const asking: readonly Row[] = [
   },
   {
     expected: "ask never",
-    reason: "what runs is worked out at run time, so that it may be anything",
+    reason: "the command is only known at run time, so that it may be anything",
     commands: [
       "$X -rf build",
       "$(echo rm; date) -rf build",
@@ -172,7 +172,7 @@ export const asking: readonly Row[] = [
   },
   {
     expected: "ask session",
-    reason: "code in the command itself, which only a person can judge",
+    reason: "code in the command itself, which needs a person's decision",
     commands: [
       "python -c 'import os'",
       "python3 -c 1",
@@ -261,7 +261,7 @@ export const asking: readonly Row[] = [
   {
     expected: "ask always",
     reason:
-      "the tests and builds of the workspace are code that the agent may have written; approvals.allow names them",
+      "tests and builds of the workspace are code that the agent may have written; approvals.allow covers them",
     commands: [
       "npm test",
       "npm run build && npm test",
@@ -293,7 +293,7 @@ export const asking: readonly Row[] = [
   },
   {
     expected: "ask session",
-    reason: "fetches code from elsewhere, which may run at once",
+    reason: "fetches code from elsewhere, which may run immediately",
     commands: [
       "npm install",
       "npm ci",
@@ -323,7 +323,7 @@ export const asking: readonly Row[] = [
   },
   {
     expected: "ask session",
-    reason: "unpacks or applies what nobody has seen, over files that are there",
+    reason: "unpacks or applies unreviewed content over existing files",
     commands: ["tar -xzf a.tgz", "tar xzf x.tgz -C sub", "unzip a.zip", "git apply x.patch", "git am x.mbox"],
   },
   {
@@ -361,7 +361,7 @@ export const asking: readonly Row[] = [
   },
   {
     expected: "ask session",
-    reason: "makes git start other programs, or an alias of any meaning",
+    reason: "makes git start other programs, or an unknown alias",
     commands: [
       "git -c alias.x='!rm -rf build' x",
       "git -c core.pager=evil log",

@@ -1,10 +1,10 @@
 import type { Row } from "./rows.ts";
 
-/** Commands that need nobody: they look, or they change the workspace without losing anything. */
+/** Commands that need no approval: they only read, or they change the workspace without losing anything. */
 export const running: readonly Row[] = [
   {
     expected: "look",
-    reason: "lists names, sizes and dates, which are no secrets, wherever they are",
+    reason: "lists names, sizes and dates, which are not secret, anywhere",
     commands: [
       "ls",
       "ls -la src",
@@ -28,7 +28,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "look",
-    reason: "reads or searches files that hold no secrets",
+    reason: "reads or searches files without secrets",
     commands: [
       "cat README.md",
       "cat ~/notes.txt",
@@ -82,7 +82,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "look",
-    reason: "prints what it is given, or tells about the machine and its tools",
+    reason: "prints its words, or describes the machine and its tools",
     commands: [
       "echo hello",
       "echo 'rm -rf /'",
@@ -115,7 +115,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "look",
-    reason: "version control that only looks",
+    reason: "version control that only reads",
     commands: [
       "git status",
       "git log --oneline | head -5",
@@ -138,7 +138,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "look",
-    reason: "the shell's own words, around commands that only look",
+    reason: "the shell's own syntax around commands that only read",
     commands: [
       "if [ -f x ]; then cat x; fi",
       "if [[ -n $X ]]; then echo yes; fi",
@@ -177,7 +177,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "look",
-    reason: "words that only running tells, which all stay inside the workspace",
+    reason: "words that are only known at run time but stay inside the workspace",
     commands: [
       "ls | xargs wc -l",
       "git ls-files | xargs wc -l",
@@ -239,7 +239,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "run",
-    reason: "edits a file that runs code only when something is run, which asks by itself",
+    reason: "edits a file whose code only runs with another command, which asks by itself",
     commands: [
       "cat > Makefile <<'EOF'\nall:\n\techo\nEOF",
       "echo x > package.json",
@@ -249,7 +249,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "run",
-    reason: "version control that loses nothing",
+    reason: "lossless version control",
     commands: [
       "git add .",
       "git add -A && git commit -m done",
@@ -275,7 +275,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "run",
-    reason: "reads a public page, as the tool web_fetch does",
+    reason: "reads a public page, under the rules of web_fetch",
     commands: [
       "curl https://example.com/",
       "curl -sSfL https://e.com/x",
@@ -289,7 +289,7 @@ export const running: readonly Row[] = [
   },
   {
     expected: "look",
-    reason: "the service's own commands that only show, and nothing secret",
+    reason: "the service's own commands that only show public data",
     commands: [
       "agentd",
       "agentd --help",

@@ -7,14 +7,14 @@ import { home, type Row } from "./rows.ts";
 const decided = (command: string, more: { readonly sessionMode?: "plan"; readonly mode?: "yolo" } = {}) =>
   decide({ kind: "command", title: "", command }, { mode: "ask", ...home, ...more });
 
-/** What the policy does with a command, in the words of the table. */
+/** Returns the policy's outcome for a command, in the words of the table. */
 function outcomeOf(command: string): Row["expected"] {
-  const { verdict, remember } = decided(command);
-  const planned = decided(command, { sessionMode: "plan" }).verdict;
-  if (verdict === "allow") return planned === "allow" ? "look" : "run";
+  const { outcome, remember } = decided(command);
+  const planned = decided(command, { sessionMode: "plan" }).outcome;
+  if (outcome === "allow") return planned === "allow" ? "look" : "run";
   assert.equal(planned, "deny", `plan mode runs ${command}`);
-  if (verdict === "deny") assert.equal(decided(command, { mode: "yolo" }).verdict, "deny");
-  return verdict === "deny" ? "deny" : `ask ${remember}`;
+  if (outcome === "deny") assert.equal(decided(command, { mode: "yolo" }).outcome, "deny");
+  return outcome === "deny" ? "deny" : `ask ${remember}`;
 }
 
 const meanings: Readonly<Record<Row["expected"], string>> = {
@@ -35,7 +35,7 @@ for (const { expected, reason, commands } of rows) {
   }
 }
 
-test("no command stands in the table twice", () => {
+test("the table lists no command twice", () => {
   const all = rows.flatMap(({ commands }) => commands);
   assert.ok(all.length >= 400, `${all.length} commands`);
   assert.deepEqual(

@@ -28,7 +28,7 @@ const pieces = fc.constantFrom(
   "\0",
 );
 
-test("whatever a command says, the policy answers and never throws", () => {
+test("the policy answers for every command and never throws", () => {
   const texts = fc.oneof(
     fc.string({ unit: "binary", maxLength: 200 }),
     fc.array(pieces, { maxLength: 60 }).map((parts) => parts.join("")),
@@ -36,15 +36,15 @@ test("whatever a command says, the policy answers and never throws", () => {
   );
   fc.assert(
     fc.property(texts, (text) => {
-      const { verdict, reason, remember } = decided(text);
-      assert.match(verdict, /^(allow|ask|deny)$/);
+      const { outcome, reason, remember } = decided(text);
+      assert.match(outcome, /^(allow|ask|deny)$/);
       assert.ok(reason.length > 0 && remember.length > 0);
     }),
     { numRuns: 3_000 },
   );
 });
 
-test("what asks or is refused does so too behind other commands, in a group, in a shell of its own and after a word", () => {
+test("a command that asks or is refused does so after other commands, in a group, in a subshell and after a word", () => {
   const around = fc.constantFrom(
     (text: string) => `ls; ${text}`,
     (text: string) => `ls\n${text}`,
@@ -66,7 +66,7 @@ test("what asks or is refused does so too behind other commands, in a group, in 
       fc.array(around, { minLength: 1, maxLength: 3 }),
       (text, wrappings) => {
         const wrapped = wrappings.reduce((inner, wrap) => wrap(inner), text);
-        assert.notEqual(decided(wrapped).verdict, "allow", wrapped);
+        assert.notEqual(decided(wrapped).outcome, "allow", wrapped);
       },
     ),
     { numRuns: 2_000 },
@@ -74,21 +74,21 @@ test("what asks or is refused does so too behind other commands, in a group, in 
 });
 
 test("a command made of ordinary ones is ordinary", () => {
-  // Not those with variables and functions: what sets them counts wherever it stands.
+  // Without variables and functions: their assignments count anywhere in the text.
   const plain = ordinary.filter(
     (text) => !/<<|\$|\b(export|cd|set|trap|read|shopt|eval|sleep|exit)\b|\w\(\)/.test(text),
   );
   fc.assert(
     fc.property(fc.array(fc.constantFrom(...plain), { minLength: 2, maxLength: 4 }), (texts) => {
       const joined = texts.join("\n");
-      const { verdict, reason } = decided(joined);
-      assert.equal(verdict, "allow", `${joined}: ${reason}`);
+      const { outcome, reason } = decided(joined);
+      assert.equal(outcome, "allow", `${joined}: ${reason}`);
     }),
     { numRuns: 500 },
   );
 });
 
-test("words are expanded as bash expands them, where nothing is left to run time", () => {
+test("words are expanded as bash expands them, as far as they are known before run time", () => {
   const words = [
     "'a b'",
     '"c\\"d"',

@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { bundledSkillsFolder } from "../../../../src/agent/skills/bundled.ts";
-import { readSkillText } from "../../../../src/agent/skills/skill-file.ts";
-import { Skills, skillsIntroduction } from "../../../../src/agent/skills/skills.ts";
+import {
+  bundledSkillsFolder,
+  readSkillText,
+  Skills,
+  skillsIntroduction,
+} from "../../../../src/agent/skills/skills.ts";
 import { subscribeCommand } from "../../../../src/cli/webhook/subscribe.ts";
 import { testCommand } from "../../../../src/cli/webhook/test.ts";
 import { workspace } from "../tools/call.ts";
@@ -46,7 +49,7 @@ test("the project's skill wins over a configured folder's, and that over the hom
   assert.deepEqual(problems, []);
 });
 
-test("skills lie in folders of skills, too, and disabled ones are not offered", async (t) => {
+test("folders of skills are searched, and disabled skills are not offered", async (t) => {
   const { cwd, home, make } = rooms(t);
   put(home, "git/rebase", skill("rebase"));
   put(home, "plain", skill("plain"));
@@ -58,23 +61,19 @@ test("skills lie in folders of skills, too, and disabled ones are not offered", 
 });
 
 const broken: readonly (readonly [string, string | Uint8Array, RegExp])[] = [
-  ["no front matter", "# Just text\n", /no front matter/],
-  ["front matter that does not end", "---\nname: x\n", /no front matter/],
-  ["front matter that is no YAML", "---\nname: [\n---\n", /not YAML/],
+  ["no front matter", "# Just text\n", /front matter .* is missing/],
+  ["front matter without an end", "---\nname: x\n", /front matter .* is missing/],
+  ["front matter that is not YAML", "---\nname: [\n---\n", /not YAML/],
   ["front matter that is a list", "---\n- a\n---\n", /keys and values/],
-  ["a name that cannot be one", "---\nname: ../x\ndescription: d\n---\n", /name must be/],
+  ["an invalid name", "---\nname: ../x\ndescription: d\n---\n", /name must be/],
   ["no description", "---\nname: x\n---\n", /description is missing/],
-  [
-    "variables that are none",
-    "---\nname: x\ndescription: d\nrequired_variables: [1]\n---\n",
-    /required_variables/,
-  ],
-  ["bytes that are no text", new Uint8Array([0x2d, 0xff, 0xfe]), /not UTF-8/],
+  ["invalid variables", "---\nname: x\ndescription: d\nrequired_variables: [1]\n---\n", /required_variables/],
+  ["bytes that are not text", new Uint8Array([0x2d, 0xff, 0xfe]), /not UTF-8/],
   ["more than 256 KiB", `${skill("x")}${"y".repeat(300_000)}`, /limit is 262144/],
   ["an alias bomb", `---\na: &a [1,1]\nname: x\ndescription: d\nb: [*a,*a]\n---\n`, /not YAML/],
 ];
 for (const [what, text, message] of broken) {
-  test(`a skill with ${what} is told as a problem and hides no other`, async (t) => {
+  test(`a skill with ${what} is reported as a problem and hides no other skill`, async (t) => {
     const { cwd, home, make } = rooms(t);
     put(home, "bad", text);
     put(home, "good", skill("good"));
@@ -89,7 +88,7 @@ for (const [what, text, message] of broken) {
   });
 }
 
-test("a link that leads out of its folder is no skill", async (t) => {
+test("a link that leads out of its folder is not a skill", async (t) => {
   const { cwd, home, extra, make } = rooms(t);
   put(workspace(t), "x", skill("outside"));
   const outside = workspace(t);
@@ -104,7 +103,7 @@ test("a link that leads out of its folder is no skill", async (t) => {
   );
 });
 
-test("a file that changed is read again", async (t) => {
+test("a changed file is read again", async (t) => {
   const { cwd, home, make } = rooms(t);
   const path = put(home, "a", skill("a", "one"));
   const skills = make();
@@ -114,13 +113,13 @@ test("a file that changed is read again", async (t) => {
   assert.equal((await skills.find("a", cwd))?.description, "two");
 });
 
-test("folders that are missing hold no skills", async () => {
+test("missing folders contain no skills", async () => {
   const skills = new Skills({ homeFolder: "/nowhere/skills", folders: ["/nowhere/too"], disabled: [] });
   assert.deepEqual(await skills.list("/nowhere/at/all"), { skills: [], problems: [] });
   assert.equal(skillsIntroduction([]), "");
 });
 
-test("the introduction is bounded and says how many it left out", () => {
+test("the introduction is bounded and says how many skills it omits", () => {
   const many = Array.from({ length: 300 }, (_, n) => ({
     name: `s${n}`,
     description: "x".repeat(100),
@@ -132,7 +131,7 @@ test("the introduction is bounded and says how many it left out", () => {
   assert.match(text, /\(2\d\d more/);
 });
 
-test("bundled skills are found from the source, behind anybody's own of the same name", async (t) => {
+test("bundled skills are found from the source, after a user's own of the same name", async (t) => {
   const { cwd, home } = rooms(t);
   const bundledFolder = bundledSkillsFolder();
   const skills = new Skills({ homeFolder: home, folders: [], bundledFolder, disabled: [] });
@@ -150,7 +149,7 @@ test("bundled skills are found from the source, behind anybody's own of the same
   assert.equal(await off.find("webhook-subscriptions", cwd), undefined);
 });
 
-test("the skill about webhooks names commands and options that there are", async () => {
+test("the skill about webhooks names only existing commands and options", async () => {
   const text = await readSkillText(join(bundledSkillsFolder() ?? "", "webhook-subscriptions"));
   const known = { ...subscribeCommand.args, ...testCommand.args };
   const options = new Set(Array.from(text.matchAll(/(?<![\w-])--([a-z]+[a-z-]*)/g), ([, name = ""]) => name));

@@ -17,18 +17,18 @@ export interface CallOptions {
   readonly cwd: string;
   readonly signal?: AbortSignal;
   readonly progress?: (text: string) => void;
-  /** What else the call may reach; what a test does not give, the tool must not use. */
+  /** What else the call may use; a tool must not use what a test does not provide. */
   readonly context?: Partial<ToolContext>;
 }
 
 const schemas = new SchemaSet({});
 
-/** Calls a tool the way the agent does: schema, inspect, run. Resolves to what the model reads. */
+/** Calls a tool like the agent: schema, inspect, run. Resolves to the text for the model. */
 export async function call(tool: Tool, input: unknown, options: CallOptions): Promise<string> {
   return (await callWhole(tool, input, options)).text;
 }
 
-/** As {@link call}, with what people see beside it. */
+/** As {@link call}, with the output for people. */
 export async function callWhole(tool: Tool, input: unknown, options: CallOptions): Promise<ToolOutput> {
   const issue = schemas.check(tool.parameters, input)?.[0];
   if (issue) throw new TypeError(`${issue.path} ${issue.message}`);
@@ -63,8 +63,8 @@ async function unexpected(what: string): Promise<never> {
 }
 
 /**
- * Watches the memory of this process; the returned function asserts that it grew less than `limitBytes`. On Deno the
- * test files are threads of one process, whose memory says nothing about one of them: there nothing is asserted.
+ * Watches the memory of this process; the returned function asserts that it grew by less than `limitBytes`. On Deno the
+ * test files are threads of one process, so nothing is asserted there.
  */
 export function watchMemory(): (limitBytes: number) => void {
   const before = process.memoryUsage().rss;
@@ -79,7 +79,7 @@ export function inspect(tool: Tool, input: unknown, cwd: string): ToolIntent {
   return tool.inspect(input as never, { cwd });
 }
 
-/** A directory of its own for one test, removed with it. */
+/** A directory for one test, removed with it. */
 export function workspace(test: { after(clean: () => void): void }): string {
   const path = realpathSync(mkdtempSync(join(tmpdir(), "agentd-tools-")));
   test.after(() => rmSync(path, { recursive: true, force: true }));

@@ -43,13 +43,13 @@ test("no question, too many, a single choice and empty texts are refused", async
   assert.deepEqual(asked, []);
 });
 
-test("it asks for nobody's leave, and its title is short", () => {
+test("it needs no approval, and its title is short", () => {
   const intent = inspect(clarify, { questions: [{ question: "x".repeat(2_000) }] }, "/");
   assert.equal(intent.effect, "none");
   assert.ok(intent.title.length < 130);
 });
 
-test("where nobody can answer, the model does not have it", async () => {
+test("a run that cannot ask does not offer the tool", async () => {
   await using agent = await createTestAgent({
     tools: [clarify],
     script: ({ tools }) => ({ text: tools.join() }),

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createDelegateTask } from "../../../../src/agent/subagent/delegate-task.ts";
+import { createDelegateTask } from "../../../../src/agent/tools/delegate-task.ts";
 import { ToolError, type SubagentResult, type SubagentTask } from "../../../../src/agent/tool/tool.ts";
 import { call, inspect } from "./call.ts";
 
@@ -21,7 +21,7 @@ function delegating(...results: Partial<SubagentResult>[]) {
   return { given, options: { cwd: "/", context: { delegate } } };
 }
 
-test("the reports come back in the order of the tasks, with how each ended", async () => {
+test("the reports return in the order of the tasks, with their status", async () => {
   const { given, options } = delegating({ text: "found it" }, { status: "failed", text: "no network" });
   const tasks = [{ goal: "look", context: "in src", toolsets: ["files"], model: "m" }, { goal: "fetch" }];
   assert.equal(
@@ -31,7 +31,7 @@ test("the reports come back in the order of the tasks, with how each ended", asy
   assert.deepEqual(given, tasks);
 });
 
-test("when no task was done the call has failed, and tells why", async () => {
+test("when every task failed the call fails and says why", async () => {
   const { options } = delegating(
     { status: "cancelled", text: "stopped" },
     { status: "interrupted", text: "" },
@@ -43,14 +43,14 @@ test("when no task was done the call has failed, and tells why", async () => {
   );
 });
 
-test("a long report is cut, and says so", async () => {
+test("a long report is cut with a note", async () => {
   const { options } = delegating({ text: "x".repeat(20_001) }, { text: "y".repeat(20_000) });
   const text = await call(delegateTask, { tasks: [{ goal: "a" }, { goal: "b" }] }, options);
   assert.equal(text.match(/\[cut\]/g)?.length, 1);
   assert.ok(text.length < 40_200);
 });
 
-test("no task, empty goals, and things that are no part of a task are refused", async () => {
+test("no task, empty goals and unknown properties are refused", async () => {
   const { given, options } = delegating();
   const bad = [
     [],
@@ -65,7 +65,7 @@ test("no task, empty goals, and things that are no part of a task are refused", 
   assert.deepEqual(given, []);
 });
 
-test("its title is one short line, and it asks for nobody's leave: each task is judged by what it does", () => {
+test("its title is one short line, and it needs no approval: the actions of each task are evaluated", () => {
   const one = inspect(delegateTask, { tasks: [{ goal: `first\n${"x".repeat(500)}` }] }, "/");
   assert.match(one.title, /^Delegate: first x{94}\.\.\.$/);
   assert.equal(one.effect, "none");

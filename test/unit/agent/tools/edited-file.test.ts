@@ -10,7 +10,7 @@ import { call, callWhole, workspace } from "./call.ts";
 
 const [read, write, patch] = [createReadFile(), createWriteFile(), createPatch()];
 
-/** An editor that has these texts open, and refuses to write what `refuses` says. */
+/** An editor with these open texts that refuses to write the files in `refuses`. */
 function editor(
   texts: Readonly<Record<string, string>>,
   { refuses = () => false }: { readonly refuses?: (path: string, text: string) => boolean } = {},
@@ -30,7 +30,7 @@ function editor(
 const previewOf = (tool: Tool, input: unknown, context: { cwd: string; files?: FileAccess }) =>
   tool.preview?.(input as never, { signal: new AbortController().signal, ...context });
 
-test("lines are those of the text that is edited, an empty one too", async (t) => {
+test("lines come from the text in the editor, even an empty one", async (t) => {
   const cwd = workspace(t);
   const path = join(cwd, "a.txt");
   writeFileSync(path, "saved\n");
@@ -45,7 +45,7 @@ test("lines are those of the text that is edited, an empty one too", async (t) =
   assert.match(await call(read, { path }, { cwd, context }), /^1\tsaved\n/);
 });
 
-test("a patch of several files of which the last is refused leaves the others as they were edited", async (t) => {
+test("a patch whose last file is refused leaves the other files unchanged", async (t) => {
   const cwd = workspace(t);
   const [a, b] = [join(cwd, "a.txt"), join(cwd, "b.txt")];
   for (const path of [a, b]) writeFileSync(path, "saved\n");
@@ -66,7 +66,7 @@ test("a patch of several files of which the last is refused leaves the others as
   assert.equal(readFileSync(a, "utf8"), "saved\n");
 });
 
-test("a write is stopped before the editor is asked when the call is stopped", async (t) => {
+test("an aborted call stops before it asks the editor to write", async (t) => {
   const cwd = workspace(t);
   const { open, context } = editor({});
   const signal = AbortSignal.abort(new Error("stopped"));
@@ -74,7 +74,7 @@ test("a write is stopped before the editor is asked when the call is stopped", a
   assert.equal(open.size, 0);
 });
 
-test("what a call would change is what it changes", async (t) => {
+test("the preview of a call shows exactly its changes", async (t) => {
   const cwd = workspace(t);
   const path = join(cwd, "a.txt");
   writeFileSync(path, "saved\n");
@@ -95,7 +95,7 @@ test("what a call would change is what it changes", async (t) => {
   await assert.rejects(async () => previewOf(patch, { path, old: "absent", new: "" }, { cwd }), ToolError);
 });
 
-test("of what is binary or too large to show, people learn the size", async (t) => {
+test("for binary and large files people see only the size", async (t) => {
   const cwd = workspace(t);
   const at = (name: string) => join(cwd, name);
   writeFileSync(at("bytes"), Buffer.from([1, 0, 2]));
@@ -114,7 +114,7 @@ test("of what is binary or too large to show, people learn the size", async (t) 
     omitted: "large",
     size: 1_200_000,
   });
-  // Long lines, since a difference of very many is given up when it takes too long.
+  // Long lines, because a diff of very many lines takes too long and is omitted.
   const grown = await change("large", `${"y".repeat(1_999)}\n`.repeat(100));
   assert.equal(grown?.size, 200_000);
   assert.equal(grown?.new_text, undefined);

@@ -51,7 +51,7 @@ function rejects(run: Promise<string>, message: RegExp): Promise<void> {
   return assert.rejects(run, (error) => error instanceof ToolError && message.test(error.message));
 }
 
-test("the catalog offers the named sets once, and refuses unknown ones by listing the known", () => {
+test("the catalog offers the named toolsets once, and lists the valid names for an unknown one", () => {
   const names = createTools({
     toolsets: ["files", "terminal", "files"],
     terminal: options,
@@ -83,7 +83,7 @@ test("every schema is closed, described and small", () => {
   }
 });
 
-test("paths: links are seen through, even those that lead to nothing yet", (t) => {
+test("paths: links are resolved, even dangling ones", (t) => {
   const cwd = workspace(t);
   const outside = workspace(t);
   symlinkSync(outside, join(cwd, "out"));
@@ -97,14 +97,14 @@ test("paths: links are seen through, even those that lead to nothing yet", (t) =
   assert.throws(() => realPath("a\0b", cwd), ToolError);
 });
 
-test("paths: a workspace that is itself a link stays the workspace", (t) => {
+test("paths: a workspace that is itself a link keeps its name", (t) => {
   const real = workspace(t);
   const link = join(workspace(t), "link");
   symlinkSync(real, link);
   assert.equal(realPath("a/b", link), join(link, "a/b"));
 });
 
-test("inspect names where a link really leads", (t) => {
+test("inspect names the real target of a link", (t) => {
   const cwd = workspace(t);
   const outside = workspace(t);
   writeFileSync(join(outside, ".env"), "K=1");
@@ -117,7 +117,7 @@ test("inspect names where a link really leads", (t) => {
   assert.ok(inspect(patch, { diff }, cwd).writes?.includes(join(outside, ".env")));
 });
 
-test("read_file numbers lines and reads on by offset", async (t) => {
+test("read_file numbers lines and continues by offset", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "a"), "one\r\ntwo\n\nfour");
   assert.equal(
@@ -133,7 +133,7 @@ test("read_file numbers lines and reads on by offset", async (t) => {
   assert.equal(await call(readFile, { path: "empty" }, { cwd }), "The file is empty.");
 });
 
-test("read_file cuts huge lines and huge files in memory that stays small", async (t) => {
+test("read_file cuts huge lines and huge files in bounded memory", async (t) => {
   const cwd = workspace(t);
   execFileSync("sh", ["-c", "head -c 150000000 /dev/zero | tr '\\0' x > big; echo >> big; echo end >> big"], {
     cwd,
@@ -141,14 +141,14 @@ test("read_file cuts huge lines and huge files in memory that stays small", asyn
   const assertFlat = watchMemory();
   const text = await call(readFile, { path: "big" }, { cwd });
   assertFlat(100_000_000);
-  assert.match(text, /^1\tx{2000} \[\.\.\. line cut, 150000000 bytes in all\]\n2\tend\n/);
+  assert.match(text, /^1\tx{2000} \[\.\.\. line cut, 150000000 bytes in total\]\n2\tend\n/);
   writeFileSync(join(cwd, "many"), `${"y".repeat(100)}\n`.repeat(10_000));
   const many = await call(readFile, { path: "many", limit: 5_000 }, { cwd });
   assert.ok(many.length < 110_000);
   assert.match(many, /more follows: read on with offset \d+\)$/);
 });
 
-test("read_file refuses what is no text file and suggests near names", async (t) => {
+test("read_file refuses files that are not text and suggests similar names", async (t) => {
   const cwd = workspace(t);
   mkdirSync(join(cwd, "folder"));
   writeFileSync(join(cwd, "settings.json"), "{}");
@@ -162,7 +162,7 @@ test("read_file refuses what is no text file and suggests near names", async (t)
   await assert.rejects(call(readFile, { path: "a", limit: 0 }, { cwd }), TypeError);
 });
 
-test("write_file makes parents, replaces in one step and keeps rights", async (t) => {
+test("write_file creates parents, replaces in one step and keeps permissions", async (t) => {
   const cwd = workspace(t);
   assert.match(
     await call(writeFile, { path: "a/b/c", content: "é" }, { cwd }),
@@ -184,7 +184,7 @@ test("write_file writes through a link and leaves the link", async (t) => {
   assert.deepEqual(readdirSync(cwd), ["link", "target"]);
 });
 
-test("write_file refuses folders, pipes, too much, and leaves nothing behind", async (t) => {
+test("write_file refuses folders, pipes and too large contents, and leaves nothing behind", async (t) => {
   const cwd = workspace(t);
   mkdirSync(join(cwd, "folder"));
   writeFileSync(join(cwd, "file"), "");
@@ -210,7 +210,7 @@ test("patch replaces exact text and returns the diff", async (t) => {
   assert.equal(readFileSync(join(cwd, "a"), "utf8"), "one\n$& 2\nthree\n");
 });
 
-test("patch refuses ambiguity with the count and the lines, unless all are meant", async (t) => {
+test("patch refuses ambiguous text with the count and the lines, unless all are meant", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "a"), "x\ny\nx\nx");
   await rejects(call(patch, { path: "a", old: "x", new: "z" }, { cwd }), /3 times, at lines 1, 3, 4/);
@@ -220,10 +220,10 @@ test("patch refuses ambiguity with the count and the lines, unless all are meant
   await rejects(call(patch, { path: "b", old: "aa", new: "z" }, { cwd }), /2 times/);
 });
 
-test("patch tells why nothing was found", async (t) => {
+test("patch says why nothing was found", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "a"), "if (x) {\n\treturn 1;\n}\n");
-  await rejects(call(patch, { path: "a", old: "  return 1;", new: "2" }, { cwd }), /much like line 2/);
+  await rejects(call(patch, { path: "a", old: "  return 1;", new: "2" }, { cwd }), /resembles line 2/);
   await rejects(
     call(patch, { path: "a", old: "nothing", new: "2" }, { cwd }),
     /not found.*Read the file again/,
@@ -235,7 +235,7 @@ test("patch tells why nothing was found", async (t) => {
   await rejects(call(patch, { path: "b", old: "x", new: "y" }, { cwd }), /no such file/);
 });
 
-test("patch keeps line ends, byte order marks, and refuses what is not UTF-8", async (t) => {
+test("patch keeps line ends and byte order marks, and refuses other encodings than UTF-8", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "crlf"), "\uFEFFone\r\ntwo\r\n");
   await call(patch, { path: "crlf", old: "one\ntwo", new: "1\n2" }, { cwd });
@@ -265,7 +265,7 @@ test("patch changes nothing when one of the files does not fit", async (t) => {
   assert.deepEqual(readdirSync(cwd).toSorted(), ["gone", "one"]);
 });
 
-test("patch undoes what it wrote when a later file cannot be written", async (t) => {
+test("patch undoes its changes when a later file cannot be written", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "one"), "keep\nold\n");
   writeFileSync(join(cwd, "file"), "");
@@ -276,7 +276,7 @@ test("patch undoes what it wrote when a later file cannot be written", async (t)
   assert.deepEqual(readdirSync(cwd).toSorted(), ["file", "one"]);
 });
 
-test("patch refuses diffs that rename, that name a file twice, and that are none", async (t) => {
+test("patch refuses diffs that rename, name a file twice, or are invalid", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "a"), "x\n");
   const one = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n";

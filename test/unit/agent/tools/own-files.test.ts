@@ -1,4 +1,4 @@
-/** Hard links to the service's own files, which rules about paths cannot see. */
+/** Hard links to the service's own files, which rules for paths cannot detect. */
 import assert from "node:assert/strict";
 import { linkSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { readLinked } from "../../../../src/acp/prompt/content-file.ts";
 import { readAttachment } from "../../../../src/agent/attachments/attachment.ts";
-import { contextFiles } from "../../../../src/agent/context/context-files.ts";
+import { contextFiles } from "../../../../src/agent/context/briefing.ts";
 import { Skills } from "../../../../src/agent/skills/skills.ts";
 import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createPatch } from "../../../../src/agent/tools/files/patch.ts";
@@ -24,7 +24,7 @@ interface Context {
   after(clean: () => void): void;
 }
 
-/** A home with keys, and a workspace with hard links to its files beside a harmless pair. */
+/** A home with keys, and a workspace with hard links to its files and a harmless pair. */
 function made(t: Context) {
   const [home, cwd] = [workspace(t), workspace(t)];
   writeFileSync(join(home, ".env"), `A_KEY=${KEY}\n`);
@@ -40,7 +40,7 @@ function made(t: Context) {
 const refused = (error: unknown) =>
   error instanceof ToolError && /another name \(a hard link\) of/.test(error.message);
 
-test("a hard link to a file of the agent's home is not read or changed by any file tool", async (t) => {
+test("no file tool reads or changes a hard link to a file of the agent's home", async (t) => {
   const { home, cwd } = made(t);
   const [read, write, patch] = [createReadFile(), createWriteFile(), createPatch()];
   for (const path of ["notes.txt", "AGENTS.md"]) {
@@ -59,12 +59,12 @@ test("a hard link to a file of the agent's home is not read or changed by any fi
   );
 });
 
-test("a search passes over hard links to files of the agent's home, and says so", async (t) => {
+test("a search skips hard links to files of the agent's home, and says so", async (t) => {
   const { cwd } = made(t);
   const search = createSearchFiles();
   const text = await call(search, { pattern: "canary|harmless" }, { cwd });
   assert.doesNotMatch(text, new RegExp(KEY));
-  assert.match(text, /one\.txt:1[\s\S]*2 files that may hold secrets were left out/);
+  assert.match(text, /one\.txt:1[\s\S]*2 files that may hold secrets were omitted/);
   assert.doesNotMatch(await call(search, { pattern: "canary", path: "notes.txt" }, { cwd }), new RegExp(KEY));
 });
 
@@ -84,7 +84,7 @@ test("a hard link to a file of the agent's home is neither attached, nor linked,
   await assert.rejects(call(skill, { action: "view", name: "s", file: "notes.txt" }, { cwd }), refused);
 });
 
-test("once the service has stopped, its home is a folder like any other", async (t) => {
+test("once the service has stopped, its home is an ordinary folder", async (t) => {
   const [home, cwd] = [workspace(t), workspace(t)];
   writeFileSync(join(home, "a"), "text\n");
   linkSync(join(home, "a"), join(cwd, "b"));

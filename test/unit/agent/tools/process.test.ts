@@ -3,8 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { ToolError } from "../../../../src/agent/tool/tool.ts";
-import { createProcess } from "../../../../src/agent/tools/process/process.ts";
-import { Processes } from "../../../../src/agent/tools/process/processes.ts";
+import { createProcess, Processes } from "../../../../src/agent/tools/process/processes.ts";
 import { createTerminal } from "../../../../src/agent/tools/process/terminal.ts";
 import { forgetSecret, registerSecret } from "../../../../src/base/observe/redact.ts";
 import { call, inspect, workspace } from "./call.ts";
@@ -39,10 +38,10 @@ function isGone(pid: number): boolean {
 
 const quiet = () => new AbortController().signal;
 
-test("a background command returns at once with its id and first output, and goes on", async (t) => {
+test("a background command returns immediately with its id and first output, and keeps running", async (t) => {
   const { start, act, processes } = made(t);
   const { text, id } = await start("echo ready; read line; echo got $line", workspace(t));
-  assert.match(text, /runs in the background[\s\S]*ready/);
+  assert.match(text, /is running in the background[\s\S]*ready/);
   assert.match(await act({ action: "list" }), new RegExp(`${id}.*Running`));
   assert.match(await act({ action: "write", process_id: id, text: "hello\n" }), /Running|Ended|got hello/);
   await processes.wait(id, "ses_test", { timeoutMs: 5_000, signal: quiet() });
@@ -50,23 +49,23 @@ test("a background command returns at once with its id and first output, and goe
   assert.equal(view.end?.exitCode, 0);
 });
 
-test("a command that fails at once says so in the first answer", async (t) => {
+test("a command that fails immediately says so in the first answer", async (t) => {
   const { start } = made(t);
   const { text } = await start("echo broken; exit 7", workspace(t));
   assert.match(text, /broken/);
 });
 
-test("poll gives what is new since the last look, each piece once", async (t) => {
+test("poll returns the output since the last poll, each part once", async (t) => {
   const { start, act, processes } = made(t);
   const { id } = await start("echo one; read x; echo two; read x", workspace(t));
   assert.match(await act({ action: "poll", process_id: id }), /No new output/);
   await act({ action: "write", process_id: id, text: "\n" });
   await processes.wait(id, "ses_test", { timeoutMs: 5_000, orOutput: true, signal: quiet() });
-  // The write's own answer may have had it already.
+  // The write may have returned it already.
   assert.doesNotMatch(await act({ action: "poll", process_id: id }), /one/);
 });
 
-test("wait ends with the process, with its time, and with the call", async (t) => {
+test("wait ends with the process, with its timeout, and with the call", async (t) => {
   const { start, act, processes } = made(t);
   const { id } = await start("sleep 60", workspace(t));
   assert.match(await act({ action: "wait", process_id: id, timeout_seconds: 0.05 }), /Running/);
@@ -79,16 +78,16 @@ test("wait ends with the process, with its time, and with the call", async (t) =
   assert.match(await ended, /Ended by SIGTERM/);
 });
 
-test("kill ends the whole group, children of children too", async (t) => {
+test("kill stops the whole group, with grandchildren", async (t) => {
   const { start, act } = made(t);
   const { text, id } = await start("sh -c 'sleep 60 & echo $!; wait'", workspace(t));
   const pid = Number(/^\d+$/m.exec(text)![0]);
   assert.match(await act({ action: "kill", process_id: id }), /Killed/);
   assert.ok(isGone(pid));
-  assert.match(await act({ action: "kill", process_id: id }), /had ended/);
+  assert.match(await act({ action: "kill", process_id: id }), /had already ended/);
 });
 
-test("a process that ignores the kind signal is killed all the same", async (t) => {
+test("a process that ignores SIGTERM is killed", async (t) => {
   const { start, act } = made(t);
   const { id } = await start("trap '' TERM; echo up; while :; do sleep 0.1; done", workspace(t));
   assert.match(await act({ action: "kill", process_id: id }), /Killed[\s\S]*SIGKILL/);
@@ -97,26 +96,26 @@ test("a process that ignores the kind signal is killed all the same", async (t) 
 test("other sessions neither see nor reach a process", async (t) => {
   const { start, act, processes } = made(t);
   const { id } = await start("sleep 60", workspace(t));
-  assert.equal(await act({ action: "list" }, "/", "ses_other"), "There are no background processes.");
+  assert.equal(await act({ action: "list" }, "/", "ses_other"), "No background processes exist.");
   for (const action of ["poll", "wait", "kill", "write"]) {
     const input = { action, process_id: id, ...(action === "write" ? { text: "x" } : {}) };
-    await assert.rejects(act(input, "/", "ses_other"), /There is no process/);
+    await assert.rejects(act(input, "/", "ses_other"), /No process has the id/);
   }
   assert.equal(await processes.killAll({ sessionId: "ses_other" }), 0);
   assert.equal(await processes.killAll({ sessionId: "ses_test" }), 1);
 });
 
-test("the limit of background processes holds, and ends with one of them", async (t) => {
+test("the limit of background processes applies until one of them ends", async (t) => {
   const { start, processes } = made(t, 2);
   const cwd = workspace(t);
   const first = await start("sleep 60", cwd);
   await start("sleep 60", cwd, "ses_other");
-  await assert.rejects(start("sleep 60", cwd), /2 background processes run, which is the limit/);
+  await assert.rejects(start("sleep 60", cwd), /2 background processes are running; the limit is 2/);
   await processes.kill(first.id, "ses_test");
   await start("sleep 60", cwd);
 });
 
-test("input for a process that has ended, or that closed its input, is refused", async (t) => {
+test("input for a process that has ended, or has closed its input, is refused", async (t) => {
   const { start, act, processes } = made(t);
   const { id } = await start("exec 0<&-; echo closed; sleep 60", workspace(t));
   await assert.rejects(
@@ -131,7 +130,7 @@ test("input for a process that has ended, or that closed its input, is refused",
   await assert.rejects(act({ action: "poll" }), /needs process_id/);
 });
 
-test("a flood is kept to its end, and says how much was dropped", async (t) => {
+test("the end of a flood is kept, with the number of dropped bytes", async (t) => {
   const { start, act, processes } = made(t);
   const { id } = await start("head -c 5000000 /dev/zero | tr '\\0' x; echo the end", workspace(t));
   await processes.wait(id, "ses_test", { timeoutMs: 20_000, signal: quiet() });
@@ -140,13 +139,13 @@ test("a flood is kept to its end, and says how much was dropped", async (t) => {
   assert.ok(text.length < 300_000);
 });
 
-test("what is typed into a process is judged like a command", (t) => {
+test("input for a process is evaluated like a command", (t) => {
   const tool = createProcess(made(t).processes);
   const { kind, command } = inspect(tool, { action: "write", process_id: "prc_1", text: "rm -rf /\n" }, "/");
   assert.deepEqual([kind, command], ["command", "rm -rf /\n"]);
 });
 
-test("a secret that comes in two looks is hidden in both", async (t) => {
+test("a secret split over two polls is redacted in both", async (t) => {
   const { start, act, processes } = made(t);
   registerSecret("horse-battery-9");
   t.after(async () => forgetSecret("horse-battery-9"));
@@ -159,7 +158,7 @@ test("a secret that comes in two looks is hidden in both", async (t) => {
   assert.match(seen.join(""), /\[redacted\] done/);
 });
 
-test("closing ends every process", async (t) => {
+test("closing stops every process", async (t) => {
   const { start, processes } = made(t);
   const { text } = await start("echo $$; sleep 60", workspace(t));
   await processes.close();

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { readPage } from "../../../../src/agent/tools/web/page-reader.ts";
-import { plainText } from "../../../../src/agent/tools/web/plain-text.ts";
+import { plainText, readPage } from "../../../../src/agent/tools/web/page-reader.ts";
 import { toReadable } from "../../../../src/agent/tools/web/readable.ts";
 
 const url = "https://site.example/docs/page.html";
@@ -11,7 +10,7 @@ const article = `<article><h1>Head</h1>${`<p>${sentence.repeat(4)}</p>`.repeat(4
 const read = (html: string, timeoutMs = 10_000, signal = new AbortController().signal) =>
   readPage(html, { url, timeoutMs, signal });
 
-test("an article is kept, what surrounds it is left out", () => {
+test("an article is kept, its surroundings are omitted", () => {
   const page = toReadable(
     `<!doctype html><html><head><title>The  title</title><script>bad()</script></head><body>
      <nav><ul><li><a href="/home">Home sweet</a></li></ul></nav>${article}
@@ -26,7 +25,7 @@ test("an article is kept, what surrounds it is left out", () => {
   assert.doesNotMatch(page.markdown, /Imprint|Home sweet|bad\(\)/);
 });
 
-test("a page without an article comes with its whole body", () => {
+test("a page without an article returns its whole body", () => {
   const page = toReadable("<html><body><ul><li>One<li>Two</ul><script>bad()</script></body></html>", url);
   assert.match(page.markdown, /-\s+One\n-\s+Two/);
   assert.doesNotMatch(page.markdown, /bad/);
@@ -55,19 +54,19 @@ test("links that run scripts or carry data become their text", () => {
   );
 });
 
-test("a base element counts", () => {
+test("a base element applies to links", () => {
   const html = `<html><head><base href="https://cdn.example/x/"></head><body><p><a href="y">z</a></p></body></html>`;
   assert.equal(toReadable(html, url).markdown, "[z](https://cdn.example/x/y)");
 });
 
-test("an ordinary page is laid out on its thread", async () => {
+test("an ordinary page is converted on its thread", async () => {
   const page = await read(`<html><head><title>T</title></head><body>${article}</article></body></html>`);
   assert.equal(page.isBare, false);
   assert.equal(page.title, "T");
   assert.match(page.markdown, /which counts as text/);
 });
 
-test("hostile pages come as plain text, in bounded time", { timeout: 60_000 }, async () => {
+test("hostile pages return plain text in bounded time", { timeout: 60_000 }, async () => {
   const wrap = (inside: string) => `<html><head><title>Evil &amp; odd</title></head><body>${inside}`;
   const pages = {
     nested: wrap(`${"<div>".repeat(100_000)}bottom`),
@@ -94,16 +93,16 @@ test("a signal stops the thread", async () => {
   await assert.rejects(reading, reason);
 });
 
-test("plain text drops scripts, comments and tags, and keeps the lines apart", () => {
+test("plain text drops scripts, comments and tags, and keeps lines separate", () => {
   const html = `<head><title>t</title></head><p>One <b>t</b>wo &lt;x&gt; &#65;&#x42;<script>if (a < b) "</p>"</script ><!-- <p>no -->
     <div>a &unknown; &#0;&#1114112;</div><STYLE>x</STYLE>1 < 2<br/>end<script>open`;
   assert.equal(plainText(html), "One two <x> AB\na &unknown;\n1 < 2\nend");
 });
 
-test("plain text takes time in proportion to the page", () => {
+test("plain text takes linear time", () => {
   const pages = ["<script>", "<style ", "<!--", "<", "</", "&#", " \n", "<p", "<a>", "<head>", "</script"];
   for (const piece of pages) {
-    // Time that grows with the square of the page would be hours.
+    // A quadratic algorithm would need hours.
     assert.ok(plainText(piece.repeat(5_000_000 / piece.length)).length <= 5_000_000, piece);
   }
 });

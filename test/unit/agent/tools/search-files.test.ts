@@ -15,7 +15,7 @@ function fill(cwd: string, files: Readonly<Record<string, string | Uint8Array>>)
   }
 }
 
-test("content: lines that match, in the order of paths, with their numbers", async (t) => {
+test("content: matching lines with their numbers, in the order of paths", async (t) => {
   const cwd = workspace(t);
   fill(cwd, { "b.ts": "x\nneedle 1\n", "a/z.ts": "needle 2", "a/b/c.md": "\n\nNeedle 3\r\n" });
   assert.equal(
@@ -46,7 +46,7 @@ test("names: globs with stars, braces and folders", async (t) => {
   await assert.rejects(names("{a,b}".repeat(10)), ToolError);
 });
 
-test(".gitignore counts: nested, negated, and from above the folder searched", async (t) => {
+test(".gitignore applies: nested, negated, and from above the searched folder", async (t) => {
   const cwd = workspace(t);
   fill(cwd, {
     ".git/config": "needle",
@@ -66,7 +66,7 @@ test(".gitignore counts: nested, negated, and from above the folder searched", a
   );
 });
 
-test("binary files, links, secrets and huge files are left out, and the last two are told", async (t) => {
+test("binary files, links, secrets and huge files are omitted, and the last two are reported", async (t) => {
   const cwd = workspace(t);
   const outside = workspace(t);
   fill(outside, { "far.txt": "needle" });
@@ -81,11 +81,11 @@ test("binary files, links, secrets and huge files are left out, and the last two
   const text = await call(search, { pattern: "needle" }, { cwd });
   assert.match(
     text,
-    /^ok:1: needle\n\(files that may hold secrets were left out; files above 4194304 bytes were left out\)$/,
+    /^ok:1: needle\n\(files that may hold secrets were omitted; files above 4194304 bytes were omitted\)$/,
   );
 });
 
-test("results, matches in one file and line length are capped, and the caps are told", async (t) => {
+test("results, matches per file and line length are limited, and the limits are reported", async (t) => {
   const cwd = workspace(t);
   fill(cwd, {
     a: "needle\n".repeat(200),
@@ -102,12 +102,12 @@ test("results, matches in one file and line length are capped, and the caps are 
   );
 });
 
-test("a pattern that backtracks without end is stopped and refused", async (t) => {
+test("a pattern that backtracks endlessly is stopped and refused", async (t) => {
   const cwd = workspace(t);
   fill(cwd, { a: `${"a".repeat(60)}!` });
   await assert.rejects(
     call(search, { pattern: "(a+)+$" }, { cwd }),
-    (error) => error instanceof ToolError && /simpler/.test(error.message),
+    (error) => error instanceof ToolError && /Simplify it/.test(error.message),
   );
 });
 
@@ -120,7 +120,7 @@ test("an abort ends a search in the middle of a file", async (t) => {
   await assert.rejects(running, /stopped/);
 });
 
-test("a bad pattern and a missing folder are told", async (t) => {
+test("an invalid pattern and a missing folder are reported", async (t) => {
   const cwd = workspace(t);
   await assert.rejects(call(search, { pattern: "(" }, { cwd }), ToolError);
   await assert.rejects(call(search, { pattern: "x", path: "none" }, { cwd }), ToolError);

@@ -22,7 +22,7 @@ function made(t: { after(clean: () => void): void }) {
 
 const noneSet = { has: () => false, share: () => {}, shared: () => ({}) };
 
-test("list names the skills, view gives the instructions and where the skill lies", async (t) => {
+test("list names the skills, view returns the instructions and the folder", async (t) => {
   const { cwd, folder, tool } = made(t);
   assert.equal(await call(tool, { action: "list" }, { cwd }), "deploy: Ships it");
   const text = await call(
@@ -33,7 +33,7 @@ test("list names the skills, view gives the instructions and where the skill lie
   assert.ok(text.includes(folder) && text.includes("Run ./ship.sh") && !text.includes("description:"));
 });
 
-test("variables that are missing are asked for, those that are set are shared, and no value is told", async (t) => {
+test("missing variables are asked for, set ones are shared, and no value is revealed", async (t) => {
   const { cwd, tool } = made(t);
   const asked: unknown[] = [];
   const shared: string[] = [];
@@ -61,7 +61,7 @@ test("variables that are missing are asked for, those that are set are shared, a
   assert.match(text, /A_TOKEN is set.*B_TOKEN is stored/);
 });
 
-test("when nobody can answer the skill is shown all the same, with what is missing", async (t) => {
+test("when the question cannot be asked the skill is shown with its missing variables", async (t) => {
   const { cwd, tool } = made(t);
   const nobody = async () => Promise.reject(new ToolError("nobody"));
   const questions = { clarify: nobody, sudo: nobody, secret: nobody };
@@ -74,7 +74,7 @@ test("when nobody can answer the skill is shown all the same, with what is missi
   assert.match(text, /Run .\/ship.sh/);
 });
 
-test("another file of the skill is shown, and none outside of its folder", async (t) => {
+test("another file of the skill is shown, and none outside its folder", async (t) => {
   const { cwd, tool } = made(t);
   const view = (file: string) => call(tool, { action: "view", name: "deploy", file }, { cwd });
   assert.equal(await view("more.md"), "the rest");
@@ -83,7 +83,7 @@ test("another file of the skill is shown, and none outside of its folder", async
   }
 });
 
-test("a skill that there is not, or no name, is told", async (t) => {
+test("an unknown or missing name is reported", async (t) => {
   const { cwd, tool } = made(t);
   await assert.rejects(call(tool, { action: "view", name: "nope" }, { cwd }), ToolError);
   await assert.rejects(call(tool, { action: "view" }, { cwd }), /needs name/);

@@ -5,25 +5,26 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { ToolError, type Tool } from "../../../../src/agent/tool/tool.ts";
-import { mentionsSudo } from "../../../../src/agent/tools/process/sudo.ts";
-import { createTerminal } from "../../../../src/agent/tools/process/terminal.ts";
+import { createTerminal, mentionsSudo } from "../../../../src/agent/tools/process/terminal.ts";
 import { call, workspace } from "./call.ts";
 
 const PASSWORD = "correct-horse-9";
 
-/** A terminal whose commands find programs of `folder` first. */
+/** A terminal whose commands search `folder` for programs first. */
 const terminalWith = (folder: string) =>
   createTerminal({
     timeoutMs: 60_000,
     maxOutputBytes: 20_000,
     envPassthrough: [],
-    // Not that of the process: other tests start programs meanwhile.
+    // Not the environment of the process: other tests start programs at the same time.
     env: { ...process.env, PATH: `${folder}:${process.env["PATH"] ?? ""}` },
   });
 
 const HALVES = [PASSWORD.slice(0, 8), PASSWORD.slice(8)] as const;
 
-/** A terminal with a sudo that asks its helper for the password, and, if it `looks`, searches for it where it must not be. */
+/**
+ * A terminal with a sudo that asks its helper for the password and, with `looks`, searches for it in forbidden places.
+ */
 function fakeSudo(t: { after(clean: () => void): void }, { looks = true } = {}): Tool {
   const folder = workspace(t);
   const path = join(folder, "sudo");
@@ -54,7 +55,7 @@ function answers(password: string | undefined, asked: string[] = []) {
 const isLinux = process.platform === "linux";
 
 test(
-  "a password reaches each sudo of a command, and stands in no argument and no variable",
+  "a password reaches each sudo of a command, and appears in no argument or variable",
   { skip: !isLinux },
   async (t) => {
     const terminal = fakeSudo(t);
@@ -71,22 +72,18 @@ test(
   },
 );
 
-test(
-  "what a command under sudo reads is its own, whether sudo asks or not",
-  { skip: !isLinux },
-  async (t) => {
-    const terminal = fakeSudo(t);
-    const command = "echo mine | sudo cat; echo two | sudo free cat; sudo free cat < /dev/null; wait";
-    const text = await call(
-      terminal,
-      { command },
-      { cwd: workspace(t), context: { questions: answers(PASSWORD) } },
-    );
-    assert.match(text, /Output:\nmine\ntwo\n$/);
-  },
-);
+test("a command under sudo reads its own input, whether sudo asks or not", { skip: !isLinux }, async (t) => {
+  const terminal = fakeSudo(t);
+  const command = "echo mine | sudo cat; echo two | sudo free cat; sudo free cat < /dev/null; wait";
+  const text = await call(
+    terminal,
+    { command },
+    { cwd: workspace(t), context: { questions: answers(PASSWORD) } },
+  );
+  assert.match(text, /Output:\nmine\ntwo\n$/);
+});
 
-test("calls of sudo at the same time get the password each", { skip: !isLinux }, async (t) => {
+test("parallel calls of sudo each get the password", { skip: !isLinux }, async (t) => {
   const terminal = fakeSudo(t, { looks: false });
   const command = "for i in 1 2 3 4 5 6; do sudo echo ok & done; wait";
   const text = await call(
@@ -97,7 +94,7 @@ test("calls of sudo at the same time get the password each", { skip: !isLinux },
   assert.equal(text.match(/^ok$/gm)?.length, 6, text);
 });
 
-test("nothing of the password is left on the disk", { skip: !isLinux }, async (t) => {
+test("nothing of the password remains on disk", { skip: !isLinux }, async (t) => {
   const terminal = fakeSudo(t);
   await call(
     terminal,
@@ -110,23 +107,19 @@ test("nothing of the password is left on the disk", { skip: !isLinux }, async (t
   );
 });
 
-test(
-  "a wrong password is the command's failure, and is not asked for again",
-  { skip: !isLinux },
-  async (t) => {
-    const terminal = fakeSudo(t);
-    const asked: string[] = [];
-    const text = await call(
-      terminal,
-      { command: "sudo echo one" },
-      { cwd: workspace(t), context: { questions: answers("wrong", asked) } },
-    );
-    assert.match(text, /Exit code 1[\s\S]*Sorry/);
-    assert.equal(asked.length, 1);
-  },
-);
+test("a wrong password fails the command, and is not asked for again", { skip: !isLinux }, async (t) => {
+  const terminal = fakeSudo(t);
+  const asked: string[] = [];
+  const text = await call(
+    terminal,
+    { command: "sudo echo one" },
+    { cwd: workspace(t), context: { questions: answers("wrong", asked) } },
+  );
+  assert.match(text, /Exit code 1[\s\S]*Sorry/);
+  assert.equal(asked.length, 1);
+});
 
-test("without a password the command is not run", { skip: !isLinux }, async (t) => {
+test("without a password the command does not run", { skip: !isLinux }, async (t) => {
   const terminal = fakeSudo(t);
   const cwd = workspace(t);
   const run = call(
@@ -138,7 +131,7 @@ test("without a password the command is not run", { skip: !isLinux }, async (t) 
   assert.deepEqual(readdirSync(cwd), []);
 });
 
-test("sudo is found as a word of a command only", () => {
+test("sudo is only recognised as a command word", () => {
   for (const yes of [
     "sudo ls",
     "env A=1 sudo ls",
@@ -152,7 +145,7 @@ test("sudo is found as a word of a command only", () => {
     assert.equal(mentionsSudo(no), false, no);
 });
 
-test("where sudo wants no password nobody is asked", { skip: !isLinux }, async (t) => {
+test("where sudo needs no password no question is asked", { skip: !isLinux }, async (t) => {
   const folder = workspace(t);
   writeFileSync(join(folder, "sudo"), '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n');
   chmodSync(join(folder, "sudo"), 0o755);

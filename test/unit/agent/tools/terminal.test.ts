@@ -14,7 +14,7 @@ const terminal = createTerminal({
   envPassthrough: ["AGENTD_TEST_SHOWN"],
 });
 
-/** Ended, or a zombie that nobody has reaped. */
+/** Ended, or a zombie. */
 function isGone(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -29,7 +29,7 @@ test("a command's exit code, duration and output are in the result", async (t) =
   assert.match(text, /^Exit code 3 after \d+\.\d\d s\.\nOutput:\nhello\n$/);
 });
 
-test("a command that failed or ran out of time says so by a code", async (t) => {
+test("a command that failed or timed out says so by a code", async (t) => {
   const cwd = workspace(t);
   for (const [command, code] of [
     ["true", undefined],
@@ -43,7 +43,7 @@ test("a command that failed or ran out of time says so by a code", async (t) => 
   }
 });
 
-test("standard output and standard error come in the order they were written", async (t) => {
+test("standard output and standard error keep their order", async (t) => {
   const text = await call(
     terminal,
     { command: "for i in 1 2 3; do echo o$i; echo e$i >&2; done" },
@@ -74,7 +74,7 @@ test("standard input is closed: a command that reads it ends", async (t) => {
   assert.match(await call(terminal, { command: "cat; echo done" }, { cwd: workspace(t) }), /Output:\ndone/);
 });
 
-test("the environment is a short list of names, and secrets are not on it", async (t) => {
+test("the environment is a short list of names without secrets", async (t) => {
   process.env["AGENTD_TEST_HIDDEN"] = "hidden-value";
   process.env["AGENTD_TEST_SHOWN"] = "shown-value";
   t.after(() => {
@@ -88,7 +88,7 @@ test("the environment is a short list of names, and secrets are not on it", asyn
   assert.match(text, /PATH=/);
 });
 
-test("200 MB of output leave memory flat, and the result has the beginning and the end", async (t) => {
+test("200 MB of output use bounded memory, and the result has the beginning and the end", async (t) => {
   let live = 0;
   const assertFlat = watchMemory();
   const command = "echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo; echo last";
@@ -103,7 +103,7 @@ test("200 MB of output leave memory flat, and the result has the beginning and t
   assert.ok(live <= 262_144);
 });
 
-test("live output comes while the command still runs", async (t) => {
+test("live output arrives while the command runs", async (t) => {
   const cwd = workspace(t);
   const command = "echo ready; while [ ! -e go ]; do sleep 0.02; done; echo went";
   const text = await call(
@@ -130,7 +130,7 @@ test("output cut inside a character shows no broken character", async (t) => {
   assert.match(text, /€\n\[\.\.\. \d+ bytes cut here \.\.\.\]\n€/);
 });
 
-test("at the timeout the whole group is ended, and the result says so", async (t) => {
+test("at the timeout the whole group is stopped, and the result says so", async (t) => {
   const cwd = workspace(t);
   const command = "(sleep 500; true) & echo $! > pid; echo begun; sleep 500";
   const text = await call(terminal, { command, timeout_seconds: 0.3 }, { cwd });
@@ -139,7 +139,7 @@ test("at the timeout the whole group is ended, and the result says so", async (t
   assert.ok(isGone(Number(readFileSync(join(cwd, "pid"), "utf8"))));
 });
 
-test("a command that ignores SIGTERM is ended all the same", async (t) => {
+test("a command that ignores SIGTERM is stopped", async (t) => {
   const cwd = workspace(t);
   const command =
     "trap '' TERM; (trap '' TERM; echo $BASHPID > pid; while :; do sleep 1; done) & while :; do sleep 1; done";
@@ -148,7 +148,7 @@ test("a command that ignores SIGTERM is ended all the same", async (t) => {
   assert.ok(isGone(Number(readFileSync(join(cwd, "pid"), "utf8"))));
 });
 
-test("an abort ends forked grandchildren before the call rejects with the signal's reason", async (t) => {
+test("an abort stops grandchildren before the call rejects with the signal's reason", async (t) => {
   const cwd = workspace(t);
   const controller = new AbortController();
   const reason = new Error("stopped by the test");
@@ -174,10 +174,13 @@ test("an already aborted call starts nothing", async (t) => {
   assert.equal(existsSync(join(cwd, "ran")), false);
 });
 
-test("processes left in the background are ended with the command", async (t) => {
+test("processes left in the background are stopped with the command", async (t) => {
   const cwd = workspace(t);
   const text = await call(terminal, { command: "sleep 500 & echo $! > pid; echo done" }, { cwd });
-  assert.match(text, /Exit code 0 .*\nProcesses it left in the background were ended\.\nOutput:\ndone/);
+  assert.match(
+    text,
+    /Exit code 0 .*\nProcesses that it left in the background were stopped\.\nOutput:\ndone/,
+  );
   assert.ok(isGone(Number(readFileSync(join(cwd, "pid"), "utf8"))));
 });
 

@@ -34,7 +34,7 @@ test("todos replaces the plan; without them it is read; an empty list clears it"
   assert.deepEqual(kept(), []);
 });
 
-test("merge changes points in their places, adds new ones at the end, and takes none away", async () => {
+test("merge updates points in place, adds new ones at the end, and removes none", async () => {
   const { options, kept } = list([point("a"), point("b"), point("c")]);
   const changes = [point("new"), point("b", "completed", "done b")];
   await call(todo, { todos: changes, merge: true }, options);
@@ -43,7 +43,7 @@ test("merge changes points in their places, adds new ones at the end, and takes 
   assert.equal(kept().length, 4);
 });
 
-test("an id that is there twice, and a plan that would be too long, are refused and change nothing", async () => {
+test("a duplicate id and a plan that is too long are refused and change nothing", async () => {
   const many = Array.from({ length: 99 }, (_, n) => point(`${n}`));
   const { options, kept } = list(many);
   await assert.rejects(call(todo, { todos: [point("x"), point("x")] }, options), ToolError);
@@ -59,11 +59,11 @@ test("an id that is there twice, and a plan that would be too long, are refused 
   }
 });
 
-test("it asks for nobody's leave", () => {
+test("it needs no approval", () => {
   assert.equal(inspect(todo, { todos: [point("1")] }, "/").effect, "none");
 });
 
-test("the plan is kept with the session, for its next turns and for another process, and people see it", async () => {
+test("the plan is stored with the session, for later runs and other processes, and people see it", async () => {
   const script = ({
     step,
     user,
@@ -88,7 +88,7 @@ test("the plan is kept with the session, for its next turns and for another proc
   assert.equal((await next.events(other.runId)).at(-1)?.data["output"], "The plan is empty.");
 });
 
-test("two plans written at once: one stays whole, and the model reads what came of the other", async () => {
+test("of two plans written at once one stays complete, and the model reads the result", async () => {
   await using agent = await createTestAgent({
     tools: [todo],
     script: ({ step, toolResults }) =>

@@ -2,15 +2,14 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { Completion } from "../../../../src/agent/tool/tool.ts";
-import { ToolError } from "../../../../src/agent/tool/tool.ts";
+import { type Completion, ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createVisionAnalyze } from "../../../../src/agent/tools/vision-analyze.ts";
 import { pngBytes } from "../attachments/images.ts";
 import { call, inspect, workspace } from "./call.ts";
 
 const tool = createVisionAnalyze({ model: "eyes:one", maxBytes: 1_000_000 });
 
-test("the image goes to the model that sees, with the question, and its answer comes back", async (t) => {
+test("the vision model gets the image with the question, and its answer is returned", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "a.png"), pngBytes(2, 2));
   const asked: Completion[] = [];
@@ -23,7 +22,7 @@ test("the image goes to the model that sees, with the question, and its answer c
   assert.equal(message.attachments?.[0]?.mediaType, "image/png");
 });
 
-test("what is no image is told, and no model is asked", async (t) => {
+test("a file that is not an image is reported, and no model is called", async (t) => {
   const cwd = workspace(t);
   writeFileSync(join(cwd, "a.png"), "just text");
   for (const image of ["a.png", "absent.png", "data:image/png;base64,AAAA"]) {

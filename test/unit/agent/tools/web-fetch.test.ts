@@ -17,7 +17,7 @@ const tool = createWebFetch({
   timeoutMs: 10_000,
   maxBytes: 100_000,
   allowedPrivateHosts: ["127.0.0.1"],
-  // However busy the machine is.
+  // Even on a busy machine.
   layoutMs: 60_000,
 });
 
@@ -34,7 +34,7 @@ async function serve(t: { after(clean: () => unknown): void }, page: Page): Prom
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/page`;
 }
 
-test("a page comes as Markdown under a line that says it is data, with its title", async (t) => {
+test("a page is returned as Markdown with its title, after a line that says it is data", async (t) => {
   const body = "<html><head><title>T</title></head><body><h1>Head</h1><p>Text</p></body></html>";
   const url = await serve(t, { type: "text/html; charset=utf-8", body });
   const text = await call(tool, { url }, { cwd });
@@ -43,7 +43,7 @@ test("a page comes as Markdown under a line that says it is data, with its title
   assert.match(await call(tool, { url, raw: true }, { cwd }), /<h1>Head<\/h1>/);
 });
 
-test("other text comes as it is", async (t) => {
+test("other text is returned unchanged", async (t) => {
   for (const type of ["text/plain", "application/json", "application/rss+xml", undefined]) {
     const url = await serve(t, { ...(type ? { type } : {}), body: '{"a": 1}' });
     assert.match(await call(tool, { url }, { cwd }), /\n\n\{"a": 1\}\n\(end, 8 characters\.\)$/);
@@ -69,7 +69,7 @@ test("the character set is taken from the header, the page, or the byte order ma
     assert.match(await call(tool, { url: await serve(t, page) }, { cwd }), /\n\ngün\n/);
 });
 
-test("a long text is read on with start_index, and pairs of surrogates stay together", async (t) => {
+test("a long text continues with start_index, and surrogate pairs stay together", async (t) => {
   const url = await serve(t, { type: "text/plain", body: "abc😀def" });
   const first = await call(tool, { url, max_characters: 4 }, { cwd });
   assert.match(first, /abc😀\n\(characters 0 to 5 of 8; read on with start_index 5\.\)$/);
@@ -77,9 +77,9 @@ test("a long text is read on with start_index, and pairs of surrogates stay toge
   await assert.rejects(call(tool, { url, start_index: 8 }, { cwd }), /has 8 characters/);
 });
 
-test("a page beyond the size limit says that it was cut", async (t) => {
+test("a page above the size limit says that it was cut", async (t) => {
   const url = await serve(t, { type: "text/plain", body: "x".repeat(100_001) });
-  assert.match(await call(tool, { url }, { cwd }), /longer than the 100000 bytes/);
+  assert.match(await call(tool, { url }, { cwd }), /longer than the limit of 100000 bytes/);
 });
 
 test("every failure says what to do", async (t) => {
@@ -116,7 +116,7 @@ test("people see the address", () => {
   });
 });
 
-test("an address that may carry something out, or is no public name, is for people to judge", () => {
+test("an address that may carry data out, or is not a public name, requires approval", () => {
   for (const url of [
     `https://a.example/?q=${"x".repeat(300)}`,
     `https://a.example/${"x".repeat(600)}`,

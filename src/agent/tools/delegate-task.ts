@@ -1,4 +1,13 @@
-import { defineTool, ToolError, type SubagentResult, type SubagentTask, type Tool } from "../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  freeText,
+  type SubagentResult,
+  type SubagentTask,
+  nonEmptyText,
+  type Tool,
+  ToolError,
+} from "../tool/tool.ts";
 
 interface DelegateInput {
   readonly tasks: readonly SubagentTask[];
@@ -6,7 +15,7 @@ interface DelegateInput {
 
 const MAX_TASKS = 64;
 const MAX_GOAL_CHARACTERS = 50_000;
-/** Of one sub-agent's report. */
+/** Limit of one sub-agent's report. */
 const MAX_REPORT_CHARACTERS = 20_000;
 
 /** The tool that gives tasks to sub-agents. */
@@ -17,50 +26,35 @@ export function createDelegateTask(): Tool {
     kind: "think",
     description:
       "Gives tasks to sub-agents that work in parallel with tools of their own and know nothing of this conversation: " +
-      "put all they need into goal and context. Returns their reports when all have ended. Use it for work that can be " +
-      "done side by side, or that would fill the context with detail.",
-    parameters: {
-      type: "object",
-      additionalProperties: false,
-      required: ["tasks"],
-      properties: {
+      "put everything they need into goal and context. Returns their reports when all have ended. Use it for work that can be " +
+      "done in parallel, or that would fill the context with detail.",
+    parameters: closedObject(
+      {
         tasks: {
           type: "array",
           minItems: 1,
           maxItems: MAX_TASKS,
-          items: {
-            type: "object",
-            additionalProperties: false,
-            required: ["goal"],
-            properties: {
-              goal: {
-                type: "string",
-                minLength: 1,
-                maxLength: MAX_GOAL_CHARACTERS,
-                description: "What to do.",
-              },
-              context: {
-                type: "string",
-                maxLength: MAX_GOAL_CHARACTERS,
-                description: "Facts the sub-agent needs: paths, findings, constraints.",
-              },
+          items: closedObject(
+            {
+              goal: nonEmptyText(MAX_GOAL_CHARACTERS, "The task."),
+              context: freeText(
+                MAX_GOAL_CHARACTERS,
+                "Facts the sub-agent needs: paths, findings, constraints.",
+              ),
               toolsets: {
                 type: "array",
                 maxItems: 32,
                 items: { type: "string", maxLength: 64 },
-                description: "Only these sets of tools. Default: those of this run.",
+                description: "Only these toolsets. Default: those of this run.",
               },
-              model: {
-                type: "string",
-                minLength: 1,
-                maxLength: 256,
-                description: "Default: the model of this run.",
-              },
+              model: nonEmptyText(256, "Default: the model of this run."),
             },
-          },
+            ["goal"],
+          ),
         },
       },
-    },
+      ["tasks"],
+    ),
     inspect: ({ tasks }) => ({
       kind: "tool",
       effect: "none",
