@@ -1,17 +1,21 @@
 /** What a person does at the screen, carried out at the gateway. */
 import { cleanHead, cleanText } from "./clean-text.ts";
-import { complete } from "./complete.ts";
-import { describeFailure, reasonOf, type GatewayCall } from "./gateway-call.ts";
+import { complete, localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
+import {
+  describeFailure,
+  reasonOf,
+  type GatewayCall,
+  respond,
+  refusalOf,
+  isNotice,
+  withConnection,
+} from "./gateway.ts";
 import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
-import type { WritableStore } from "./state/initial-state.ts";
+import type { WritableStore, ChatState, Question } from "./state/state.ts";
 import { append, notice, restart } from "./state/items.ts";
 import { listModels, listSessions } from "./pickers.ts";
-import { respond, refusalOf } from "./respond.ts";
 import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
-import { isNotice, withConnection } from "./connection.ts";
 import { SessionDoor, type SessionTarget } from "./session-door.ts";
-import { localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
-import type { ChatState, Question } from "./state/state.ts";
 import { answersOf, nextPart, putQuestion, requestIdOf, takeQuestion } from "./state/reduce-questions.ts";
 
 const MAX_HISTORY = 200;
@@ -19,7 +23,7 @@ const MAX_HISTORY = 200;
 const LEAVE_WITHIN_MS = 3_000;
 const MAX_OUTPUT = 50_000;
 
-export interface ChatOptions {
+interface ChatOptions {
   readonly call: GatewayCall;
   readonly store: WritableStore;
   readonly now: () => number;

@@ -1,6 +1,6 @@
 /** The lists that people choose from. */
 import { cleanLine } from "./clean-text.ts";
-import type { GatewayCall } from "./gateway-call.ts";
+import type { GatewayCall } from "./gateway.ts";
 import type { ModelPickerRow, SessionPickerRow } from "./state/state.ts";
 
 const MAX_SESSIONS = 100;

@@ -6,7 +6,7 @@ import {
   type GatewayTransport,
 } from "../client/gateway.ts";
 import { Chat } from "./chat.ts";
-import { createStore, type WritableStore } from "./state/initial-state.ts";
+import { createStore, type WritableStore } from "./state/state.ts";
 import type { RenderChat } from "./screen.ts";
 import type { SessionTarget } from "./session-door.ts";
 
@@ -20,7 +20,7 @@ export interface ChatProgram {
   readonly prompt?: string;
 }
 
-export interface TerminalProgram extends ChatProgram {
+interface TerminalProgram extends ChatProgram {
   readonly input: NodeJS.ReadStream;
   readonly output: NodeJS.WriteStream;
   readonly hasColour: boolean;

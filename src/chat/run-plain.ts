@@ -7,15 +7,13 @@ import {
 } from "../client/gateway.ts";
 import { cleanLine, cleanText } from "./clean-text.ts";
 import { reduceEvent } from "./state/reduce.ts";
-import { isNotice } from "./connection.ts";
-import { createStore } from "./state/initial-state.ts";
-import { refusalOf, respond } from "./respond.ts";
+import { isNotice, refusalOf, respond } from "./gateway.ts";
+import { createStore, type Question } from "./state/state.ts";
 import type { ChatProgram } from "./run-chat.ts";
 import { SessionDoor } from "./session-door.ts";
-import type { Question } from "./state/state.ts";
 import { takeQuestion } from "./state/reduce-questions.ts";
 
-export interface PlainProgram extends ChatProgram {
+interface PlainProgram extends ChatProgram {
   readonly prompt: string;
   /** The answer, and nothing else. Of text that goes to a terminal the control characters are taken out. */
   readonly write: (text: string) => void;
@@ -26,7 +24,7 @@ export interface PlainProgram extends ChatProgram {
 }
 
 /** How a turn ended. */
-export type PlainEnd = "complete" | "interrupted" | "error";
+type PlainEnd = "complete" | "interrupted" | "error";
 
 /** One turn. Rejects when the gateway cannot be reached, or refuses. */
 export async function runPlain(program: PlainProgram): Promise<PlainEnd> {

@@ -1,9 +1,8 @@
 /** Which session the chat is in, and how it comes into another one without losing an event on the way. */
-import { reduceEvent } from "./state/reduce.ts";
-import { reasonOf, type GatewayCall } from "./gateway-call.ts";
+import { reduceEvent, showSession, type OpenedSession } from "./state/reduce.ts";
+import { reasonOf, type GatewayCall } from "./gateway.ts";
 import type { GatewayEvent } from "../client/gateway.ts";
-import type { WritableStore } from "./state/initial-state.ts";
-import { showSession, type OpenedSession } from "./state/transcript-items.ts";
+import type { WritableStore } from "./state/state.ts";
 
 /** More events than this while a session is being opened mean that something else is wrong. */
 const MAX_HELD = 10_000;
@@ -15,7 +14,7 @@ export type SessionTarget =
   | { readonly kind: "saved"; readonly ref: string }
   | { readonly kind: "recent" };
 
-export interface DoorOptions {
+interface DoorOptions {
   readonly call: GatewayCall;
   readonly store: WritableStore;
   readonly now: () => number;

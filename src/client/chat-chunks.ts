@@ -19,7 +19,7 @@ export interface ChatHead {
   readonly agent: { readonly run_id: string; readonly session_id: string };
 }
 
-export interface ChunkOptions {
+interface ChunkOptions {
   readonly includeUsage: boolean;
   readonly includeProgress: boolean;
   readonly showReasoning: boolean;

@@ -3,12 +3,17 @@ import type {
   ChatCompletionRequest,
   ErrorEnvelope,
 } from "../../generated/http/client/types.gen.ts";
-import { AgentApiError, StreamCutError } from "./api-error.ts";
+import {
+  AgentApiError,
+  StreamCutError,
+  post,
+  stopRun,
+  type Posted,
+  type StreamRequest,
+  type ClientOptions,
+} from "./request.ts";
 import { ChatChunks, type ChatHead } from "./chat-chunks.ts";
-import { readFrames } from "./event-stream.ts";
-import { post, stopRun, type Posted, type StreamRequest } from "./post.ts";
-import type { ClientOptions } from "./request.ts";
-import { isFinal, streamRunEvents } from "./run-stream.ts";
+import { readFrames, isFinal, streamRunEvents } from "./streams.ts";
 
 /**
  * The chunks of one streamed chat completion. The request is sent once, never again: when its connection is cut, the

@@ -33,17 +33,20 @@ import type { GatewayClient, GatewayOptions } from "./gateway/types.ts";
 export type * from "../../generated/gateway/types/types.gen.ts";
 export type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../generated/gateway/host.gen.ts";
 export type { GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
-export { ConnectionCutError, EventsLostError, GatewayClosedError, GatewayError } from "./gateway/error.ts";
-export { webSocketTransport, type WebSocketTransportOptions } from "./gateway/socket.ts";
-export { spawnTransport, type SpawnTransportOptions } from "./gateway/spawn.ts";
-export { stdioTransport, type StdioTransportOptions } from "./gateway/stdio.ts";
+export { ConnectionCutError, EventsLostError, GatewayClosedError, GatewayError } from "./gateway/types.ts";
+export type * from "./gateway/types.ts";
 export {
+  webSocketTransport,
+  type WebSocketTransportOptions,
+  spawnTransport,
+  type SpawnTransportOptions,
+  stdioTransport,
+  type StdioTransportOptions,
   TransportError,
   type GatewayTransport,
   type TransportLink,
   type TransportSink,
 } from "./gateway/transport.ts";
-export type * from "./gateway/types.ts";
 
 /**
  * Resolves when the gateway is ready. Rejects with TransportError when it cannot be reached, GatewayError when it does not

@@ -4,13 +4,15 @@ import { AgentClient } from "../../generated/http/client/sdk.gen.ts";
 import type { ClientOptions } from "./request.ts";
 
 export type * from "../../generated/http/client/types.gen.ts";
-export { AgentApiError, StreamCutError } from "./api-error.ts";
+export {
+  AgentApiError,
+  StreamCutError,
+  type StreamRequest,
+  type ClientOptions,
+  type ResumeOptions,
+} from "./request.ts";
 export { streamChatCompletion } from "./chat-stream.ts";
-export type { StreamRequest } from "./post.ts";
-export type { ClientOptions } from "./request.ts";
-export { followResponse, streamResponse } from "./response-stream.ts";
-export type { ResumeOptions } from "./resume.ts";
-export { streamRunEvents } from "./run-stream.ts";
+export { followResponse, streamResponse, streamRunEvents } from "./streams.ts";
 export { AgentClient };
 
 /** The generated client, bound to one server: one method an operation, answers as `{ data, error, response }`. */

@@ -1,12 +1,18 @@
 /** Where messages are to go, as people write it: `origin`, `telegram:-100123:17, sms:+15550100`, `all`. Pure. */
 import { suggest } from "../base/nearest.ts";
-import { MAX_ID_CHARACTERS } from "./platform/exact-ids.ts";
-import { idOf, placeOf, splitAddress, type Place } from "./message.ts";
-import { platforms, type PlatformTraits } from "./platform/names.ts";
-import { formatTarget, parseTarget, type Targets } from "./target.ts";
+import {
+  MAX_ID_CHARACTERS,
+  idOf,
+  placeOf,
+  splitAddress,
+  type Place,
+  platforms,
+  type PlatformTraits,
+} from "./message.ts";
+import { formatTarget, parseTarget, type Targets, type Target } from "./target.ts";
 
 /** What addresses are completed with. */
-export interface Surroundings {
+interface Surroundings {
   /** `deliver_extra`, rendered: its `chat_id`, and `message_thread_id` or `thread_id`, count for addresses without a chat. */
   readonly extra?: Readonly<Record<string, unknown>> | undefined;
   /** By platform: the chat, or chat and thread, of messages that name the platform alone. */
@@ -141,3 +147,13 @@ function traitsOf(platform: string): PlatformTraits | undefined {
 }
 
 const quoted = (text: string): string => JSON.stringify(text.slice(0, 100));
+
+/** What `all` becomes where no platform has a home channel: messages to nobody are refused, not lost in silence. */
+export function createAllTarget(): Target {
+  const hint = "Set home_channel of a platform, or name the chats in the address.";
+  return {
+    name: ALL,
+    isOrdered: false,
+    send: async () => ({ status: "permanent", error: `No platform had a home channel. ${hint}` }),
+  };
+}

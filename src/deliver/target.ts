@@ -1,4 +1,8 @@
 import type { Span } from "../base/observe/trace.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/observe/log.ts";
+import type { Store } from "../store/store.ts";
+import { sha256 } from "../base/digest.ts";
 
 /** A message as its target gets it. */
 export interface Delivery {
@@ -111,7 +115,7 @@ export function canRepeat(
   return target?.supportsIdempotencyFor?.(message) ?? target?.supportsIdempotency === true;
 }
 
-export interface TargetAddress {
+interface TargetAddress {
   readonly platform: string;
   /** Empty when only the platform is named. */
   readonly address: string;
@@ -145,4 +149,85 @@ export function createTargets(list: readonly Target[]): Targets {
     targets.set(target.name, target);
   }
   return targets;
+}
+
+/** What a platform's target may use of the service. */
+export interface PlatformParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Of agentd, for the header `user-agent`. */
+  readonly version: string;
+  /** Absolute path of the home of the service. */
+  readonly agentHome: string;
+  /** The environment, for programs that a target runs. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** For leases of platforms that allow one connection. */
+  readonly store: Store;
+}
+
+/** A service that messages can be sent through: what it needs, and its target. One file each, beside the target's parts. */
+export interface Platform<Settings> {
+  readonly name: string;
+  /**
+   * What still has to be set before anything can be sent, a clause each that names the key and its variable, such as
+   * `token (TELEGRAM_BOT_TOKEN)`. Empty: ready.
+   */
+  missing(settings: Settings): readonly string[];
+  /** Only with settings of which nothing is missing. Opens no connection: `send` does, when the first message comes. */
+  create(settings: Settings, parts: PlatformParts): Target;
+}
+
+/**
+ * Sends the parts of a long message one after the other, from the first that has not arrived yet; what has is noted
+ * before the next one goes. The outcome is that of the part that did not get through. Where more have arrived than there
+ * are now, the text is cut otherwise than before, as with another limit: then all of it goes again, since nobody knows
+ * what is missing.
+ */
+export async function sendParts<Part>(
+  parts: readonly Part[],
+  { delivery, options }: { readonly delivery: Delivery; readonly options: SendOptions },
+  sendPart: (part: Part, index: number) => Promise<SendOutcome>,
+): Promise<SendOutcome> {
+  // The last part is never noted: with it the message has arrived.
+  const firstDue = delivery.partsSent < parts.length ? delivery.partsSent : 0;
+  for (const [index, part] of parts.entries()) {
+    if (index < firstDue) continue;
+    options.signal.throwIfAborted();
+    const outcome = await sendPart(part, index);
+    if (outcome.status !== "delivered") return outcome;
+    if (index + 1 < parts.length) await options.progress(index + 1);
+  }
+  return { status: "delivered" };
+}
+
+/** The same for every attempt at one part of a message, of letters, digits, `_` and `.`; at most `maxLength` characters. */
+export function repeatMark({ id }: Pick<Delivery, "id">, part: number, maxLength: number): string {
+  const mark = `${id}.${part}`;
+  return mark.length <= maxLength ? mark : sha256(mark).slice(0, maxLength);
+}
+
+interface RepeatRules {
+  /** The platform as people write it. */
+  readonly title: string;
+  /** How long the platform tells repeats, milliseconds; rather too short than too long. 0: it never does. */
+  readonly windowMs: number;
+}
+
+/**
+ * What becomes of a part of which an earlier attempt may have arrived so long ago that this one could make a second message:
+ * it stays unknown, for people to look. Undefined: it may be sent.
+ */
+export function staleUncertainty(
+  { title, windowMs }: RepeatRules,
+  { uncertainSinceMs, partsSent }: Pick<Delivery, "uncertainSinceMs" | "partsSent">,
+  { index, nowMs }: { readonly index: number; readonly nowMs: number },
+): SendOutcome | undefined {
+  // Parts behind the first were not begun before.
+  if (uncertainSinceMs === undefined || index !== partsSent) return undefined;
+  const isTold = windowMs > 0 && nowMs - uncertainSinceMs <= windowMs;
+  return isTold ? undefined : { status: "unknown", isFinal: true, error: tooLate(title) };
+}
+
+function tooLate(title: string): string {
+  return `It may have arrived: an earlier attempt had no answer, and by now ${title} would take a repeat for a new message. Look there; \`agentd deliveries retry\` sends it again.`;
 }

@@ -7,7 +7,7 @@ const MAX_SETTLED = 500;
 const MAX_LIVE = 200;
 
 /** What one item is made of, without its id. */
-export type Draft<T extends TranscriptItem = TranscriptItem> = T extends TranscriptItem
+type Draft<T extends TranscriptItem = TranscriptItem> = T extends TranscriptItem
   ? Omit<T, "id"> & { readonly id?: string }
   : never;
 

@@ -40,7 +40,7 @@ export type ConnectionState =
   /** For good: `text` says why and what to do. */
   | { readonly kind: "closed"; readonly text: string };
 
-export interface SessionFacts {
+interface SessionFacts {
   readonly id: string;
   /** May be empty. */
   readonly title: string;
@@ -79,7 +79,7 @@ export interface AssistantItem {
   readonly status: "streaming" | "complete" | "interrupted" | "error";
 }
 
-export interface ReasoningItem {
+interface ReasoningItem {
   readonly kind: "reasoning";
   readonly id: string;
   readonly text: string;
@@ -133,7 +133,7 @@ export interface NoticeItem {
   readonly text: string;
 }
 
-export interface QueuedPrompt {
+interface QueuedPrompt {
   readonly turnId: string;
   readonly preview: string;
 }
@@ -181,7 +181,7 @@ export interface ClarifyBatch {
   readonly given: Readonly<Record<string, string>>;
 }
 
-export interface ClarifyPart extends Pick<ClarifyQuestion, "question" | "choices" | "isMultiSelect"> {
+interface ClarifyPart extends Pick<ClarifyQuestion, "question" | "choices" | "isMultiSelect"> {
   /** Of the gateway. */
   readonly id: string;
 }
@@ -222,7 +222,7 @@ export interface StatusFacts {
   readonly isYolo: boolean;
 }
 
-export interface ComposerHints {
+interface ComposerHints {
   /** For what was typed last ({@link ChatActions.edit}); empty: none. */
   readonly completions: readonly Completion[];
   /** The text that {@link completions} belong to: shown only while it is what stands in the composer. */
@@ -242,7 +242,7 @@ export interface Completion {
 
 export type Picker = SessionPicker | ModelPicker;
 
-export interface SessionPicker {
+interface SessionPicker {
   readonly kind: "sessions";
   readonly isLoading: boolean;
   readonly rows: readonly SessionPickerRow[];
@@ -262,7 +262,7 @@ export interface SessionPickerRow {
   readonly liveStatus?: string;
 }
 
-export interface ModelPicker {
+interface ModelPicker {
   readonly kind: "models";
   readonly isLoading: boolean;
   readonly rows: readonly ModelPickerRow[];
@@ -284,4 +284,52 @@ export interface ChatStore {
   readonly get: () => ChatState;
   /** Returns what ends it. */
   readonly subscribe: (listener: () => void) => () => void;
+}
+
+const NO_STATUS: StatusFacts = {
+  model: "",
+  provider: "",
+  totalTokens: 0,
+  isCostEstimated: false,
+  isYolo: false,
+};
+
+/** Before anything is known. */
+export const INITIAL_STATE: ChatState = {
+  connection: { kind: "connecting", text: "Connecting" },
+  generation: 0,
+  settled: [],
+  dropped: 0,
+  live: [],
+  queue: [],
+  questions: [],
+  notifications: [],
+  status: NO_STATUS,
+  composer: { completions: [], completionsFor: "", history: [] },
+  isLeaveArmed: false,
+  serial: 0,
+};
+
+/** A store that can be written: what the controller holds. */
+export interface WritableStore extends ChatStore {
+  readonly update: (change: (state: ChatState) => ChatState) => void;
+}
+
+/** Listeners are told of a change after it, once each; they must not throw. */
+export function createStore(initial: ChatState = INITIAL_STATE): WritableStore {
+  let state = initial;
+  const listeners = new Set<() => void>();
+  return {
+    get: () => state,
+    subscribe: (listener) => {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    update: (change) => {
+      const next = change(state);
+      if (next === state) return;
+      state = next;
+      for (const listener of listeners) listener();
+    },
+  };
 }

@@ -1,6 +1,6 @@
 /** What a person pressed, in the words of the screen, from what Ink read. */
 import type { Key } from "ink";
-import { clustersOf } from "./text/width.ts";
+import { clustersOf } from "./text/line.ts";
 
 export type KeyName =
   | "enter"

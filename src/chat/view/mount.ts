@@ -11,7 +11,7 @@ const CLEAR = "\u{1b}[H\u{1b}[J";
 const FALLBACK_COLUMNS = 80;
 const FALLBACK_ROWS = 24;
 
-export interface Mounted {
+interface Mounted {
   /** Resolves when the screen is gone and all is written; rejects with what broke it. */
   readonly gone: Promise<unknown>;
   /** Takes what is live off the terminal and puts it back as it was. */

@@ -1,7 +1,7 @@
 /** Makes frames of the chat's state and of what is typed, at most thirty a second, and counts nothing twice. */
 import type { ChatActions } from "../screen.ts";
 import type { ChatState, ChatStore, Question } from "../state/state.ts";
-import { commandLines } from "./dialog/approval.ts";
+import { commandLines } from "./dialog/dialog.ts";
 import { composerWidth } from "./composer/lines.ts";
 import { footLines, SPINNER_MS } from "./footer.ts";
 import type { Press } from "./keys.ts";
@@ -19,7 +19,7 @@ const CARD_LINES = 14;
 const SPARE_ROWS = 2;
 const SECOND_MS = 1_000;
 
-export interface TerminalSize {
+interface TerminalSize {
   readonly columns: number;
   readonly rows: number;
 }
@@ -38,7 +38,7 @@ export interface Frame {
   readonly cursor?: { readonly x: number; readonly y: number };
 }
 
-export interface PresenterOptions {
+interface PresenterOptions {
   readonly store: ChatStore;
   readonly actions: ChatActions;
   /** The terminal's size now. */

@@ -5,9 +5,8 @@
  */
 import type { AssistantItem, ChatState, TranscriptItem } from "../state/state.ts";
 import { answerLines, endLines, isTight, itemLines } from "./item.ts";
-import { BLANK, cutLine, span, wrap, type Line } from "./text/line.ts";
+import { BLANK, cutLine, span, wrap, type Line, toOneLine } from "./text/line.ts";
 import { markdownStateAfter, type MarkdownState } from "./text/markdown.ts";
-import { toOneLine } from "./text/width.ts";
 
 /** Lines printed with one frame: more would keep keys waiting. */
 const MAX_LINES_A_FRAME = 400;
@@ -17,7 +16,7 @@ const MAX_LAID_OUT_CHARACTERS = 64_000;
 /** The end of a streaming answer that is laid out at least, so that wrapping it does not depend on where it is cut. */
 const MIN_STREAM_CHARACTERS = 4_000;
 
-export interface ScrollStep {
+interface ScrollStep {
   /** Lines to print now; may be empty. */
   readonly print: readonly Line[];
   /** Another transcript began: the screen is to be cleared before anything is printed. */
@@ -28,7 +27,7 @@ export interface ScrollStep {
   readonly isBehind: boolean;
 }
 
-export interface ScrollSize {
+interface ScrollSize {
   readonly columns: number;
   /** Lines that there are for what is live. */
   readonly rows: number;

@@ -16,7 +16,7 @@ export interface Ui {
   readonly hushedAtMs?: number;
 }
 
-export interface CompletionUi {
+interface CompletionUi {
   readonly selected: number;
   /** The text for which Esc closed the list. */
   readonly closedFor?: string;

@@ -3,7 +3,7 @@ import type { ChatState } from "../state/state.ts";
 import { pasteComposer, pressComposer } from "./composer/keys.ts";
 import { draftOf, EMPTY_DRAFT } from "./composer/draft.ts";
 import type { Press } from "./keys.ts";
-import { pressPicker } from "./dialog/picker-keys.ts";
+import { pressPicker } from "./dialog/picker.ts";
 import { pasteQuestion, pressQuestion } from "./dialog/question-keys.ts";
 import { isHidden, type Hands, type Ui } from "./ui-state.ts";
 

@@ -4,10 +4,11 @@ import { defineCommand } from "citty";
 import type { ChatProgram } from "../../chat/run-chat.ts";
 import type { SessionTarget } from "../../chat/session-door.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { readPrompt } from "./prompt.ts";
 import { print, warn } from "../kit/output.ts";
 import { readVersion } from "../kit/package-file.ts";
 import { EXIT_FAILURE } from "./run.ts";
+import { fstatSync } from "node:fs";
+import { readStandardInput } from "../kit/standard-input.ts";
 
 /** What shells expect of a program that was interrupted. */
 const EXIT_INTERRUPTED = 130;
@@ -144,7 +145,7 @@ function hasColour({ "no-color": isOff }: Args): boolean {
 /** What the gateway that was started said last, as that is where the reason stands, and the message beside it. */
 async function report(error: unknown, notes: readonly string[]): Promise<void> {
   const [{ describeFailure }, { cleanText }] = await Promise.all([
-    import("../../chat/gateway-call.ts"),
+    import("../../chat/gateway.ts"),
     import("../../chat/clean-text.ts"),
   ]);
   const message = describeFailure(error);
@@ -153,4 +154,22 @@ async function report(error: unknown, notes: readonly string[]): Promise<void> {
   const isSaid = last !== undefined && message.endsWith(last.trim());
   for (const line of isSaid ? notes : [...notes, message]) warn(cleanText(line));
   process.exitCode = EXIT_FAILURE;
+}
+
+/** Throws {@link UsageError} when there is nothing to ask, or too much. */
+async function readPrompt(words: string | undefined): Promise<string> {
+  const piped = isPiped() ? await readStandardInput() : "";
+  const prompt = [words ?? "", piped].filter((text) => text.trim() !== "").join("\n\n");
+  if (prompt.trim() !== "") return prompt;
+  throw new UsageError("There is nothing to ask. Give a prompt, or pipe one in: echo hi | agentd chat");
+}
+
+/** A terminal is for typing, and a closed or empty device has nothing to say. */
+function isPiped(): boolean {
+  try {
+    const input = fstatSync(0);
+    return !process.stdin.isTTY && (input.isFIFO() || input.isFile() || input.isSocket());
+  } catch {
+    return false; // closed
+  }
 }

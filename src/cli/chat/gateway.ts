@@ -28,7 +28,7 @@ interface Wanted {
   readonly attach?: boolean | undefined;
 }
 
-export interface ChatGateway {
+interface ChatGateway {
   readonly transport: GatewayTransport;
 }
 

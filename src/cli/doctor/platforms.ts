@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import type { LoadedConfig } from "../../config/config.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import { platformKeys } from "../../config/platform-settings.ts";
-import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/stats.ts";
+import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/metrics.ts";
 import type { Verdict } from "./finding.ts";
 import { statuses, type PlatformStatus } from "../platforms/status.ts";
 import { findDatabase, withDatabase } from "../sessions/database.ts";

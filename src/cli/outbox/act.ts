@@ -13,7 +13,7 @@ import type { Store } from "../../store/store.ts";
 import { settleMessage } from "../../app/settle-message.ts";
 import { positionalsOf, UsageError } from "../kit/arguments.ts";
 import { confirm } from "../kit/confirm.ts";
-import { toPlatformName } from "./options.ts";
+import { toPlatformName } from "./messages.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";

@@ -6,8 +6,14 @@ import { hideSecrets as hide } from "../../config/secrets/values.ts";
 import { findMessage, listMessages } from "../../store/outbox/messages.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
-import { SHOWN_STATUSES, statusNamed, toPlatformName } from "./options.ts";
-import { messageEntry, messageText, messagesTable } from "./text.ts";
+import {
+  SHOWN_STATUSES,
+  statusNamed,
+  toPlatformName,
+  messageEntry,
+  messageText,
+  messagesTable,
+} from "./messages.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
 
@@ -87,7 +93,7 @@ export const showCommand = defineCommand({
   },
 });
 
-export function missing(id: string): ServiceError {
+function missing(id: string): ServiceError {
   const hint = "`agentd deliveries list` lists what there is.";
   return new ServiceError("not_found", `There is no message ${JSON.stringify(id)}. ${hint}`);
 }

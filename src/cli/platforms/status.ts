@@ -2,11 +2,11 @@
 import type { Config } from "../../../generated/config/types.gen.ts";
 import type { Environment } from "../../config/home.ts";
 import { platformSettings, type PlatformName } from "../../config/platform-settings.ts";
-import { platforms as traits } from "../../deliver/platform/names.ts";
+import { platforms as traits } from "../../deliver/message.ts";
 import { missingSettings, platformNames } from "../../deliver/platform/platforms.ts";
 
 /** incomplete: some of its keys are set, not all. unset: none is. off: switched off in the configuration. */
-export type PlatformReadiness = "ready" | "incomplete" | "unset" | "off";
+type PlatformReadiness = "ready" | "incomplete" | "unset" | "off";
 
 export interface PlatformStatus {
   readonly name: PlatformName;

@@ -2,15 +2,16 @@
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { PlatformName } from "../../config/platform-settings.ts";
-import { platforms as traits } from "../../deliver/platform/names.ts";
+import { platforms as traits } from "../../deliver/message.ts";
 import { formatTarget } from "../../deliver/target.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { toPair, toPlatform } from "./options.ts";
 import { sendTrial, trialIsGood, trialText, untilInterrupted, type TrialMessage } from "./trial.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
 import { repeatedOption } from "../webhook/options.ts";
+import { suggest } from "../../base/nearest.ts";
+import { platformNames } from "../../deliver/platform/platforms.ts";
 
 const MAX_TIMEOUT_SECONDS = 600;
 /** As shells have it for a program that Ctrl-C ended. */
@@ -86,4 +87,20 @@ function toTimeout(text: string): number {
   const seconds = /^\d{1,3}$/.test(text) ? Number(text) : 0;
   if (seconds >= 1 && seconds <= MAX_TIMEOUT_SECONDS) return seconds;
   throw new UsageError(`--timeout must be a number of seconds from 1 to ${MAX_TIMEOUT_SECONDS}.`);
+}
+
+/** A platform that can be set up. UsageError for any other. */
+export function toPlatform(text: string): PlatformName {
+  const found = platformNames.find((name) => name === text);
+  if (found) return found;
+  if (Object.hasOwn(traits, text))
+    throw new UsageError(`${text} needs nothing set up, and there is nothing to test.`);
+  throw new UsageError(`${JSON.stringify(text)} is no platform${suggest(text, platformNames)}`);
+}
+
+/** `key=value`, as the option of this name has it. The value never stands in the error. */
+export function toPair(text: string, option: string): readonly [string, string] {
+  const at = text.indexOf("=");
+  if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
+  throw new UsageError(`--${option} must be key=value.`);
 }

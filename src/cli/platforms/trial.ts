@@ -29,14 +29,14 @@ export interface TrialMessage {
   readonly extra: Readonly<Record<string, string>>;
 }
 
-export interface TrialOptions {
+interface TrialOptions {
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
   /** Called with the address, empty for none, before anything is sent. */
   readonly onSend: (address: string) => void;
 }
 
-export interface Trial {
+interface Trial {
   readonly platform: PlatformName;
   /** Empty: no chat was given, and there is no home channel. */
   readonly address: string;

@@ -1,7 +1,11 @@
 import type { GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
-import { whenAborted } from "./abort.ts";
-import { ConnectionCutError, GatewayError, type WireError } from "./error.ts";
-import type { CallOptions, GatewayClock } from "./types.ts";
+import {
+  ConnectionCutError,
+  GatewayError,
+  type WireError,
+  type CallOptions,
+  type GatewayClock,
+} from "./types.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -81,4 +85,11 @@ export class Calls extends Map<string, PendingCall> {
       else if (isLast) call.settle(cause);
     }
   }
+}
+
+/** Calls `run` when the signal aborts, at once if it has. Returns what takes that back. */
+export function whenAborted(signal: AbortSignal | undefined, run: () => void): () => void {
+  if (signal?.aborted) run();
+  else signal?.addEventListener("abort", run);
+  return () => signal?.removeEventListener("abort", run);
 }

@@ -2,26 +2,25 @@
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
 import type { Cursor, GatewayReadyPayload, LiveSession } from "../../../generated/gateway/types/types.gen.ts";
-import { whenAborted } from "./abort.ts";
-import { Calls, type Answer, type Fields, type PendingCall } from "./calls.ts";
+import { whenAborted, Calls, type Answer, type Fields, type PendingCall } from "./calls.ts";
 import { GatewayConnection, VERSION } from "./connection.ts";
-import { GatewayClosedError, GatewayError } from "./error.ts";
-import { createEventQueue, type EventQueue } from "./queue.ts";
-import { QuestionService, type AskedQuestion } from "./questions.ts";
-import { FollowedSessions } from "./sessions.ts";
-import type { TransportError } from "./transport.ts";
-import type {
-  CallArguments,
-  CallOptions,
-  EventsOptions,
-  GatewayClient,
-  GatewayClientEvent,
-  GatewayClock,
-  GatewayNotice,
-  GatewayOptions,
-  GatewayResult,
-  GatewayState,
+import {
+  GatewayClosedError,
+  GatewayError,
+  type CallArguments,
+  type CallOptions,
+  type EventsOptions,
+  type GatewayClient,
+  type GatewayClientEvent,
+  type GatewayClock,
+  type GatewayNotice,
+  type GatewayOptions,
+  type GatewayResult,
+  type GatewayState,
 } from "./types.ts";
+import { createEventQueue, type EventQueue, FollowedSessions } from "./events.ts";
+import { QuestionService, type AskedQuestion } from "./questions.ts";
+import type { TransportError } from "./transport.ts";
 
 const CLOSE_MS = 10_000;
 /** The gateway refuses what is in flight beyond 256 calls. */

@@ -6,7 +6,7 @@ import { TransportError, type GatewayTransport, type TransportLink } from "./tra
 import type { GatewayClock } from "./types.ts";
 
 /** What comes on a connection. */
-export interface ConnectionSink {
+interface ConnectionSink {
   /** `size` is the length of its frame. */
   event(event: GatewayEvent, size: number): void;
   question(question: AskedQuestion): void;

@@ -15,7 +15,7 @@ interface Open {
   answer?: object | undefined;
 }
 
-export interface QuestionServiceOptions {
+interface QuestionServiceOptions {
   readonly questions: GatewayQuestions;
   /** Sends an answer, to the connection on which the question waits if it still stands; undefined declines. */
   send(question: AskedQuestion, answer: object | undefined, on: object | undefined): void;

@@ -1,7 +1,7 @@
 /** Keeps outputs as files in the home. Touches the machine. */
 import { join } from "node:path";
 import { writePrivateFile } from "../../config/home.ts";
-import { fileProblem, folderProblem, writeFailure } from "../../deliver/targets/local/file.ts";
+import { fileProblem, folderProblem, writeFailure } from "../../deliver/targets/local.ts";
 import type { SendOutcome, Target } from "../../deliver/target.ts";
 import { readKeptOutput, type KeptOutput } from "./output.ts";
 import { isJobFolderName, isOutputFileName, OUTPUT_TARGET } from "./name.ts";

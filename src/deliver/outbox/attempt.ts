@@ -1,15 +1,26 @@
 import type { Clock } from "../../base/clock.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { Span, Tracer } from "../../base/observe/trace.ts";
-import type { Delivery, SendOptions, SendOutcome, Target } from "../target.ts";
+import {
+  type Delivery,
+  type SendOptions,
+  type SendOutcome,
+  type Target,
+  canRepeat,
+  parseTarget,
+  type Targets,
+} from "../target.ts";
+import type { Store } from "../../store/store.ts";
+import type { OutboxRow } from "../../store/schema/tables.ts";
+import { idProblem } from "../message.ts";
 
 /** lost: somebody else may be sending it by now. stopped: the service ends. */
-export type Cut = "lost" | "stopped";
+type Cut = "lost" | "stopped";
 export type AttemptEnd = SendOutcome | { readonly status: Cut };
 
 const MAX_ERROR_CHARACTERS = 500;
 
-export interface AttemptOptions {
+interface AttemptOptions {
   readonly clock: Clock;
   readonly tracer: Tracer;
   readonly timeoutMs: number;
@@ -108,4 +119,69 @@ function tooLong(timeoutMs: number, isSent: boolean): SendOutcome {
 function clean(outcome: SendOutcome): SendOutcome {
   if (outcome.status === "delivered") return outcome;
   return { ...outcome, error: redact(outcome.error).slice(0, MAX_ERROR_CHARACTERS) };
+}
+
+interface SendRowOptions extends Omit<AttemptOptions, "note" | "start"> {
+  readonly targets: Targets;
+  /** Keeps that the request begins, and how many parts have arrived. */
+  readonly store: Store;
+}
+
+/** What our own end cut, where nobody can tell a repeat. */
+const CUT = {
+  status: "unknown",
+  error: "The service ended during the attempt: the message may have arrived.",
+} as const;
+
+/** Makes one attempt at a message of the outbox, whose lease the caller holds. Never rejects. */
+export async function sendRow(
+  row: OutboxRow,
+  attempt: Attempt,
+  { targets, store, ...options }: SendRowOptions,
+): Promise<AttemptEnd> {
+  const { platform } = parseTarget(row.target);
+  const target = targets.get(platform);
+  // Another process, newer or with other settings, may know it.
+  if (!target) {
+    const hint = "If the name is right, start a version of agentd that has it; else drop the message.";
+    return { status: "retry", error: `There is no delivery target ${platform} here. ${hint}` };
+  }
+  const payload = parsePayload(row.payload);
+  if (payload === undefined) return { status: "permanent", error: "The message is no JSON." };
+  const problem = idProblem(platform, payload.value);
+  if (problem !== undefined) return { status: "permanent", error: problem };
+  const delivery: Delivery = {
+    id: row.id,
+    address: addressOf(target, row),
+    payload: payload.value,
+    ref: row.ref ?? undefined,
+    attempt: row.attempts,
+    partsSent: row.parts_sent,
+    createdAtMs: row.created_at,
+    ...(row.uncertain_at === null ? {} : { uncertainSinceMs: row.uncertain_at }),
+  };
+  const note = (partsSent: number) => store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
+  if (canRepeat(target, delivery)) return attempt.run(target, delivery, { ...options, note });
+  const start = () => store.write((tx) => store.outbox.start(tx, row.id));
+  const end = await attempt.run(target, delivery, { ...options, note, start });
+  return end.status === "stopped" && attempt.isSent ? CUT : end;
+}
+
+/** Whether a message of the outbox that may have arrived can be sent again without harm, by the target that has it. */
+export function canRepeatRow(target: Target, row: OutboxRow): boolean {
+  const payload = parsePayload(row.payload)?.value;
+  return canRepeat(target, { address: addressOf(target, row), payload });
+}
+
+/** A bare platform stands for its home channel. */
+function addressOf({ home }: Target, row: OutboxRow): string {
+  return parseTarget(row.target).address || (home ?? "");
+}
+
+function parsePayload(text: string): { readonly value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text) as unknown };
+  } catch {
+    return undefined;
+  }
 }

@@ -2,13 +2,11 @@ import type { Clock } from "../../base/clock.ts";
 import type { Tracer } from "../../base/observe/trace.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
-import { Attempt, type AttemptEnd } from "./attempt.ts";
-import { recordIn, type Recorded } from "./record.ts";
-import { sendRow } from "./send-row.ts";
+import { Attempt, type AttemptEnd, sendRow } from "./attempt.ts";
+import { recordIn, type Recorded, rulesFor } from "./outcome.ts";
 import { parseTarget, type Targets } from "../target.ts";
-import { rulesFor } from "./decision.ts";
 
-export interface DirectSendsOptions {
+interface DirectSendsOptions {
   readonly targets: Targets;
   readonly clock: Clock;
   readonly tracer: Tracer;

@@ -4,13 +4,18 @@ import { offTracer, type Tracer } from "../../base/observe/trace.ts";
 import { AHEAD_MS, type BusyTargets, type LostAttempt, type Waiting } from "../../store/outbox/outbox.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
-import { Attempt, type AttemptEnd } from "./attempt.ts";
-import { DEFAULT_RETRY_DELAYS_MS, type RetryRules } from "./backoff.ts";
-import { recordEnd, type Recorded, type Settled } from "./record.ts";
+import { Attempt, type AttemptEnd, canRepeatRow, sendRow } from "./attempt.ts";
+import {
+  DEFAULT_RETRY_DELAYS_MS,
+  type RetryRules,
+  recordEnd,
+  type Recorded,
+  type Settled,
+  attemptsOf,
+  rulesFor,
+} from "./outcome.ts";
 import { Slots } from "./slots.ts";
-import { canRepeatRow, sendRow } from "./send-row.ts";
 import { parseTarget, type Target, type Targets } from "../target.ts";
-import { attemptsOf, rulesFor } from "./decision.ts";
 
 export interface DispatcherOptions {
   readonly store: Store;

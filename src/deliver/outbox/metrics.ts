@@ -1,7 +1,10 @@
 import type { SendOutcome, Target, Targets } from "../target.ts";
+import { countMessages, type MessageStatus } from "../../store/outbox/messages.ts";
+import type { Store } from "../../store/store.ts";
+import { platforms } from "../message.ts";
 
 /** How an attempt went; `cut`: its time was up, its lease was lost, or the service ended. */
-export type AttemptOutcome = SendOutcome["status"] | "throttled" | "cut";
+type AttemptOutcome = SendOutcome["status"] | "throttled" | "cut";
 
 /** What is counted of deliveries. */
 export interface DeliveryMetrics {
@@ -11,7 +14,7 @@ export interface DeliveryMetrics {
   delivered(platform: string, seconds: number): void;
 }
 
-export interface MeterOptions {
+interface MeterOptions {
   readonly metrics: DeliveryMetrics;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -61,4 +64,47 @@ function measured(target: Target, { metrics, now }: MeterOptions): Target["send"
       throw error;
     }
   };
+}
+
+/** Messages by how they stand. */
+export interface OutboxCounts {
+  readonly due: number;
+  readonly sending: number;
+  /** Given up. */
+  readonly dead: number;
+  /** They may have arrived. */
+  readonly unknown: number;
+}
+
+export interface OutboxStats {
+  readonly all: OutboxCounts;
+  /** When the oldest of those that are due was owed. */
+  readonly oldestDueAtMs: number | undefined;
+  /** Of each platform that has such messages; what is no platform of ours counts as `other`. */
+  readonly byPlatform: ReadonlyMap<string, OutboxCounts>;
+}
+
+const NONE: OutboxCounts = { due: 0, sending: 0, dead: 0, unknown: 0 };
+const COUNTED: Readonly<Partial<Record<MessageStatus, keyof OutboxCounts>>> = {
+  due: "due",
+  leased: "sending",
+  dead: "dead",
+  unknown: "unknown",
+};
+
+/** Of the whole database. ServiceError `state_store_unavailable`. */
+export async function readOutboxStats(store: Store): Promise<OutboxStats> {
+  const byPlatform = new Map<string, OutboxCounts>();
+  let all = NONE;
+  let oldestDueAtMs: number | undefined;
+  for (const { platform, status, count, oldestAtMs } of await countMessages(store)) {
+    const key = COUNTED[status];
+    if (key === undefined) continue;
+    const name = Object.hasOwn(platforms, platform) ? platform : "other";
+    const before = byPlatform.get(name) ?? NONE;
+    byPlatform.set(name, { ...before, [key]: before[key] + count });
+    all = { ...all, [key]: all[key] + count };
+    if (key === "due") oldestDueAtMs = Math.min(oldestDueAtMs ?? Infinity, oldestAtMs);
+  }
+  return { all, oldestDueAtMs, byPlatform };
 }

@@ -1,13 +1,13 @@
 import type { BusyTargets } from "../../store/outbox/outbox.ts";
 import { parseTarget, type Targets } from "../target.ts";
 
-export interface Place {
+interface Place {
   /** Whole address. */
   readonly target: string;
   readonly lane: string | null;
 }
 
-export interface SlotLimits {
+interface SlotLimits {
   /** Most attempts at once. */
   readonly total: number;
   /** Of these, to one address, of messages without a lane. */

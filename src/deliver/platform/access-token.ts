@@ -4,7 +4,7 @@ import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
 import type { NoAnswer, SendFailure } from "./call.ts";
 import type { SendOptions } from "../target.ts";
 
-export interface AccessToken {
+interface AccessToken {
   readonly kind: "token";
   readonly value: string;
   /** True: it has served before, so that a platform which refuses it may still take a new one. */

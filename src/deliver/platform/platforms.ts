@@ -7,31 +7,30 @@ import {
   type PlatformName,
   type PlatformSettings,
 } from "../../config/platform-settings.ts";
-import { platforms as traits } from "./names.ts";
-import type { Platform, PlatformParts } from "./platform.ts";
-import type { Target } from "../target.ts";
+import { platforms as traits } from "../message.ts";
+import type { Platform, PlatformParts, Target } from "../target.ts";
 
 type Loaders = { readonly [Name in PlatformName]: () => Promise<Platform<PlatformSettings<Name>>> };
 
 /** Loaded one by one: most services use one or two. */
 const loaders: Loaders = {
-  bluebubbles: async () => (await import("../targets/bluebubbles/bluebubbles.ts")).bluebubbles,
+  bluebubbles: async () => (await import("../targets/bluebubbles.ts")).bluebubbles,
   dingtalk: async () => (await import("../targets/dingtalk/dingtalk.ts")).dingtalk,
-  discord: async () => (await import("../targets/discord/discord.ts")).discord,
+  discord: async () => (await import("../targets/discord.ts")).discord,
   email: async () => (await import("../targets/email/email.ts")).email,
-  feishu: async () => (await import("../targets/feishu/feishu.ts")).feishu,
+  feishu: async () => (await import("../targets/feishu.ts")).feishu,
   github_comment: async () => (await import("../targets/github-comment/github-comment.ts")).githubComment,
-  homeassistant: async () => (await import("../targets/homeassistant/homeassistant.ts")).homeassistant,
-  matrix: async () => (await import("../targets/matrix/matrix.ts")).matrix,
-  mattermost: async () => (await import("../targets/mattermost/mattermost.ts")).mattermost,
-  qqbot: async () => (await import("../targets/qqbot/qqbot.ts")).qqbot,
-  signal: async () => (await import("../targets/signal/signal.ts")).signal,
-  slack: async () => (await import("../targets/slack/slack.ts")).slack,
-  sms: async () => (await import("../targets/sms/sms.ts")).sms,
-  telegram: async () => (await import("../targets/telegram/telegram.ts")).telegram,
+  homeassistant: async () => (await import("../targets/homeassistant.ts")).homeassistant,
+  matrix: async () => (await import("../targets/matrix.ts")).matrix,
+  mattermost: async () => (await import("../targets/mattermost.ts")).mattermost,
+  qqbot: async () => (await import("../targets/qqbot.ts")).qqbot,
+  signal: async () => (await import("../targets/signal.ts")).signal,
+  slack: async () => (await import("../targets/slack.ts")).slack,
+  sms: async () => (await import("../targets/sms.ts")).sms,
+  telegram: async () => (await import("../targets/telegram.ts")).telegram,
   wecom: async () => (await import("../targets/wecom/wecom.ts")).wecom,
-  weixin: async () => (await import("../targets/weixin/weixin.ts")).weixin,
-  whatsapp: async () => (await import("../targets/whatsapp/whatsapp.ts")).whatsapp,
+  weixin: async () => (await import("../targets/weixin.ts")).weixin,
+  whatsapp: async () => (await import("../targets/whatsapp.ts")).whatsapp,
 };
 
 /** How a platform stands, for people. */

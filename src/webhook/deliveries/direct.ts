@@ -2,7 +2,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
 import { resolveAddresses } from "../../deliver/address.ts";
 import type { AttemptEnd } from "../../deliver/outbox/attempt.ts";
-import { noteAttempt } from "../../deliver/outbox/record.ts";
+import { noteAttempt } from "../../deliver/outbox/outcome.ts";
 import type { NewMessage } from "../../store/outbox/outbox.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";

@@ -8,8 +8,8 @@ import { LineWindow } from "../../../src/agent/tools/files/line-window.ts";
 import { headOf, tailOf } from "../../../src/base/text.ts";
 import { Lines } from "../../../src/base/lines.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
-import { readFrames as readEvents } from "../../../src/client/event-stream.ts";
-import { readFrames as readLines } from "../../../src/client/gateway/stdio.ts";
+import { readFrames as readEvents } from "../../../src/client/streams.ts";
+import { readFrames as readLines } from "../../../src/client/gateway/transport.ts";
 
 /** Characters of one to four bytes, and of two units. */
 const text = fc.string({ unit: fc.constantFrom("a", "é", "€", "😀", " "), maxLength: 40 });

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Chat } from "../../../src/chat/chat.ts";
-import { createStore, INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
-import type { ChatState } from "../../../src/chat/state/state.ts";
+import { createStore, INITIAL_STATE, type ChatState } from "../../../src/chat/state/state.ts";
 
 const SHOWN: ChatState = {
   ...INITIAL_STATE,

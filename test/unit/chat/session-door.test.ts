@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
-import type { GatewayCall } from "../../../src/chat/gateway-call.ts";
-import { createStore } from "../../../src/chat/state/initial-state.ts";
+import type { GatewayCall } from "../../../src/chat/gateway.ts";
+import { createStore } from "../../../src/chat/state/state.ts";
 import { SessionDoor } from "../../../src/chat/session-door.ts";
 import { shown } from "./session.ts";
 

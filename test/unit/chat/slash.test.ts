@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GatewayError } from "../../../src/client/gateway.ts";
-import type { GatewayCall } from "../../../src/chat/gateway-call.ts";
+import type { GatewayCall } from "../../../src/chat/gateway.ts";
 import { parseSlash, runSlash } from "../../../src/chat/slash.ts";
 
 /** A gateway that answers each command, and remembers how it was asked. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DEFAULT_RETRY_DELAYS_MS, retryDelayMs } from "../../../src/deliver/outbox/backoff.ts";
+import { DEFAULT_RETRY_DELAYS_MS, retryDelayMs } from "../../../src/deliver/outbox/outcome.ts";
 
 test("waits are those of the list and up to a tenth more, the last of them for all that follow", () => {
   const delaysMs = DEFAULT_RETRY_DELAYS_MS;

@@ -5,8 +5,7 @@ import { test, type TestContext } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { createCall } from "../../../src/deliver/platform/call.ts";
-import { outcomeOfAnswer, saidIn } from "../../../src/deliver/platform/http-outcome.ts";
+import { createCall, outcomeOfAnswer, saidIn } from "../../../src/deliver/platform/call.ts";
 
 const options = { signal: new AbortController().signal, span: offTracer.start("send", {}) };
 

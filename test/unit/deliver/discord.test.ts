@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { discord } from "../../../src/deliver/targets/discord/discord.ts";
+import { discord } from "../../../src/deliver/targets/discord.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {
   DISCORD_TOKEN,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { noSpan, type Tracer } from "../../../src/base/observe/trace.ts";
 import type { SendOptions, SendOutcome, Delivery } from "../../../src/deliver/target.ts";
-import { createWebhookTarget } from "../../../src/deliver/targets/webhook/webhook.ts";
+import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 import { breakable, openDispatch, enqueue, reached, row, TestTarget } from "./dispatching.ts";
 

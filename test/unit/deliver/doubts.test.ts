@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { staleUncertainty } from "../../../src/deliver/outbox/uncertain.ts";
-import { repeatMark } from "../../../src/deliver/text/repeat-mark.ts";
+import { staleUncertainty, repeatMark } from "../../../src/deliver/target.ts";
 
 const chat = { title: "Chat", windowMs: 60_000 };
 const at = (nowMs: number, index = 0) => ({ index, nowMs });

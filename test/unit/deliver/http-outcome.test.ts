@@ -1,7 +1,7 @@
 /** What the status of an answer means where the platform says nothing more telling. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { outcomeOfAnswer } from "../../../src/deliver/platform/http-outcome.ts";
+import { outcomeOfAnswer } from "../../../src/deliver/platform/call.ts";
 
 const of = (status: number, more: { readonly retryAfterMs?: number; readonly text?: string } = {}) => {
   const answer = {

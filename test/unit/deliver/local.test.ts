@@ -6,7 +6,7 @@ import { test, type TestContext } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { createLocalTarget, type LocalTargetOptions } from "../../../src/deliver/targets/local/local.ts";
+import { createLocalTarget, type LocalTargetOptions } from "../../../src/deliver/targets/local.ts";
 import type { Delivery, Target } from "../../../src/deliver/target.ts";
 
 const createdAtMs = Date.UTC(2026, 4, 17, 23, 59, 59);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { matrix } from "../../../src/deliver/targets/matrix/matrix.ts";
+import { matrix } from "../../../src/deliver/targets/matrix.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {
   ALIAS,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { mattermost } from "../../../src/deliver/targets/mattermost/mattermost.ts";
+import { mattermost } from "../../../src/deliver/targets/mattermost.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {
   ARCHIVED,

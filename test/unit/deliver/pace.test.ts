@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { Pace } from "../../../src/deliver/outbox/pace.ts";
+import { Pace } from "../../../src/deliver/platform/robot-webhook.ts";
 
 describe("pace", () => {
   test("lets so many go in any stretch of the window, and says how long the next one waits", () => {

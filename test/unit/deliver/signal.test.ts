@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { signal } from "../../../src/deliver/targets/signal/signal.ts";
-import { styledText } from "../../../src/deliver/targets/signal/styled.ts";
+import { signal, styledText } from "../../../src/deliver/targets/signal.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import {

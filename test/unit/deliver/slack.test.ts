@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { slack } from "../../../src/deliver/targets/slack/slack.ts";
+import { slack } from "../../../src/deliver/targets/slack.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sms } from "../../../src/deliver/targets/sms/sms.ts";
+import { sms } from "../../../src/deliver/targets/sms.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import {

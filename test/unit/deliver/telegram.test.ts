@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { telegram } from "../../../src/deliver/targets/telegram/telegram.ts";
+import { telegram } from "../../../src/deliver/targets/telegram.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import { error, startTelegram, TELEGRAM_TOKEN } from "../../harness/platforms/telegram.ts";

@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { parseHTML } from "linkedom";
-import { visibleText } from "../../../src/deliver/markdown/telegram.ts";
-import { lengthIn } from "../../../src/deliver/text/length.ts";
-import type { Part, PartsOptions, TextFormat } from "../../../src/deliver/text/part.ts";
-import { renderParts } from "../../../src/deliver/text/parts.ts";
+import { visibleText } from "../../../src/deliver/text/render.ts";
+import { lengthIn, renderParts } from "../../../src/deliver/text/parts.ts";
+import type { Part, PartsOptions, TextFormat } from "../../../src/deliver/text/source.ts";
 import { hostileMarkdown, oneThing } from "./text-hostile.ts";
 
 const FORMATS = [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SendOutcome, Target } from "../../../src/deliver/target.ts";
-import { attemptsOf, evaluate, rulesFor, type Tried } from "../../../src/deliver/outbox/decision.ts";
+import { attemptsOf, evaluate, rulesFor, type Tried } from "../../../src/deliver/outbox/outcome.ts";
 
 const DAY_MS = 86_400_000;
 const rules = { delaysMs: [60_000, 300_000], random: () => 0 };

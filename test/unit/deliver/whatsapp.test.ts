@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { whatsapp } from "../../../src/deliver/targets/whatsapp/whatsapp.ts";
+import { whatsapp } from "../../../src/deliver/targets/whatsapp.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import {

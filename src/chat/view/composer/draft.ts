@@ -1,6 +1,6 @@
 /** Text that is being written, with a cursor in it: pure edits, and how it lies in a column of some width. */
 import type { KeyName } from "../keys.ts";
-import { clustersOf, clusterWidth, expandTabs } from "../text/width.ts";
+import { clustersOf, clusterWidth, expandTabs } from "../text/line.ts";
 
 export interface Draft {
   readonly text: string;
@@ -13,7 +13,7 @@ export interface Draft {
 export const EMPTY_DRAFT: Draft = { text: "", cursor: 0, killed: "" };
 
 /** A prompt is at most this long; more of a paste is left out. */
-export const MAX_DRAFT_CHARACTERS = 500_000;
+const MAX_DRAFT_CHARACTERS = 500_000;
 
 export function draftOf(text: string, killed = ""): Draft {
   const kept = text.slice(0, MAX_DRAFT_CHARACTERS);
@@ -66,7 +66,7 @@ export function editDraft(draft: Draft, key: KeyName): Draft {
   }
 }
 
-export interface DraftLayout {
+interface DraftLayout {
   readonly rows: readonly string[];
   /** Where the cursor stands, from 0. */
   readonly row: number;

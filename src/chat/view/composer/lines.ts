@@ -1,19 +1,18 @@
 /** The composer: what is being written, and the completions below it. */
 import type { ChatState, Completion } from "../../state/state.ts";
-import type { CardLines } from "../dialog/clarify.ts";
+import type { CardLines } from "../dialog/dialog.ts";
 import { openCompletions } from "./keys.ts";
 import { layoutDraft } from "./draft.ts";
-import { cutLine, span, type Line } from "../text/line.ts";
+import { cutLine, span, type Line, cutToWidth, toOneLine, widthOf } from "../text/line.ts";
 import type { Ui } from "../ui-state.ts";
-import { cutToWidth, toOneLine, widthOf } from "../text/width.ts";
 
 /** Cells beside the text: the sign before it, and one for the cursor behind a full row. */
-export const COMPOSER_MARGIN = 3;
+const COMPOSER_MARGIN = 3;
 const MAX_COMPLETIONS = 8;
 const MAX_NAME_CELLS = 24;
 const PLACEHOLDER = "write a prompt, or / for commands";
 
-export interface ComposerFacts {
+interface ComposerFacts {
   readonly state: ChatState;
   readonly ui: Ui;
   readonly width: number;

@@ -9,12 +9,12 @@ import { isHidden, type CardUi, type Hands, type Ui } from "../ui-state.ts";
  * Nobody answers a card that was not there when the finger went down: keys count as answers only after the card stood on
  * the terminal for this long, and after nobody typed for this long. What is typed before goes on in the composer.
  */
-export const TYPE_AHEAD_MS = 300;
+const TYPE_AHEAD_MS = 300;
 /** An answer is sent once; if the question is still open then, it may be sent again. */
 const RESEND_MS = 2_000;
 
 /** Whether keys are no answers yet. */
-export function isTooEarly({ shownAtMs, typedAtMs }: CardUi, nowMs: number): boolean {
+function isTooEarly({ shownAtMs, typedAtMs }: CardUi, nowMs: number): boolean {
   if (shownAtMs === undefined) return true;
   return nowMs - Math.max(shownAtMs, typedAtMs ?? 0) < TYPE_AHEAD_MS;
 }

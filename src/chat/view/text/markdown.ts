@@ -9,7 +9,7 @@ export interface MarkdownState {
   readonly fence?: string;
 }
 
-export interface MarkdownLines {
+interface MarkdownLines {
   readonly lines: readonly Line[];
   readonly state: MarkdownState;
 }

@@ -2,8 +2,21 @@
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../../../base/clock.ts";
 import type { SendOutcome } from "../../target.ts";
-import type { Mail } from "./message.ts";
-import { outcomeOfError } from "./outcome.ts";
+
+import type { SendFailure } from "../../platform/call.ts";
+import { cleanText } from "../../text/text.ts";
+
+export interface Mail {
+  readonly from: string;
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+  readonly html: string | undefined;
+  /** With its angle brackets. The same for every attempt. */
+  readonly messageId: string;
+  readonly inReplyTo: string | undefined;
+  readonly references: readonly string[];
+}
 
 export interface SmtpServer {
   readonly host: string;
@@ -15,7 +28,7 @@ export interface SmtpServer {
   readonly caFile: string | undefined;
 }
 
-export interface SmtpOptions {
+interface SmtpOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** For the whole of it; default 45 s. */
@@ -96,4 +109,98 @@ function contentOf({ from, to, html, inReplyTo, references, ...rest }: Mail, clo
     // RFC 3834: nobody's out-of-office note should answer.
     headers: { "Auto-Submitted": "auto-generated" },
   };
+}
+
+/** Of an error of nodemailer, what is looked at. */
+interface SmtpError {
+  readonly code?: unknown;
+  /** Of the system or of TLS, when `code` is nodemailer's own. */
+  readonly originalCode?: unknown;
+  /** What the server answered, when it did. */
+  readonly responseCode?: unknown;
+  readonly response?: unknown;
+}
+
+interface Attempted {
+  /** `host:port` of the server. */
+  readonly server: string;
+  /** The whole text was on its way: only an answer tells whether the server keeps it. */
+  readonly isSent: boolean;
+}
+
+const MAX_SAID_CHARACTERS = 200;
+const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET)|ALTNAME/;
+/** What the server answers to the message, its sender or its recipient; not to the connection as a whole. */
+const ABOUT_MESSAGE = new Set(["EENVELOPE", "EMESSAGE"]);
+
+function outcomeOfError(error: unknown, { server, isSent }: Attempted): SendFailure {
+  const { code, originalCode, responseCode, response } = Object(error) as SmtpError;
+  const status = typeof responseCode === "number" ? responseCode : undefined;
+  const said = shown(response);
+  const isFinal = status !== undefined && status >= 500 && status !== 503;
+  if (code === "EAUTH") return refusedLogin(status, server);
+  if (isFinal && (isSent || ABOUT_MESSAGE.has(String(code)))) {
+    return { status: "permanent", error: `${server} refused the mail: ${said}. ${hintOf(said)}`.trim() };
+  }
+  if (status !== undefined && status >= 400) {
+    return { status: "retry", error: `${server} does not take the mail now: ${said}.${tlsNote(code)}` };
+  }
+  if (isSent) {
+    return {
+      status: "unknown",
+      error: `${server} got the mail and did not say whether it keeps it (${String(code)}). It may have arrived.`,
+    };
+  }
+  // Found wrong before anything was sent: the size that the server announced, or an address.
+  if (ABOUT_MESSAGE.has(String(code))) {
+    return {
+      status: "permanent",
+      error: `The mail cannot be sent through ${server}: ${shown(Object(error).message)}.`,
+    };
+  }
+  return { status: "retry", error: connectionError(String(originalCode ?? code), String(code), server) };
+}
+
+function refusedLogin(status: number | undefined, server: string): SendFailure {
+  // The server's words are left out: they may repeat what it was given.
+  const answered = status === undefined ? "" : ` (${status})`;
+  if (status !== undefined && status < 500) {
+    return { status: "retry", error: `${server} does not let anybody sign in now${answered}.` };
+  }
+  return {
+    status: "permanent",
+    error:
+      `${server} refused the login${answered}: check platforms.email.user and password (EMAIL_SMTP_USER, ` +
+      "EMAIL_PASSWORD). Some providers want a password made for programs.",
+  };
+}
+
+function connectionError(reason: string, code: string, server: string): string {
+  if (CERTIFICATE.test(reason)) {
+    return `The certificate of ${server} is not trusted (${reason}). Check smtp_host, or set platforms.email.ca_file.`;
+  }
+  if (code === "ETLS") return `No encrypted connection to ${server} came about (${reason}).${tlsNote(code)}`;
+  if (code === "EDNS") return `${server} was not found (${reason}). Check platforms.email.smtp_host.`;
+  return `The connection to ${server} failed (${reason}). Check platforms.email.smtp_host and smtp_port.`;
+}
+
+function tlsNote(code: unknown): string {
+  if (code !== "ETLS") return "";
+  return " Nothing was sent unencrypted. Does the server offer STARTTLS? With TLS from the start the port is 465.";
+}
+
+/** RFC 3463: enhanced status codes, where the first reply line has one. */
+function hintOf(said: string): string {
+  if (/^(530|535|538)\b/.test(said)) return "Check platforms.email.user and password.";
+  if (/^552\b|^\d{3} 5\.[23]\.4\b/.test(said))
+    return "It is too large for the server or the mailbox is full.";
+  if (/^\d{3} 5\.1\.[12]\b/.test(said)) return "Is the address right?";
+  return "";
+}
+
+/** One line of what the server said. */
+function shown(text: unknown): string {
+  if (typeof text !== "string") return "no answer";
+  const line = cleanText(text.slice(0, 2_000)).replace(/\s+/g, " ").trim().replace(/\.$/, "");
+  return line.slice(0, MAX_SAID_CHARACTERS);
 }

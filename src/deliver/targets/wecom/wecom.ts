@@ -1,10 +1,19 @@
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
 import { readMessage, type Message } from "../../message.ts";
-import type { Platform } from "../../platform/platform.ts";
-import { WEBHOOK_CHAT } from "../../platform/robot-webhook.ts";
-import { createWecomBot } from "./bot.ts";
-import { wecomWords } from "./outcome.ts";
-import { createWebhookRobot, parseWebhook } from "./webhook.ts";
+import {
+  type Platform,
+  sendParts,
+  type PlatformParts,
+  type Delivery,
+  type SendOptions,
+  type SendOutcome,
+} from "../../target.ts";
+import { WEBHOOK_CHAT, Pace, parseRobotWebhook, type RobotWebhook } from "../../platform/robot-webhook.ts";
+import { wecomWords, WecomConnection, type WecomSdk, outcomeOfWebhook } from "./connection.ts";
+import { registerSecret } from "../../../base/observe/redact.ts";
+import { renderParts } from "../../text/parts.ts";
+import type { WecomRobotMessage } from "../../../../generated/delivery/client/types.gen.ts";
+import { createCall, throttled } from "../../platform/call.ts";
 
 type Settings = PlatformSettings<"wecom">;
 
@@ -51,3 +60,131 @@ const NO_CHAT =
   "No chat is named: set deliver_extra.chat_id or platforms.wecom.home_channel (WECOM_HOME_CHANNEL), or platforms.wecom.webhook_url (WECOM_WEBHOOK_URL) for the group of a robot.";
 const NO_BOT =
   "Only the webhook of one group is set, which reaches no other chat: name none, or set bot_id (WECOM_BOT_ID) and secret (WECOM_SECRET) of platforms.wecom.";
+
+/** "Long connection of intelligent robots": bytes of a Markdown; plain texts are not taken. */
+const BOT_TEXT_LIMIT = 20_480;
+const MAX_BOT_PARTS = 10;
+const CHAT = /^[\w@.-]{1,128}$/;
+
+interface WecomBot {
+  readonly isReady: boolean;
+  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
+  close(): Promise<void>;
+}
+
+/** An intelligent bot: writes to the users and groups that have written to it. */
+export function createWecomBot(
+  { bot_id: id = "", secret = "", ...settings }: PlatformSettings<"wecom">,
+  { clock, log, store }: PlatformParts,
+  load: () => Promise<WecomSdk | undefined> = loadSdk,
+): WecomBot {
+  registerSecret(secret.trim());
+  const connection = new WecomConnection({
+    botId: id.trim(),
+    secret: secret.trim(),
+    url: settings.websocket_url,
+    clock,
+    log,
+    store,
+    load,
+  });
+  const limit = Math.min(settings.text_limit ?? BOT_TEXT_LIMIT, BOT_TEXT_LIMIT);
+  return {
+    get isReady() {
+      return connection.isReady;
+    },
+    async send({ chat, text }, delivery, options) {
+      if (!CHAT.test(chat)) {
+        return { status: "permanent", error: "The chat must be the id of a user or of a group." };
+      }
+      const parts = renderParts(text, {
+        format: "commonmark",
+        limit,
+        unit: "bytes",
+        maxParts: MAX_BOT_PARTS,
+        mentions: MENTIONS,
+      });
+      return sendParts(parts, { delivery, options }, (part) =>
+        connection.send(chat, part.text, options.signal),
+      );
+    },
+    close: () => connection.close(),
+  };
+}
+
+/**
+ * Optional, and seldom needed: loaded with the first message. Of its CommonJS, bundlers keep the names under `default`
+ * alone.
+ */
+async function loadSdk(): Promise<WecomSdk | undefined> {
+  try {
+    return (await import("@wecom/aibot-node-sdk")).default;
+  } catch {
+    return undefined;
+  }
+}
+
+/** "Message push configuration": bytes of a Markdown, and of a plain text. */
+const MARKDOWN_LIMIT = 4096;
+const PLAIN_LIMIT = 2048;
+/** "Message push configuration": 20 messages in a minute, of which one text may take half. */
+const PER_MINUTE = 20;
+const MAX_PARTS = 10;
+const MINUTE_MS = 60_000;
+/** "Message push configuration": in a Markdown this begins the mention of a user. */
+const MENTIONS = ["<@"];
+
+interface WecomRobot {
+  /** Milliseconds until it may be written to again; 0: now. */
+  readonly waitMs: number;
+  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
+}
+
+function parseWebhook(url: string): RobotWebhook | undefined {
+  return parseRobotWebhook(url, "/cgi-bin/webhook/send", "key");
+}
+
+/** The robot of one group, through its webhook. `deliver_extra.msgtype: text` sends plain words. */
+function createWebhookRobot(
+  { baseUrl, key }: RobotWebhook,
+  settings: PlatformSettings<"wecom">,
+  { clock, version }: Pick<PlatformParts, "clock" | "version">,
+): WecomRobot {
+  registerSecret(key);
+  const call = createCall({ title: wecomWords.title, baseUrl, clock, version });
+  const pace = new Pace({ clock, limit: PER_MINUTE, windowMs: MINUTE_MS });
+  const sendOne = async (body: WecomRobotMessage, options: SendOptions): Promise<SendOutcome> => {
+    const waitMs = pace.take();
+    if (waitMs > 0) return throttled("The robot may not be written to faster.", waitMs);
+    const answer = await call(
+      "WecomRobotAnswer",
+      (client) => client.wecomRobotSend({ query: { key }, body }),
+      options,
+    );
+    const outcome = answer.kind === "none" ? answer.outcome : outcomeOfWebhook(answer);
+    if (outcome.status === "retry" && outcome.isThrottled) pace.hold(outcome.afterMs ?? MINUTE_MS);
+    return outcome;
+  };
+  return {
+    get waitMs() {
+      return pace.waitMs;
+    },
+    async send({ text, extra }, delivery, options) {
+      const isPlain = extra["msgtype"] === "text";
+      const most = isPlain ? PLAIN_LIMIT : MARKDOWN_LIMIT;
+      const parts = renderParts(text, {
+        format: isPlain ? "plain" : "commonmark",
+        limit: Math.min(settings.text_limit ?? most, most),
+        unit: "bytes",
+        maxParts: MAX_PARTS,
+        mentions: MENTIONS,
+      });
+      return sendParts(parts, { delivery, options }, ({ text: content }) =>
+        sendOne(
+          isPlain ? { msgtype: "text", text: { content } } : { msgtype: "markdown", markdown: { content } },
+          options,
+        ),
+      );
+    },
+  };
+}

@@ -1,0 +1,112 @@
+/** Calls of the gateway, and what their failures mean to people. */
+import {
+  ConnectionCutError,
+  GatewayError,
+  type GatewayClient,
+  type GatewayEvents,
+  type GatewayEventType,
+  type GatewayClientEvent,
+  type GatewayNotice,
+} from "../client/gateway.ts";
+import { cleanLine } from "./clean-text.ts";
+import type { ChatState, ConnectionState, Question } from "./state/state.ts";
+import type { QuestionAnswer } from "./screen.ts";
+
+export type GatewayCall = GatewayClient["call"];
+
+/** The stable name of an error answer, such as `not_live`; undefined for anything else. */
+export function reasonOf(error: unknown): string | undefined {
+  return error instanceof GatewayError ? error.reason : undefined;
+}
+
+/** What failed, and what to do next where that is known. */
+export function describeFailure(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  const hint = error instanceof ConnectionCutError ? "Then try again." : HINTS[reasonOf(error) ?? ""];
+  return hint === undefined ? message : `${message} ${hint}`;
+}
+
+const HINTS: Readonly<Record<string, string>> = {
+  session_not_found: "/sessions lists the sessions there are.",
+  session_busy: "Wait for the turn to end, or press Ctrl-C.",
+  queue_full: "Wait until the queue is shorter.",
+  overloaded: "Try again in a moment.",
+  session_limit: "Close another session first.",
+};
+
+/** What an event of that type carries. */
+export type GatewayPayload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
+
+type Told = Extract<GatewayNotice, { type: "client.state" }>["payload"];
+
+/** Whether the client itself tells this, and not the gateway. */
+export function isNotice(event: GatewayClientEvent): event is GatewayNotice {
+  return event.type.startsWith("client.");
+}
+
+export function withConnection(state: ChatState, told: Told): ChatState {
+  return { ...state, connection: connectionOf(told) };
+}
+
+function connectionOf({ state, attempt, message = "" }: Told): ConnectionState {
+  const why = cleanLine(message);
+  if (state === "open") return { kind: "ready" };
+  if (state === "closed") return { kind: "closed", text: why };
+  const count = attempt > 1 ? ` (attempt ${attempt})` : "";
+  return { kind: "reconnecting", text: `Reconnecting${count}${why === "" ? "" : `: ${why}`}` };
+}
+
+interface Given {
+  readonly sessionId: string;
+  /** Of the request, as the gateway calls it. */
+  readonly questionId: string;
+  readonly answer: QuestionAnswer;
+  /** To each of several questions, by their ids. */
+  readonly answers?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Sends an answer. Somebody else may have answered, or nobody in time: that is no failure of this one. */
+export async function respond(call: GatewayCall, given: Given): Promise<void> {
+  try {
+    await send(call, given);
+  } catch (error) {
+    if (reasonOf(error) !== "no_pending_request") throw error;
+  }
+}
+
+async function send(call: GatewayCall, { sessionId, questionId, answer, answers }: Given): Promise<void> {
+  const asked = { session_id: sessionId, request_id: questionId };
+  switch (answer.kind) {
+    case "approval":
+      await call("approval.respond", {
+        ...asked,
+        choice: answer.choice,
+        ...(answer.all === true ? { all: true } : {}),
+      });
+      return;
+    case "clarify":
+      if (answers)
+        await call("request.answer", { id: questionId, session_id: sessionId, result: { answers } });
+      else await call("clarify.respond", { ...asked, answer: answer.answer });
+      return;
+    case "sudo":
+      await call("sudo.respond", { ...asked, password: answer.password });
+      return;
+    case "secret":
+      await call("secret.respond", { ...asked, value: answer.value });
+  }
+}
+
+/** What says no to a question. */
+export function refusalOf({ kind }: Question): QuestionAnswer {
+  switch (kind) {
+    case "approval":
+      return { kind, choice: "deny" };
+    case "clarify":
+      return { kind, answer: "" };
+    case "sudo":
+      return { kind, password: "" };
+    case "secret":
+      return { kind, value: "" };
+  }
+}

@@ -1,0 +1,250 @@
+import { registerSecret } from "../../base/observe/redact.ts";
+import type { PlatformSettings } from "../../config/platform-settings.ts";
+import type {
+  FeishuAnswer,
+  FeishuReceiverKind,
+  FeishuReply,
+} from "../../../generated/delivery/client/types.gen.ts";
+import { AccessTokens, type AskForToken } from "../platform/access-token.ts";
+import {
+  createCall,
+  type Call,
+  type NoAnswer,
+  type PlatformAnswer,
+  type SendFailure,
+  outcomeOfAnswer,
+  throttled,
+} from "../platform/call.ts";
+import {
+  staleUncertainty,
+  sendParts,
+  type Platform,
+  repeatMark,
+  type Delivery,
+  type SendOptions,
+  type SendOutcome,
+} from "../target.ts";
+import { readMessage, type Message } from "../message.ts";
+import { defuseMentions } from "../text/source.ts";
+import { renderParts } from "../text/parts.ts";
+
+type Settings = PlatformSettings<"feishu">;
+
+const words = { title: "Feishu", name: "feishu" };
+/** Send message: content of at most 150 KB, also where each character takes several bytes. */
+const TEXT_LIMIT = 8000;
+/** Send message: `uuid` has up to 50 characters, and tells repeats for 1 hour; less, since clocks differ. */
+const MARK_LENGTH = 50;
+const REPEATS_KNOWN_MS = 3_300_000;
+/** In texts this begins `<at user_id="all">`, which addresses people. */
+const MENTIONS = ["<at", "</at"];
+const HOSTS = { feishu: "https://open.feishu.cn", lark: "https://open.larksuite.com" } as const;
+/** Ids by how they begin: "How to obtain different user IDs" and "Group ID description". */
+const KINDS: readonly (readonly [RegExp, FeishuReceiverKind])[] = [
+  [/^oc_\w{1,100}$/, "chat_id"],
+  [/^ou_\w{1,100}$/, "open_id"],
+  [/^on_\w{1,100}$/, "union_id"],
+  [/^[^\s@]{1,100}@[^\s@]{1,150}$/, "email"],
+];
+
+/**
+ * Server API, im/v1/messages, of Feishu and Lark: plain texts, which address nobody unless `allow_mentions` is told; to
+ * a thread as a reply. Repeats are told apart for an hour.
+ */
+export const feishu: Platform<Settings> = {
+  name: words.name,
+  missing: ({ app_id: id, app_secret: secret }) => [
+    ...(id === undefined ? ["app_id (FEISHU_APP_ID)"] : []),
+    ...(secret === undefined ? ["app_secret (FEISHU_APP_SECRET)"] : []),
+  ],
+  create({ app_id: id = "", app_secret: secret = "", domain = "feishu", ...settings }, { clock, version }) {
+    registerSecret(secret.trim());
+    const baseUrl = settings.base_url ?? HOSTS[domain];
+    const call = createCall({ title: words.title, baseUrl, clock, version });
+    const tokens = new AccessTokens(clock, askWith(call, { app_id: id.trim(), app_secret: secret.trim() }));
+    const repeats = { title: words.title, windowMs: REPEATS_KNOWN_MS };
+    return {
+      name: words.name,
+      supportsIdempotency: true,
+      ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
+      async send(delivery, options) {
+        const message = readMessage(words.name, delivery);
+        if (!message) return { status: "permanent", error: "The message has no text." };
+        const kind = kindOf(message);
+        const problem = findProblem(message, kind);
+        if (kind === undefined || problem !== undefined) return { status: "permanent", error: problem ?? "" };
+        const limit = settings.text_limit ?? TEXT_LIMIT;
+        const parts = renderParts(message.text, { format: "plain", limit, unit: "utf16" });
+        const request = { call, tokens, kind, message, delivery, options };
+        return sendParts(
+          parts,
+          request,
+          async (part, index) =>
+            staleUncertainty(repeats, delivery, { index, nowMs: clock.now() }) ??
+            sendPart(request, part.text, index),
+        );
+      },
+    };
+  },
+};
+
+interface SendRequest {
+  readonly call: Call;
+  readonly tokens: AccessTokens;
+  readonly kind: FeishuReceiverKind;
+  readonly message: Message;
+  readonly delivery: Delivery;
+  readonly options: SendOptions;
+}
+
+/** Good for up to 2 hours, and the same for everybody who asks. */
+function askWith(call: Call, body: { readonly app_id: string; readonly app_secret: string }): AskForToken {
+  return async (options) => {
+    const answer = await call("FeishuAnswer", (client) => client.feishuTenantToken({ body }), options);
+    const {
+      code,
+      tenant_access_token: value,
+      expire = 0,
+    } = (answer.kind === "answer" && answer.body) || { code: -1 };
+    if (answer.kind === "none" || code !== 0 || value === undefined)
+      return { kind: "none", outcome: tokenFailure(answer) };
+    return { kind: "given", value, lifeMs: expire * 1000 };
+  };
+}
+
+/** A token that has served and is refused now is asked for anew, once. */
+async function sendPart(request: SendRequest, text: string, index: number): Promise<SendOutcome> {
+  for (let attemptLog = 1; ; attemptLog += 1) {
+    const token = await request.tokens.get(request.options);
+    if (token.kind === "none") return token.outcome;
+    const answer = await post(request, token.value, contentOf(request, text, index));
+    if (answer.kind === "none") return answer.outcome;
+    if (!isTokenRefused(answer)) return outcomeOf(answer);
+    request.tokens.drop(token.value);
+    if (!token.isKept || attemptLog > 1) return outcomeOf(answer);
+  }
+}
+
+type Content = Pick<FeishuReply, "msg_type" | "content" | "uuid">;
+
+/** What addresses people is looked for last: rendering may bring it about, as from `&lt;at`. */
+function contentOf({ delivery, message }: SendRequest, words: string, index: number): Content {
+  const text = message.extra["allow_mentions"] === true ? words : defuseMentions(words, MENTIONS);
+  return {
+    msg_type: "text",
+    content: JSON.stringify({ text }),
+    uuid: repeatMark(delivery, index, MARK_LENGTH),
+  };
+}
+
+function post(
+  { call, kind, message, options }: SendRequest,
+  token: string,
+  content: Content,
+): Promise<PlatformAnswer<FeishuAnswer> | NoAnswer> {
+  const headers = { authorization: `Bearer ${token}` };
+  const { chat, thread } = message;
+  return call(
+    "FeishuAnswer",
+    (client) =>
+      thread === undefined
+        ? client.feishuSendMessage({
+            query: { receive_id_type: kind },
+            headers,
+            body: { receive_id: chat, ...content },
+          })
+        : client.feishuReplyMessage({
+            path: { message_id: thread },
+            headers,
+            body: { ...content, reply_in_thread: true },
+          }),
+    options,
+  );
+}
+
+function kindOf({ chat, extra }: Message): FeishuReceiverKind | undefined {
+  const kind = KINDS.find(([id]) => id.test(chat))?.[1];
+  return kind ?? (extra["receive_id_type"] === "user_id" && chat !== "" ? "user_id" : undefined);
+}
+
+function findProblem({ chat, thread }: Message, kind: FeishuReceiverKind | undefined): string | undefined {
+  if (chat === "") {
+    return "No chat is named: set deliver_extra.chat_id, or platforms.feishu.home_channel (FEISHU_HOME_CHANNEL).";
+  }
+  if (kind === undefined) {
+    return "The chat must be the id of a chat (oc_...), of a user (ou_... or on_...), an e-mail address, or with deliver_extra.receive_id_type: user_id a user's id.";
+  }
+  if (thread !== undefined && !/^om_\w{1,100}$/.test(thread)) {
+    return "The thread (thread_id) must be the id of the message to answer, om_...";
+  }
+  return undefined;
+}
+
+type Answer = PlatformAnswer<FeishuAnswer>;
+
+const refusedTokens = new Set([99991661, 99991663, 99991664, 99991668, 99991671, 99991677]);
+/** Of all requests of the app, of one chat, and of the tenant at busy times. */
+const rateLimits = new Set([99991400, 230020, 11232]);
+/** An internal error, and a repeat whose first is still on its way. */
+const passing = new Set([1500, 2200, 230049]);
+const scope = "Give the app the scope im:message:send_as_bot, and publish a version of it.";
+const availability = "Add the user to those whom the app is available to, and publish a version of it.";
+/** What to do about errors, by `code`. */
+const remedies: ReadonlyMap<number, string> = new Map([
+  [230001, "Is the chat's id right?"],
+  [230002, "Add the app's bot to the group."],
+  [230006, "Switch on the bot of the app, and publish a version of it."],
+  [230013, availability],
+  [230018, "The group's settings forbid it: let the bot write there."],
+  [230019, "Is the topic still there?"],
+  [230022, "It holds words that the platform does not let through."],
+  [230025, "Set platforms.feishu.text_limit lower."],
+  [230027, scope],
+  [230028, "The company's audit does not let it through, as with phone numbers or e-mail addresses."],
+  [230034, "Is the chat's id right, and of the kind that it begins as?"],
+  [230035, "Nobody may write there, or the user has blocked the bot."],
+  [230053, "The user takes no messages from the bot."],
+  [230011, "The message to answer was taken back: name another thread."],
+  [230110, "The message to answer was deleted: name another thread."],
+  [232009, "The group was dissolved: name another."],
+  [99991672, scope],
+]);
+
+function outcomeOf(answer: Answer): SendOutcome {
+  return answer.status < 300 && answer.body?.code === 0 ? { status: "delivered" } : failureOf(answer);
+}
+
+/** The API itself refused the token, whatever the status. */
+function isTokenRefused({ body }: Answer): boolean {
+  return body !== undefined && refusedTokens.has(body.code);
+}
+
+/** Of the request for a token, which sends nothing. */
+function tokenFailure(answer: Answer | NoAnswer): SendFailure {
+  const failure = answer.kind === "none" ? answer.outcome : failureOf(answer);
+  if (failure.status !== "permanent" || answer.kind === "none" || answer.body === undefined) return failure;
+  const hint = "Check platforms.feishu.app_id (FEISHU_APP_ID), app_secret (FEISHU_APP_SECRET) and domain.";
+  return { ...failure, error: `${failure.error} ${hint}` };
+}
+
+/** Many errors come with status 200. */
+function failureOf(answer: Answer): SendFailure {
+  const { body, status } = answer;
+  if (body === undefined || body.code === 0)
+    return status === 429 ? limited(answer, "") : outcomeOfAnswer(answer, words);
+  const { code, msg = "" } = body;
+  const reason = msg.replace(/\s+/g, " ").trim().replace(/\.$/, "").slice(0, 200);
+  const said = `${words.title} refused it (${code})${reason === "" ? "" : `: ${reason}`}.`;
+  if (status === 429 || rateLimits.has(code)) return limited(answer, said);
+  if (status >= 500 || passing.has(code)) return { status: "retry", error: said };
+  if (refusedTokens.has(code))
+    return { status: "permanent", error: `${said} Check the credentials of platforms.feishu.` };
+  const hint = remedies.get(code);
+  return { status: "permanent", error: hint === undefined ? said : `${said} ${hint}` };
+}
+
+function limited(answer: Answer, said: string): SendFailure {
+  const seconds = Number(answer.headers["x-ogw-ratelimit-reset"] || Number.NaN);
+  const waitMs = Number.isFinite(seconds) ? seconds * 1000 : answer.retryAfterMs;
+  return throttled(said === "" ? outcomeOfAnswer(answer, words).error : said, waitMs);
+}

@@ -1,0 +1,142 @@
+import { registerSecret } from "../../base/observe/redact.ts";
+import type { PlatformSettings } from "../../config/platform-settings.ts";
+import type { SlackMessage, SlackAnswer } from "../../../generated/delivery/client/types.gen.ts";
+import {
+  createCall,
+  type PlatformAnswer,
+  outcomeOfAnswer,
+  throttled,
+  type OutcomeWords,
+} from "../platform/call.ts";
+import { readMessage, type Message } from "../message.ts";
+import { sendParts, type Platform, type SendOutcome } from "../target.ts";
+import { renderParts } from "../text/parts.ts";
+
+type Settings = PlatformSettings<"slack">;
+
+const words = { title: "Slack", name: "slack" };
+/** chat.postMessage: "the text field should be limited to 4,000 characters"; 40,000 are cut off. */
+const TEXT_LIMIT = 4000;
+/** What may be told besides, in deliver_extra, as chat.postMessage names it. */
+const FLAGS = ["reply_broadcast", "unfurl_links", "unfurl_media"] as const;
+
+/** Web API, chat.postMessage: texts in mrkdwn, with &, < and > escaped, so that they address nobody. Repeats are not told apart. */
+export const slack: Platform<Settings> = {
+  name: words.name,
+  missing: ({ token }) => (token === undefined ? ["token (SLACK_BOT_TOKEN)"] : []),
+  create({ token = "", base_url: baseUrl = "https://slack.com/api", ...settings }, { clock, version }) {
+    registerSecret(token.trim());
+    const call = createCall({ title: words.title, baseUrl, clock, version });
+    const headers = {
+      authorization: `Bearer ${token.trim()}`,
+      "content-type": "application/json; charset=utf-8",
+    };
+    return {
+      name: words.name,
+      ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
+      async send(delivery, options) {
+        const message = readMessage(words.name, delivery);
+        if (!message) return { status: "permanent", error: "The message has no text." };
+        const problem = findProblem(message);
+        if (problem !== undefined) return { status: "permanent", error: problem };
+        const limit = settings.text_limit ?? TEXT_LIMIT;
+        const parts = renderParts(message.text, { format: "slack", limit, unit: "utf16" });
+        return sendParts(parts, { delivery, options }, async ({ text }) => {
+          const body = bodyOf(message, text);
+          const answer = await call(
+            "SlackAnswer",
+            (client) => client.slackPostMessage({ body, headers }),
+            options,
+          );
+          return answer.kind === "none" ? answer.outcome : outcomeOf(answer, words);
+        });
+      },
+    };
+  },
+};
+
+function bodyOf({ chat, thread, extra }: Message, text: string): SlackMessage {
+  const flags = FLAGS.filter((name) => typeof extra[name] === "boolean").map((name) => [name, extra[name]]);
+  return {
+    channel: chat,
+    text,
+    mrkdwn: true,
+    ...(thread === undefined ? {} : { thread_ts: thread }),
+    ...(Object.fromEntries(flags) as Partial<SlackMessage>),
+  };
+}
+
+function findProblem({ chat, thread }: Message): string | undefined {
+  if (chat === "") {
+    return "No channel is named: set deliver_extra.chat_id, or platforms.slack.home_channel (SLACK_HOME_CHANNEL).";
+  }
+  if (!/^[#@]?[\p{L}\p{N}_.-]{1,80}$/u.test(chat))
+    return "The channel must be its id, such as C0123456789, or #name.";
+  if (thread !== undefined && !/^\d{1,12}\.\d{1,9}$/.test(thread)) {
+    return "The thread (thread_id) must be the ts of its first message, such as 1712345678.123456.";
+  }
+  return undefined;
+}
+
+const token = "Check platforms.slack.token (SLACK_BOT_TOKEN).";
+const admins = "Ask those who administer the workspace.";
+const rateLimits = new Set(["ratelimited", "rate_limited"]);
+const passing = new Set([
+  "internal_error",
+  "fatal_error",
+  "request_timeout",
+  "service_unavailable",
+  "team_added_to_org",
+  "external_channel_migrating",
+]);
+/** What to do about errors, by name. */
+const remedies: ReadonlyMap<string, string> = new Map([
+  ["not_in_channel", "Invite the bot to the channel: /invite @its-name."],
+  [
+    "channel_not_found",
+    "Is the channel's id right? A private one is not found until the bot is invited to it.",
+  ],
+  ["is_archived", "Name another channel, or bring this one back."],
+  ["cannot_reply_to_message", "Name the message that began the thread, or none."],
+  ["thread_not_found", "Is the thread still there?"],
+  ["msg_too_long", "Set platforms.slack.text_limit lower."],
+  ["message_limit_exceeded", `The workspace has used up its messages. ${admins}`],
+  ["missing_scope", "Add the scope to the app, and install it again."],
+  ["restricted_action", `A setting of the workspace forbids it. ${admins}`],
+  [
+    "restricted_action_read_only_channel",
+    "The channel is for reading: let the bot write there, or name another.",
+  ],
+  ["restricted_action_thread_only_channel", "The channel takes answers in threads alone: name a thread."],
+  ["restricted_action_non_threadable_channel", "The channel takes no threads: name none."],
+  ["ekm_access_denied", admins],
+  ["team_access_not_granted", "Grant the app the workspace."],
+  ...[
+    "invalid_auth",
+    "not_authed",
+    "account_inactive",
+    "token_revoked",
+    "token_expired",
+    "not_allowed_token_type",
+  ].map((name) => [name, token] as const),
+]);
+
+function outcomeOf(answer: PlatformAnswer<SlackAnswer>, words: OutcomeWords): SendOutcome {
+  const { body, status, retryAfterMs } = answer;
+  if (status < 300 && body?.ok === true) return { status: "delivered" };
+  const name = body?.error;
+  if (name === undefined) return outcomeOfAnswer(answer, words);
+  const said = `${words.title} refused it: ${printable(name)}${body?.needed === undefined ? "" : ` (needs ${printable(body.needed)})`}.`;
+  if (status === 429 || rateLimits.has(name)) return throttled(said, retryAfterMs);
+  if (status >= 500 || passing.has(name)) {
+    return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
+  }
+  const hint = remedies.get(name);
+  return { status: "permanent", error: hint === undefined ? said : `${said} ${hint}` };
+}
+
+const printable = (text: string): string =>
+  text
+    .replace(/[^\w:.,-]+/g, " ")
+    .trim()
+    .slice(0, 80);
