@@ -1,4 +1,4 @@
-import { createClient } from "../../../generated/delivery/client/client/index.ts";
+import { createClient } from "../../../generated/http/client/client/index.ts";
 import { DeliveryClient } from "../../../generated/delivery/client/sdk.gen.ts";
 import { schemas, type SchemaTypes } from "../../../generated/delivery/schemas.gen.ts";
 import type { Clock } from "../../base/clock.ts";
