@@ -229,5 +229,5 @@ export function staleUncertainty(
 }
 
 function tooLate(title: string): string {
-  return `It may have arrived: an earlier attempt had no answer, and by now ${title} would take a repeat for a new message. Look there; \`agentd deliveries retry\` sends it again.`;
+  return `It may have arrived: an earlier attempt had no answer, and by now ${title} would take a repeat for a new message. Look there; \`agentd outbox retry\` sends it again.`;
 }

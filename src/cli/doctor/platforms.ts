@@ -92,7 +92,7 @@ function evaluate(stats: OutboxStats, nowMs: number): Verdict {
   ];
   if (problems.length === 0) return { status: "ok", detail: `messages that wait: ${all.due + all.sending}` };
   const isStuck = waitedMs > LONG_WAIT_MS ? " Does `agentd gateway` run?" : "";
-  const fix = `\`agentd deliveries list\` shows each; \`retry\` and \`drop\` settle them.${isStuck}`;
+  const fix = `\`agentd outbox list\` shows each; \`retry\` and \`drop\` settle them.${isStuck}`;
   return { status: "warn", detail: problems.join("; "), fix };
 }
 

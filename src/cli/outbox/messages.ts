@@ -1,4 +1,4 @@
-/** Messages of the outbox as people and programs read them. Pure. */
+/** Renders outbox messages as text and as JSON, and reads the options that select them. Pure. */
 import { redact } from "../../base/observe/redact.ts";
 import { formatTarget, parseTarget } from "../../deliver/target.ts";
 import { type OutboxMessage, MESSAGE_STATUSES, type MessageStatus } from "../../store/outbox/messages.ts";
@@ -9,10 +9,10 @@ import { suggest } from "../../base/nearest.ts";
 import { platforms } from "../../deliver/message.ts";
 import { UsageError } from "../kit/arguments.ts";
 
-/** Of an address in a list: it may be private. */
+/** Characters of an address in a list: an address may be private. */
 const SHOWN_ADDRESS = 12;
 const SHOWN_ERROR = 80;
-/** What is shown of one text; `--json` has all of it. */
+/** Most characters of a text that are printed; `--json` prints the whole text. */
 const MAX_SHOWN_CHARACTERS = 4_000;
 
 export function messagesTable(messages: readonly OutboxMessage[], nowMs: number): string {
@@ -25,15 +25,15 @@ export function messagesTable(messages: readonly OutboxMessage[], nowMs: number)
     nextAttempt(message, nowMs),
     shortened(oneLine(redact(message.error ?? "")), SHOWN_ERROR),
   ]);
-  return toTable(["ID", "OWED", "TARGET", "ATTEMPTS", "STATUS", "NEXT ATTEMPT", "LAST ERROR"], rows);
+  return toTable(["ID", "CREATED", "TARGET", "ATTEMPTS", "STATUS", "NEXT ATTEMPT", "LAST ERROR"], rows);
 }
 
 interface EntryOptions {
-  /** True: the whole address. */
+  /** Whether the entry has the whole address. */
   readonly isWhole?: boolean;
-  /** JSON, when what the message says is to be shown. */
+  /** JSON. Present when the text of the message is to be shown. */
   readonly payload?: string | undefined;
-  /** The latest attempts that ended, when they are to be shown. */
+  /** The latest finished attempts, oldest first. */
   readonly attemptLog?: readonly Try[];
 }
 
@@ -56,12 +56,12 @@ export function messageEntry(
     next_attempt_at: dueAtMs === undefined ? null : iso(dueAtMs),
     waits_for_older: isHeld,
     ended_at: endedAtMs === undefined ? null : iso(endedAtMs),
-    ...(attemptLog === undefined ? {} : { attemptLog: attemptLog.map(tryEntry) }),
+    ...(attemptLog === undefined ? {} : { attempt_log: attemptLog.map(attemptEntry) }),
     ...(payload === undefined ? {} : { text: redact(textIn(payload)) }),
   };
 }
 
-function tryEntry({ atMs, tookMs, outcome, error }: Try): object {
+function attemptEntry({ atMs, tookMs, outcome, error }: Try): object {
   return {
     at: iso(atMs),
     seconds: tookMs === undefined ? null : tookMs / 1000,
@@ -84,8 +84,8 @@ export function messageText(
     ["id", id],
     ["target", redact(target)],
     ["status", shownStatus(status)],
-    ["owed", iso(createdAtMs)],
-    ["owed by", ref],
+    ["created", iso(createdAtMs)],
+    ["created by", ref],
     ["attempts", String(attempts)],
     ["parts sent", partsSent > 0 ? String(partsSent) : undefined],
     ["last error", error === undefined ? undefined : redact(error)],
@@ -97,44 +97,44 @@ export function messageText(
     ...facts.flatMap(([name, value]) =>
       value === undefined ? [] : [`${name.padEnd(11)} ${oneLine(value)}`],
     ),
-    ...(attemptLog.length === 0 ? [] : ["", "Attempts:", ...attemptLog.map(tryLine)]),
+    ...(attemptLog.length === 0 ? [] : ["", "Attempts:", ...attemptLog.map(attemptLine)]),
     ...(todo === undefined ? [] : ["", todo]),
     ...(payload === undefined ? [] : ["", "Text:", block(redact(textIn(payload)))]),
   ].join("\n");
 }
 
-const TRY_WORDS: Readonly<Record<TryOutcome, string>> = {
+const OUTCOME_WORDS: Readonly<Record<TryOutcome, string>> = {
   delivered: "delivered",
-  retry: "not taken yet",
+  retry: "failed, will be retried",
   permanent: "refused",
   unknown: "may have arrived",
-  stopped: "cut by the end of the service",
-  lost: "its process was gone before it ended",
+  stopped: "cancelled: the service stopped",
+  lost: "lost: its process ended first",
 };
 
-function tryLine({ atMs, tookMs, outcome, error }: Try): string {
+function attemptLine({ atMs, tookMs, outcome, error }: Try): string {
   const took = tookMs === undefined ? "" : ` after ${(tookMs / 1000).toFixed(1)} s`;
   const why = error === undefined ? "" : `: ${redact(error)}`;
-  return `  ${iso(atMs)} ${oneLine(`${TRY_WORDS[outcome]}${took}${why}`)}`;
+  return `  ${iso(atMs)} ${oneLine(`${OUTCOME_WORDS[outcome]}${took}${why}`)}`;
 }
 
 function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefined {
-  const retry = `\`agentd deliveries retry ${id}\``;
-  const drop = `\`agentd deliveries drop ${id}\``;
+  const retry = `\`agentd outbox retry ${id}\``;
+  const drop = `\`agentd outbox drop ${id}\``;
   const origin = ref?.startsWith("dlv_")
-    ? ` \`agentd webhook deliveries show ${ref}\` shows what it came of.`
+    ? ` \`agentd webhook deliveries show ${ref}\` shows the webhook delivery behind it.`
     : "";
   switch (status) {
     case "due":
       return isHeld
-        ? `It waits for an older message to the same chat. ${drop} gives it up.`
-        : `A running \`agentd gateway\` sends it. ${retry} makes it due now; ${drop} gives it up.${origin}`;
+        ? `It waits for an older message to the same chat. ${drop} drops it.`
+        : `A running \`agentd gateway\` sends it. ${retry} makes it due now; ${drop} drops it.${origin}`;
     case "leased":
       return "A process is sending it.";
     case "dead":
-      return `It was given up. Once what the error names is mended, ${retry} sends it; ${drop} takes it out of the list.${origin}`;
+      return `All attempts failed. Fix what the error names, then run ${retry}; ${drop} drops the message.${origin}`;
     case "unknown":
-      return `It may have arrived. Look in the chat: ${retry} sends it again when it is not there, ${drop} when it is.${origin}`;
+      return `It may have arrived. Check the chat: if the message is missing, run ${retry}; if it arrived, run ${drop}.${origin}`;
     case "delivered":
     case "dropped":
       return undefined;
@@ -142,13 +142,13 @@ function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefine
 }
 
 function nextAttempt({ status, dueAtMs, isHeld }: OutboxMessage, nowMs: number): string {
-  if (status === "leased") return "under way";
+  if (status === "leased") return "sending";
   if (dueAtMs === undefined) return "-";
   if (isHeld) return "after an older one";
   return dueAtMs <= nowMs ? "now" : iso(dueAtMs);
 }
 
-/** The platform, and the start of the chat. */
+/** Returns the platform and the first characters of the chat. */
 function shortTarget(target: string): string {
   const { platform, address } = parseTarget(target);
   return redact(formatTarget({ platform, address: shortened(address, SHOWN_ADDRESS) }));
@@ -159,7 +159,7 @@ function shortened(text: string, limit: number): string {
   return characters.length <= limit ? text : `${characters.slice(0, limit).join("")}…`;
 }
 
-/** What the message says; the whole payload of one that says it in another form. */
+/** Returns the text of the message, or the whole payload when it has no `text`. */
 function textIn(payload: string): string {
   try {
     const { text } = JSON.parse(payload) as { readonly text?: unknown };
@@ -169,19 +169,21 @@ function textIn(payload: string): string {
   }
 }
 
-/** Lines stay lines; what could steer a terminal is made visible. */
+/** Keeps line breaks and makes control characters visible. */
 function block(text: string): string {
   const shown = text.slice(0, MAX_SHOWN_CHARACTERS);
   const left = text.length - shown.length;
   const lines = shown.split(/\r?\n/).map((line) => `  ${oneLine(line)}`);
-  return [...lines, ...(left > 0 ? [`  (${left} more characters; --json has all)`] : [])].join("\n");
+  return [...lines, ...(left > 0 ? [`  (${left} more characters; --json prints all of them)`] : [])].join(
+    "\n",
+  );
 }
 
 function iso(timeMs: number): string {
   return new Date(timeMs).toISOString();
 }
 
-/** The words for people: what is leased is being sent. */
+/** The status as users see it: `leased` reads `sending`. */
 type ShownStatus = Exclude<MessageStatus, "leased"> | "sending";
 
 export const SHOWN_STATUSES: readonly ShownStatus[] = MESSAGE_STATUSES.map(shownStatus);
@@ -190,16 +192,18 @@ function shownStatus(status: MessageStatus): ShownStatus {
   return status === "leased" ? "sending" : status;
 }
 
-/** UsageError for any other word. */
+/** Throws UsageError for any other word. */
 export function statusNamed(text: string): MessageStatus {
   const found = MESSAGE_STATUSES.find((status) => shownStatus(status) === text);
   if (found) return found;
   throw new UsageError(`--status must be one of ${SHOWN_STATUSES.join(", ")}.`);
 }
 
-/** UsageError for what is no platform. */
+/** Throws UsageError for an unknown platform. */
 export function toPlatformName(text: string): string {
   if (Object.hasOwn(platforms, text)) return text;
-  const hint = text.includes(":") ? "; name the platform alone." : suggest(text, Object.keys(platforms));
-  throw new UsageError(`--target: ${JSON.stringify(text)} is no platform${hint}`);
+  const hint = text.includes(":")
+    ? "; give the platform only, without a chat."
+    : suggest(text, Object.keys(platforms));
+  throw new UsageError(`--target: ${JSON.stringify(text)} is not a platform${hint}`);
 }

@@ -199,7 +199,7 @@ function withoutRepeat(outcome: SendOutcome): SendOutcome {
   return {
     status: "unknown",
     isFinal: true,
-    error: `${outcome.error} Look there whether the post is open; \`agentd deliveries retry\` opens it again.`,
+    error: `${outcome.error} Look there whether the post is open; \`agentd outbox retry\` opens it again.`,
   };
 }
 
