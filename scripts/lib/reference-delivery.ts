@@ -70,7 +70,7 @@ const CHAPTERS: readonly Chapter[] = [
       ["`delivered`", "The platform took it."],
       [
         "`dead`",
-        "It was given up: refused for good, or no attempt was left. `agentd deliveries retry ID` sends it once the cause is mended, `--all-dead` all of them.",
+        "It was given up: refused for good, or no attempt was left. `agentd outbox retry ID` sends it once the cause is mended, `--all-dead` all of them.",
       ],
       [
         "`unknown`",

@@ -37,18 +37,18 @@ const HINTS: Readonly<Record<string, string>> = {
 /** What an event of that type carries. */
 export type GatewayPayload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
 
-type Told = Extract<GatewayNotice, { type: "client.state" }>["payload"];
+type ConnectionUpdate = Extract<GatewayNotice, { type: "client.state" }>["payload"];
 
 /** Whether the client itself tells this, and not the gateway. */
 export function isNotice(event: GatewayClientEvent): event is GatewayNotice {
   return event.type.startsWith("client.");
 }
 
-export function withConnection(state: ChatState, told: Told): ChatState {
-  return { ...state, connection: connectionOf(told) };
+export function withConnection(state: ChatState, update: ConnectionUpdate): ChatState {
+  return { ...state, connection: connectionOf(update) };
 }
 
-function connectionOf({ state, attempt, message = "" }: Told): ConnectionState {
+function connectionOf({ state, attempt, message = "" }: ConnectionUpdate): ConnectionState {
   const why = cleanLine(message);
   if (state === "open") return { kind: "ready" };
   if (state === "closed") return { kind: "closed", text: why };
@@ -56,7 +56,7 @@ function connectionOf({ state, attempt, message = "" }: Told): ConnectionState {
   return { kind: "reconnecting", text: `Reconnecting${count}${why === "" ? "" : `: ${why}`}` };
 }
 
-interface Given {
+interface AnswerRequest {
   readonly sessionId: string;
   /** Of the request, as the gateway calls it. */
   readonly questionId: string;
@@ -66,20 +66,23 @@ interface Given {
 }
 
 /** Sends an answer. Somebody else may have answered, or nobody in time: that is no failure of this one. */
-export async function respond(call: GatewayCall, given: Given): Promise<void> {
+export async function respond(call: GatewayCall, request: AnswerRequest): Promise<void> {
   try {
-    await send(call, given);
+    await send(call, request);
   } catch (error) {
     if (reasonOf(error) !== "no_pending_request") throw error;
   }
 }
 
-async function send(call: GatewayCall, { sessionId, questionId, answer, answers }: Given): Promise<void> {
-  const asked = { session_id: sessionId, request_id: questionId };
+async function send(
+  call: GatewayCall,
+  { sessionId, questionId, answer, answers }: AnswerRequest,
+): Promise<void> {
+  const ids = { session_id: sessionId, request_id: questionId };
   switch (answer.kind) {
     case "approval":
       await call("approval.respond", {
-        ...asked,
+        ...ids,
         choice: answer.choice,
         ...(answer.all === true ? { all: true } : {}),
       });
@@ -87,13 +90,13 @@ async function send(call: GatewayCall, { sessionId, questionId, answer, answers 
     case "clarify":
       if (answers)
         await call("request.answer", { id: questionId, session_id: sessionId, result: { answers } });
-      else await call("clarify.respond", { ...asked, answer: answer.answer });
+      else await call("clarify.respond", { ...ids, answer: answer.answer });
       return;
     case "sudo":
-      await call("sudo.respond", { ...asked, password: answer.password });
+      await call("sudo.respond", { ...ids, password: answer.password });
       return;
     case "secret":
-      await call("secret.respond", { ...asked, value: answer.value });
+      await call("secret.respond", { ...ids, value: answer.value });
   }
 }
 

@@ -8,7 +8,7 @@ import {
 import { Chat } from "./chat.ts";
 import { createStore, type WritableStore } from "./state/state.ts";
 import type { RenderChat } from "./screen.ts";
-import type { SessionTarget } from "./session-door.ts";
+import type { SessionTarget } from "./current-session.ts";
 
 export interface ChatProgram {
   readonly transport: GatewayTransport;

@@ -10,15 +10,15 @@ import { reduceEvent } from "./state/reduce.ts";
 import { isNotice, refusalOf, respond } from "./gateway.ts";
 import { createStore, type Question } from "./state/state.ts";
 import type { ChatProgram } from "./run-chat.ts";
-import { SessionDoor } from "./session-door.ts";
-import { takeQuestion } from "./state/reduce-questions.ts";
+import { CurrentSession } from "./current-session.ts";
+import { removeQuestion } from "./state/reduce-questions.ts";
 
 interface PlainProgram extends ChatProgram {
   readonly prompt: string;
   /** The answer, and nothing else. Of text that goes to a terminal the control characters are taken out. */
   readonly write: (text: string) => void;
   /** A line about what goes on. */
-  readonly tell: (line: string) => void;
+  readonly report: (line: string) => void;
   /** Interrupts the turn. */
   readonly signal: AbortSignal;
 }
@@ -38,9 +38,9 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
   // Listening begins before there is anything to hear.
   const events = client.events();
   const store = createStore();
-  const door = new SessionDoor({ call, store, now: Date.now, columns: () => COLUMNS });
-  await door.open(target);
-  const { sessionId = "" } = door;
+  const session = new CurrentSession({ call, store, now: Date.now, columns: () => COLUMNS });
+  await session.open(target);
+  const { sessionId = "" } = session;
   if (model !== undefined && target.kind !== "new") {
     await call("config.set", { key: "model", value: model, session_id: sessionId, scope: "session" });
   }
@@ -63,15 +63,15 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
     store.update((state) => reduceEvent(state, event));
     // The first says that the prompt waits; another one, before its turn began, that it waits no more.
     if (event.type === "session.queue" && event.turn_id === turnId && ++queueEvents > 1) {
-      program.tell("The prompt was taken out of the queue.");
+      program.report("The prompt was taken out of the queue.");
       return "interrupted";
     }
     if (event.type === "message.complete" && event.turn_id === turnId) return ended(event.payload, program);
     const line = lineOf(event);
-    if (line !== undefined) program.tell(line);
+    if (line !== undefined) program.report(line);
     for (const question of store.get().questions) {
-      store.update((state) => takeQuestion(state, question.id));
-      program.tell(refusal(question));
+      store.update((state) => removeQuestion(state, question.id));
+      program.report(refusal(question));
       await respond(call, { sessionId, questionId: question.id, answer: refusalOf(question) });
     }
   }
@@ -92,13 +92,13 @@ function assertHeard(event: GatewayClientEvent, sessionId: string): void {
 
 function ended(
   payload: Extract<GatewayEvent, { type: "message.complete" }>["payload"],
-  { write, tell }: PlainProgram,
+  { write, report }: PlainProgram,
 ): PlainEnd {
   const { text, status, warning, error } = payload;
   if (text !== "") write(text.endsWith("\n") ? text : `${text}\n`);
-  if (warning !== undefined) tell(cleanText(warning));
-  if (status === "interrupted") tell(cleanText(error ?? "Interrupted."));
-  if (status === "error") tell(cleanText(error ?? "The turn failed."));
+  if (warning !== undefined) report(cleanText(warning));
+  if (status === "interrupted") report(cleanText(error ?? "Interrupted."));
+  if (status === "error") report(cleanText(error ?? "The turn failed."));
   return status;
 }
 

@@ -53,15 +53,15 @@ export async function runSlash(
 ): Promise<CommandOutcome> {
   let command = text.trim().replace(/^\//, "");
   for (let turns = 0; turns <= MAX_ALIASES; turns++) {
-    const told = await execute(call, { command, sessionId });
-    if (told.type !== "alias") return outcomeOf(told);
-    command = String(told.target ?? "").replace(/^\//, "");
+    const result = await execute(call, { command, sessionId });
+    if (result.type !== "alias") return outcomeOf(result);
+    command = String(result.target ?? "").replace(/^\//, "");
   }
   throw new Error(`/${command} leads from one alias to the next and never ends.`);
 }
 
 /** What `slash.exec` and `command.dispatch` answer, as one. */
-interface Told {
+interface CommandResult {
   readonly type?: string;
   readonly output?: string;
   readonly warning?: string;
@@ -75,24 +75,27 @@ interface Told {
 async function execute(
   call: GatewayCall,
   { command, sessionId }: { readonly command: string; readonly sessionId: string },
-): Promise<Told> {
+): Promise<CommandResult> {
   try {
-    return (await call("slash.exec", { session_id: sessionId, command })) as Told;
+    return (await call("slash.exec", { session_id: sessionId, command })) as CommandResult;
   } catch (error) {
     if (!DISPATCHED.has(reasonOf(error) ?? "")) throw error;
-    return (await call("command.dispatch", { session_id: sessionId, command: `/${command}` })) as Told;
+    return (await call("command.dispatch", {
+      session_id: sessionId,
+      command: `/${command}`,
+    })) as CommandResult;
   }
 }
 
-function outcomeOf(told: Told): CommandOutcome {
-  const { type, message, notice, output, warning, session_id: sessionId } = told;
+function outcomeOf(result: CommandResult): CommandOutcome {
+  const { type, message, notice, output, warning, session_id: sessionId } = result;
   const text = type === "send" || type === "prefill" ? notice : (output ?? warning);
   return {
     ...(text === undefined || text === ""
       ? {}
       : { output: text, isWarning: output === undefined && !!warning }),
     ...((type === "skill" || type === "send") && message ? { prompt: message } : {}),
-    ...(told.when_busy === "queue" ? { mode: "queue" } : {}),
+    ...(result.when_busy === "queue" ? { mode: "queue" } : {}),
     ...(type === "prefill" && message !== undefined ? { prefill: message } : {}),
     ...(typeof sessionId === "string" ? { sessionId } : {}),
   };

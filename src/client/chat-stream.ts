@@ -93,10 +93,11 @@ class ChatStream {
   ): AsyncGenerator<ChatCompletionChunk, void> {
     const head = this.#headOf(response);
     if (runId === undefined || !head || !isDetached) throw new StreamCutError(runId);
-    const asked: { include_usage?: unknown; include_progress?: unknown } = this.#body.stream_options ?? {};
+    const streamOptions: { include_usage?: unknown; include_progress?: unknown } =
+      this.#body.stream_options ?? {};
     const chunks = new ChatChunks(head, {
-      includeUsage: asked.include_usage === true,
-      includeProgress: asked.include_progress === true,
+      includeUsage: streamOptions.include_usage === true,
+      includeProgress: streamOptions.include_progress === true,
       showReasoning: this.#showsReasoning || this.#last === 0,
     });
     if (!this.#first) yield chunks.first();

@@ -3,16 +3,16 @@ import { suggest } from "../base/nearest.ts";
 import {
   MAX_ID_CHARACTERS,
   idOf,
-  placeOf,
+  chatOf,
   splitAddress,
-  type Place,
+  type ChatAddress,
   platforms,
   type PlatformTraits,
 } from "./message.ts";
 import { formatTarget, parseTarget, type Targets, type Target } from "./target.ts";
 
 /** What addresses are completed with. */
-interface Surroundings {
+interface AddressContext {
   /** `deliver_extra`, rendered: its `chat_id`, and `message_thread_id` or `thread_id`, count for addresses without a chat. */
   readonly extra?: Readonly<Record<string, unknown>> | undefined;
   /** By platform: the chat, or chat and thread, of messages that name the platform alone. */
@@ -38,13 +38,13 @@ const NAMES = Object.keys(platforms);
  * addresses wherever they stand: no platform has chats with commas in their names. What {@link findAddressProblems} would refuse
  * stays as it is written.
  */
-export function resolveAddresses(text: string, around: Surroundings): readonly string[] {
-  const places = new Map<string, string>();
-  for (const address of splitAddresses(text).flatMap((each) => resolve(each, around))) {
-    const key = placeKey(address, around.extra);
-    if (!places.has(key)) places.set(key, address);
+export function resolveAddresses(text: string, context: AddressContext): readonly string[] {
+  const addresses = new Map<string, string>();
+  for (const address of splitAddresses(text).flatMap((each) => resolve(each, context))) {
+    const key = chatKey(address, context.extra);
+    if (!addresses.has(key)) addresses.set(key, address);
   }
-  return [...places.values()];
+  return [...addresses.values()];
 }
 
 /** What is wrong with addresses, a clause each. */
@@ -90,7 +90,7 @@ function withoutSpaces(address: string): string {
   return at < 0 ? address : `${address.slice(0, at).trimEnd()}:${address.slice(at + 1).trimStart()}`;
 }
 
-function resolve(text: string, { extra = {}, homes, origin }: Surroundings): readonly string[] {
+function resolve(text: string, { extra = {}, homes, origin }: AddressContext): readonly string[] {
   if (text === ORIGIN) return [origin ?? LOCAL];
   if (text === ALL) return homes.size === 0 ? [ALL] : [...homes].map(([name, home]) => `${name}:${home}`);
   const { platform, address } = parseTarget(text);
@@ -99,9 +99,9 @@ function resolve(text: string, { extra = {}, homes, origin }: Surroundings): rea
 }
 
 /** The same for all addresses that lead to one place: the extra may say the thread of an address without one. */
-function placeKey(text: string, extra: Surroundings["extra"] = {}): string {
+function chatKey(text: string, extra: AddressContext["extra"] = {}): string {
   const { platform, address } = parseTarget(text);
-  const { chat, thread } = placeOf(platform, address, extra);
+  const { chat, thread } = chatOf(platform, address, extra);
   return JSON.stringify([platform, chat, thread]);
 }
 
@@ -121,10 +121,10 @@ function fullAddress(
   if (written.thread !== undefined && idOf(extra["chat_id"]) !== undefined) return chat;
   const whole = `${written.chat}:${thread}`;
   // Where a thread does not fit behind the chat the target finds it in the extra.
-  return isPlace(splitAddress(platform, whole), { chat: written.chat, thread }) ? whole : written.chat;
+  return isSameChat(splitAddress(platform, whole), { chat: written.chat, thread }) ? whole : written.chat;
 }
 
-const isPlace = (a: Place, b: Place): boolean => a.chat === b.chat && a.thread === b.thread;
+const isSameChat = (a: ChatAddress, b: ChatAddress): boolean => a.chat === b.chat && a.thread === b.thread;
 
 function findProblem(text: string): string | undefined {
   if (text === ORIGIN || text === ALL) return undefined;

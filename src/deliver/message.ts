@@ -12,7 +12,7 @@ export interface Message {
   readonly thread: string | undefined;
 }
 
-export interface Place {
+export interface ChatAddress {
   readonly chat: string;
   readonly thread?: string;
 }
@@ -28,12 +28,12 @@ export function readMessage(
   if (typeof payload !== "object" || payload === null) return undefined;
   const { text, extra = {} } = payload as { readonly text?: unknown; readonly extra?: unknown };
   if (typeof text !== "string" || typeof extra !== "object" || extra === null) return undefined;
-  const told = extra as Readonly<Record<string, unknown>>;
-  return { text, extra: told, ...placeOf(platform, address, told) };
+  const metadata = extra as Readonly<Record<string, unknown>>;
+  return { text, extra: metadata, ...chatOf(platform, address, metadata) };
 }
 
 /** Where a message goes; what stands in the address goes before the extra. */
-export function placeOf(
+export function chatOf(
   platform: string,
   address: string,
   extra: Message["extra"],
@@ -46,7 +46,7 @@ export function placeOf(
 }
 
 /** The chat and the thread that stand behind a platform's name in an address. */
-export function splitAddress(platform: string, text: string): Place {
+export function splitAddress(platform: string, text: string): ChatAddress {
   const traits: PlatformTraits | undefined = Object.entries(platforms).find(
     ([name]) => name === platform,
   )?.[1];

@@ -53,7 +53,7 @@ export type SendOutcome =
       readonly status: "unknown";
       readonly error: string;
       /** The error of a request that sends no message: `error` without the doubt whether one arrived. */
-      readonly said?: string;
+      readonly baseError?: string;
       /** True: of this message the platform would not tell a repeat, though it tells others (`supportsIdempotency`). */
       readonly isFinal?: boolean;
     }

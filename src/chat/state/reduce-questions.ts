@@ -12,13 +12,13 @@ const MAX_CHOICES = 50;
 const MAX_CHOICE = 1_000;
 const MAX_PARTS = 50;
 
-type Asked = {
+type QuestionEvent = {
   readonly [K in Question["kind"]]: readonly [kind: K, payload: GatewayPayload<`${K}.request`>];
 }[Question["kind"]];
 
 /** A question of the gateway. One of several parts that is told of again stays where it is. */
-export function ask(state: ChatState, ...asked: Asked): ChatState {
-  const question = questionOf(asked);
+export function addQuestion(state: ChatState, ...event: QuestionEvent): ChatState {
+  const question = questionOf(event);
   const isBegun = state.questions.some(
     (known) => known.id !== question.id && requestIdOf(known) === question.id,
   );
@@ -33,7 +33,7 @@ export function putQuestion(state: ChatState, question: Question): ChatState {
 }
 
 /** `id`: of the question, or of the request that it came with. */
-export function takeQuestion(state: ChatState, id: string): ChatState {
+export function removeQuestion(state: ChatState, id: string): ChatState {
   const rest = state.questions.filter((question) => question.id !== id && requestIdOf(question) !== id);
   return rest.length === state.questions.length ? state : { ...state, questions: rest };
 }
@@ -69,7 +69,7 @@ export function requestIdOf(question: Question): string {
 /** The question is open no more; whoever still sees it is told why. */
 export function cancelQuestion(state: ChatState, payload: GatewayPayload<"request.cancel">): ChatState {
   const { id, method, reason, resolution } = payload;
-  const next = takeQuestion(state, id);
+  const next = removeQuestion(state, id);
   if (next === state) return state;
   if (reason === "timeout")
     return notice(next, "warning", `Nobody answered in time: the ${NAME[method]} was refused.`);
@@ -88,26 +88,26 @@ const NAME = {
   secret: "request for a secret",
 } as const;
 
-function partOf(asked: {
+function partOf(event: {
   readonly question: string;
   readonly choices: readonly string[] | null;
   readonly multi_select?: boolean;
 }): Pick<ClarifyQuestion, "question" | "choices" | "isMultiSelect"> {
   return {
-    question: cleanHead(asked.question, MAX_TEXT),
-    choices: (asked.choices ?? []).slice(0, MAX_CHOICES).map((choice) => cleanLine(choice, MAX_CHOICE)),
-    isMultiSelect: asked.multi_select === true,
+    question: cleanHead(event.question, MAX_TEXT),
+    choices: (event.choices ?? []).slice(0, MAX_CHOICES).map((choice) => cleanLine(choice, MAX_CHOICE)),
+    isMultiSelect: event.multi_select === true,
   };
 }
 
-function questionOf(asked: Asked): Question {
-  const [kind, { request_id: id, expires_at: expires }] = asked;
-  const facts = { id, ...(expires === null ? {} : { expiresAtMs: expires * 1_000 }) };
-  switch (asked[0]) {
+function questionOf(event: QuestionEvent): Question {
+  const [kind, { request_id: id, expires_at: expires }] = event;
+  const base = { id, ...(expires === null ? {} : { expiresAtMs: expires * 1_000 }) };
+  switch (event[0]) {
     case "approval": {
-      const { command, description, choices, tool_name: tool, inline_diff: diff } = asked[1];
+      const { command, description, choices, tool_name: tool, inline_diff: diff } = event[1];
       return {
-        ...facts,
+        ...base,
         kind: "approval",
         command: cleanHead(command, MAX_TEXT),
         description: cleanHead(description, MAX_TEXT),
@@ -117,20 +117,20 @@ function questionOf(asked: Asked): Question {
       };
     }
     case "clarify": {
-      const { questions = [], ...only } = asked[1];
+      const { questions = [], ...only } = event[1];
       const parts = questions.slice(0, MAX_PARTS).map((each) => ({ id: each.id, ...partOf(each) }));
       const { id: _, ...first } = parts[0] ?? { id, ...partOf(only) };
       const batch = { requestId: id, parts, at: 0, given: {} };
-      return { ...facts, kind: "clarify", ...first, ...(parts.length > 1 ? { batch } : {}) };
+      return { ...base, kind: "clarify", ...first, ...(parts.length > 1 ? { batch } : {}) };
     }
     case "sudo":
-      return { ...facts, kind: "sudo", command: cleanHead(asked[1].command, MAX_TEXT) };
+      return { ...base, kind: "sudo", command: cleanHead(event[1].command, MAX_TEXT) };
     case "secret":
       return {
-        ...facts,
+        ...base,
         kind: "secret",
-        prompt: cleanHead(asked[1].prompt, MAX_TEXT),
-        envVar: cleanLine(asked[1].env_var, 80),
+        prompt: cleanHead(event[1].prompt, MAX_TEXT),
+        envVar: cleanLine(event[1].env_var, 80),
       };
     default:
       throw new TypeError(`no such question: ${String(kind)}`);

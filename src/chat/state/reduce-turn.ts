@@ -96,8 +96,8 @@ function withAnswer(state: ChatState, payload: GatewayPayload<"message.complete"
 /** A message before a tool call may be the last that a turn says: it stands there already. */
 function isSaid({ settled, live }: ChatState, text: string): boolean {
   const items = [...settled, ...live];
-  const asked = items.findLastIndex(({ kind }) => kind === "user");
-  const said = items.slice(asked + 1).findLast((item) => item.kind === "assistant");
+  const prompt = items.findLastIndex(({ kind }) => kind === "user");
+  const said = items.slice(prompt + 1).findLast((item) => item.kind === "assistant");
   return said?.text === text;
 }
 
@@ -207,23 +207,23 @@ function subagentOf(id: string, report: SubagentReport, known: SubagentItem | un
   };
 }
 
-interface ToolFacts {
+interface ToolCall {
   readonly id: string;
   readonly name: string;
   readonly nowMs: number;
 }
 
 /** The tool call's place among the items at work; made when it is not known, as after a reconnect. */
-function toolIn(state: ChatState, facts: ToolFacts): readonly [ChatState, number, ToolItem] {
-  const index = indexOf(state, facts.id);
+function toolIn(state: ChatState, call: ToolCall): readonly [ChatState, number, ToolItem] {
+  const index = indexOf(state, call.id);
   const known = state.live[index];
   if (known?.kind === "tool") return [state, index, known];
-  const tool = newTool(state, facts);
+  const tool = newTool(state, call);
   const next = append(closeText(state), tool);
   return [next, next.live.length - 1, tool];
 }
 
-function newTool({ serial }: ChatState, { id, name, nowMs: startedAtMs }: ToolFacts): ToolItem {
+function newTool({ serial }: ChatState, { id, name, nowMs: startedAtMs }: ToolCall): ToolItem {
   return {
     kind: "tool",
     id: itemId("tool", id, serial),

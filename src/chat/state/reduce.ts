@@ -13,7 +13,7 @@ import {
   startTool,
   writeTool,
 } from "./reduce-turn.ts";
-import { ask, cancelQuestion } from "./reduce-questions.ts";
+import { addQuestion, cancelQuestion } from "./reduce-questions.ts";
 import type {
   GatewayEvent,
   SessionInfo,
@@ -55,13 +55,13 @@ export function reduceEvent(state: ChatState, event: GatewayEvent): ChatState {
     case "tool.complete":
       return completeTool(state, event.payload, event.ts);
     case "approval.request":
-      return ask(state, "approval", event.payload);
+      return addQuestion(state, "approval", event.payload);
     case "clarify.request":
-      return ask(state, "clarify", event.payload);
+      return addQuestion(state, "clarify", event.payload);
     case "sudo.request":
-      return ask(state, "sudo", event.payload);
+      return addQuestion(state, "sudo", event.payload);
     case "secret.request":
-      return ask(state, "secret", event.payload);
+      return addQuestion(state, "secret", event.payload);
     case "request.cancel":
       return cancelQuestion(state, event.payload);
     case "subagent.spawn_requested":

@@ -7,7 +7,7 @@
 export interface ChatState {
   readonly connection: ConnectionState;
   /** Absent until a session is open. */
-  readonly session?: SessionFacts;
+  readonly session?: SessionSummary;
   /** Grows whenever the transcript is another one (another session, `/clear`): clear the screen and print anew. */
   readonly generation: number;
   /** Items that never change again, oldest first. Append only within a generation, but for what falls off the front. */
@@ -24,7 +24,7 @@ export interface ChatState {
   readonly questions: readonly Question[];
   /** Keyed notices that stay until they are cleared. */
   readonly notifications: readonly Notification[];
-  readonly status: StatusFacts;
+  readonly status: StatusInfo;
   readonly composer: ComposerHints;
   readonly picker?: Picker;
   /** Ctrl-C was pressed and nothing was at work: pressed again, the program leaves. */
@@ -40,7 +40,7 @@ export type ConnectionState =
   /** For good: `text` says why and what to do. */
   | { readonly kind: "closed"; readonly text: string };
 
-interface SessionFacts {
+interface SessionSummary {
   readonly id: string;
   /** May be empty. */
   readonly title: string;
@@ -140,14 +140,14 @@ interface QueuedPrompt {
 
 export type Question = ApprovalQuestion | ClarifyQuestion | SudoQuestion | SecretQuestion;
 
-interface QuestionFacts {
+interface QuestionBase {
   /** What {@link ChatActions.answer} wants. */
   readonly id: string;
   /** Unix milliseconds; absent: it waits for ever. */
   readonly expiresAtMs?: number;
 }
 
-export interface ApprovalQuestion extends QuestionFacts {
+export interface ApprovalQuestion extends QuestionBase {
   readonly kind: "approval";
   /** Redacted by the gateway. */
   readonly command: string;
@@ -161,7 +161,7 @@ export interface ApprovalQuestion extends QuestionFacts {
 
 export type ApprovalChoice = "once" | "session" | "always" | "deny";
 
-export interface ClarifyQuestion extends QuestionFacts {
+export interface ClarifyQuestion extends QuestionBase {
   readonly kind: "clarify";
   readonly question: string;
   /** Empty: free text only. Free text is an answer beside choices too. */
@@ -187,13 +187,13 @@ interface ClarifyPart extends Pick<ClarifyQuestion, "question" | "choices" | "is
 }
 
 /** The answer is typed hidden. */
-export interface SudoQuestion extends QuestionFacts {
+export interface SudoQuestion extends QuestionBase {
   readonly kind: "sudo";
   readonly command: string;
 }
 
 /** The answer is typed hidden. */
-export interface SecretQuestion extends QuestionFacts {
+export interface SecretQuestion extends QuestionBase {
   readonly kind: "secret";
   readonly prompt: string;
   readonly envVar: string;
@@ -205,7 +205,7 @@ export interface Notification {
   readonly text: string;
 }
 
-export interface StatusFacts {
+export interface StatusInfo {
   /** May be empty while nothing is known. */
   readonly model: string;
   readonly provider: string;
@@ -286,7 +286,7 @@ export interface ChatStore {
   readonly subscribe: (listener: () => void) => () => void;
 }
 
-const NO_STATUS: StatusFacts = {
+const NO_STATUS: StatusInfo = {
   model: "",
   provider: "",
   totalTokens: 0,

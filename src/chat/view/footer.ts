@@ -1,6 +1,6 @@
 /** What stands below the transcript: what goes on, the question, the picker or the composer, and the status. */
-import type { ChatState, Question, StatusFacts } from "../state/state.ts";
-import { approvalCard, clarifyCard, type CardLines, hiddenCard } from "./dialog/dialog.ts";
+import type { ChatState, Question, StatusInfo } from "../state/state.ts";
+import { approvalDialog, clarifyDialog, type DialogLines, hiddenDialog } from "./dialog/dialog.ts";
 import { composerLines } from "./composer/lines.ts";
 import {
   BLANK,
@@ -16,13 +16,13 @@ import {
 } from "./text/line.ts";
 import { pickerList } from "./dialog/picker.ts";
 import { durationText, countText, moneyText } from "./text/quantity.ts";
-import type { CardUi, Ui } from "./ui-state.ts";
+import type { DialogUi, Ui } from "./ui-state.ts";
 
 const MAX_QUEUE_LINES = 3;
 const SPINNER = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"] as const;
 export const SPINNER_MS = 120;
 
-interface FootFacts {
+interface FooterOptions {
   readonly state: ChatState;
   readonly ui: Ui;
   readonly columns: number;
@@ -32,11 +32,15 @@ interface FootFacts {
 }
 
 /** At most `rows` lines; if they do not suffice, the lower lines win. */
-export function footLines(facts: FootFacts): CardLines {
-  const { state, ui, columns: width, rows } = facts;
-  const above = [...activityLines(facts), ...waitingLines(state, width), ...notificationLines(state, width)];
+export function footerLines(options: FooterOptions): DialogLines {
+  const { state, ui, columns: width, rows } = options;
+  const above = [
+    ...activityLines(options),
+    ...waitingLines(state, width),
+    ...notificationLines(state, width),
+  ];
   const below = [statusLine(state, width), hintLine(state, ui.draft.text !== "", width)];
-  const middle = middleLines(facts, Math.max(1, rows - below.length - 2));
+  const middle = middleLines(options, Math.max(1, rows - below.length - 2));
   const lines = [BLANK, ...above, ...(above.length > 0 ? [BLANK] : []), ...middle.lines, BLANK, ...below];
   const cut = Math.max(0, lines.length - Math.max(1, rows));
   const offset = 1 + above.length + Number(above.length > 0) - cut;
@@ -45,42 +49,50 @@ export function footLines(facts: FootFacts): CardLines {
   return { lines: lines.slice(cut), cursor: { x: Math.min(cursor.x, width - 1), y: cursor.y + offset } };
 }
 
-function middleLines(facts: FootFacts, deps: number): CardLines {
-  const { state, ui, columns: width, nowMs } = facts;
+function middleLines(options: FooterOptions, space: number): DialogLines {
+  const { state, ui, columns: width, nowMs } = options;
   const question = state.questions[0];
-  if (question !== undefined && ui.card?.id === question.id) {
-    const card = cardLines(question, ui.card, facts);
-    if (question.kind === "sudo" || question.kind === "secret") return card;
+  if (question !== undefined && ui.dialog?.id === question.id) {
+    const dialog = dialogLines(question, ui.dialog, options);
+    if (question.kind === "sudo" || question.kind === "secret") return dialog;
     // A draft stays in sight, as what is typed too early goes there.
     return ui.draft.text === ""
-      ? card
-      : below(card, composerLines({ state, ui, width, rows: 2 }).lines, width);
+      ? dialog
+      : below(dialog, composerLines({ state, ui, width, rows: 2 }).lines, width);
   }
   if (state.picker !== undefined && ui.picker !== undefined) {
-    return { lines: pickerList({ picker: state.picker, own: ui.picker, width, rows: deps, nowMs }) };
+    return { lines: pickerList({ picker: state.picker, own: ui.picker, width, rows: space, nowMs }) };
   }
-  return composerLines({ state, ui, width, rows: Math.max(1, Math.min(10, Math.floor(facts.rows / 3))) });
+  return composerLines({ state, ui, width, rows: Math.max(1, Math.min(10, Math.floor(options.rows / 3))) });
 }
 
-function below(card: CardLines, lines: readonly Line[], width: number): CardLines {
+function below(dialog: DialogLines, lines: readonly Line[], width: number): DialogLines {
   const note: Line = [span("  what is typed beside the answer waits in the composer", "dim")];
-  return { ...card, lines: [...card.lines, BLANK, ...lines, cutLine(note, width)] };
+  return { ...dialog, lines: [...dialog.lines, BLANK, ...lines, cutLine(note, width)] };
 }
 
-function cardLines(question: Question, card: CardUi, { state, columns: width, nowMs }: FootFacts): CardLines {
+function dialogLines(
+  question: Question,
+  dialog: DialogUi,
+  { state, columns: width, nowMs }: FooterOptions,
+): DialogLines {
   switch (question.kind) {
     case "approval": {
       const waiting = state.questions.filter(({ kind }) => kind === "approval").length - 1;
-      return { lines: approvalCard({ question, card, waiting, width, nowMs }) };
+      return { lines: approvalDialog({ question, dialog, waiting, width, nowMs }) };
     }
     case "clarify":
-      return clarifyCard({ question, card, width, nowMs });
+      return clarifyDialog({ question, dialog, width, nowMs });
     default:
-      return hiddenCard({ question, card, width, nowMs });
+      return hiddenDialog({ question, dialog, width, nowMs });
   }
 }
 
-function activityLines({ state: { turn, questions }, columns: width, nowMs }: FootFacts): readonly Line[] {
+function activityLines({
+  state: { turn, questions },
+  columns: width,
+  nowMs,
+}: FooterOptions): readonly Line[] {
   if (turn === undefined) return [];
   const isWaiting = questions.length > 0;
   const frame = SPINNER[Math.floor(nowMs / SPINNER_MS) % SPINNER.length] ?? "•";
@@ -122,7 +134,7 @@ const CONTEXT_IS_TIGHT = 80;
 function statusLine(state: ChatState, width: number): Line {
   const { connection, session, status } = state;
   const title = toOneLine(session?.title ?? "");
-  const facts: readonly (Span | undefined)[] = [
+  const options: readonly (Span | undefined)[] = [
     connection.kind === "ready"
       ? undefined
       : span(connectionText(connection), connectionRole(connection.kind)),
@@ -135,7 +147,7 @@ function statusLine(state: ChatState, width: number): Line {
     state.queue.length === 0 ? undefined : span(`${state.queue.length} queued`, "accent"),
     title === "" ? undefined : span(cutToWidth(title, MAX_TITLE_CELLS), "dim"),
   ];
-  return fitting(facts.filter((fact) => fact !== undefined && fact.text !== "") as readonly Span[], width);
+  return fitting(options.filter((fact) => fact !== undefined && fact.text !== "") as readonly Span[], width);
 }
 
 function hintLine(state: ChatState, isWriting: boolean, width: number): Line {
@@ -166,17 +178,12 @@ function connectionRole(kind: ChatState["connection"]["kind"]): Span["role"] {
   return kind === "closed" ? "bad" : "warning";
 }
 
-function modelText({ provider, model, reasoningEffort }: StatusFacts): string {
+function modelText({ provider, model, reasoningEffort }: StatusInfo): string {
   const name = provider === "" || model.startsWith(`${provider}:`) ? model : `${provider}:${model}`;
   return reasoningEffort === undefined || reasoningEffort === "" ? name : `${name} ${reasoningEffort}`;
 }
 
-function contextSpan({
-  contextPercent,
-  contextUsed,
-  contextMax,
-  totalTokens,
-}: StatusFacts): Span | undefined {
+function contextSpan({ contextPercent, contextUsed, contextMax, totalTokens }: StatusInfo): Span | undefined {
   const percent =
     contextPercent ??
     (contextUsed !== undefined && contextMax ? (contextUsed / contextMax) * 100 : undefined);
@@ -187,9 +194,9 @@ function contextSpan({
   return totalTokens === 0 ? undefined : span(`${countText(totalTokens)} tokens`);
 }
 
-function fitting(facts: readonly Span[], width: number): Line {
+function fitting(options: readonly Span[], width: number): Line {
   const line: Span[] = [];
-  for (const fact of facts) {
+  for (const fact of options) {
     const next = line.length === 0 ? [fact] : [...line, SEPARATOR, fact];
     if (line.length > 0 && lineWidth(next) > width) break;
     line.splice(0, line.length, ...next);

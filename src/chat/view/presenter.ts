@@ -3,18 +3,18 @@ import type { ChatActions } from "../screen.ts";
 import type { ChatState, ChatStore, Question } from "../state/state.ts";
 import { commandLines } from "./dialog/dialog.ts";
 import { composerWidth } from "./composer/lines.ts";
-import { footLines, SPINNER_MS } from "./footer.ts";
+import { footerLines, SPINNER_MS } from "./footer.ts";
 import type { Press } from "./keys.ts";
 import { BLANK, type Line } from "./text/line.ts";
 import { Scrollback } from "./scrollback.ts";
 import { followState, markShown, pasteUi, pressUi } from "./ui.ts";
-import { FIRST_UI, type Hands, type Ui } from "./ui-state.ts";
+import { FIRST_UI, type InputContext, type Ui } from "./ui-state.ts";
 
 /** As fast as Ink draws. */
 export const MAX_FPS = 30;
 const FRAME_MS = 1000 / MAX_FPS;
 /** A card asks for this many lines beside what it asks about. */
-const CARD_LINES = 14;
+const DIALOG_LINES = 14;
 /** A frame leaves the row of the cursor below it free, and the top row: tmux moves a screen that is erased whole into its history. */
 const SPARE_ROWS = 2;
 const SECOND_MS = 1_000;
@@ -77,12 +77,12 @@ export class Presenter {
   }
 
   press(press: Press): void {
-    this.#ui = pressUi(this.#followed(), press, this.#hands());
+    this.#ui = pressUi(this.#followed(), press, this.#context());
     this.#wake(0);
   }
 
   paste(text: string): void {
-    this.#ui = pasteUi(this.#followed(), text, this.#hands());
+    this.#ui = pasteUi(this.#followed(), text, this.#context());
     this.#wake(0);
   }
 
@@ -96,7 +96,7 @@ export class Presenter {
     this.#ui = markShown(this.#ui, this.#options.now());
   }
 
-  #hands(): Hands {
+  #context(): InputContext {
     const { store, actions, now, size } = this.#options;
     return { state: store.get(), actions, nowMs: now(), width: composerWidth(size().columns) };
   }
@@ -146,16 +146,16 @@ export class Presenter {
     const columns = Math.max(1, size.columns);
     const rows = Math.max(1, size.rows - SPARE_ROWS);
     const shown = this.#shortened(state, columns, rows);
-    const foot = footLines({ state: shown, ui: this.#ui, columns, rows, nowMs });
-    const deps = Math.max(0, rows - foot.lines.length);
-    const step = this.#scrollback.advance(state, { columns, rows: deps, nowMs });
+    const footer = footerLines({ state: shown, ui: this.#ui, columns, rows, nowMs });
+    const space = Math.max(0, rows - footer.lines.length);
+    const step = this.#scrollback.advance(state, { columns, rows: space, nowMs });
     const print = [...step.print, ...(step.isBehind ? [] : this.#longCommand(state, columns, rows))];
     if (print.length > 0) {
       this.#printSerial++;
       this.#print = print;
     }
-    const cursor = foot.cursor && { x: foot.cursor.x, y: foot.cursor.y + step.live.length };
-    const lines = [...step.live, ...foot.lines];
+    const cursor = footer.cursor && { x: footer.cursor.x, y: footer.cursor.y + step.live.length };
+    const lines = [...step.live, ...footer.lines];
     const frame = { printSerial: this.#printSerial, print: this.#print, isNew: step.isNew, lines, cursor };
     return { frame, isBehind: step.isBehind };
   }
@@ -192,6 +192,6 @@ function isTooLong(
 ): question is CommandQuestion {
   if (question === undefined || !("command" in question)) return false;
   return (
-    commandLines(question, columns).length + CARD_LINES > rows && commandLines(question, columns).length > 1
+    commandLines(question, columns).length + DIALOG_LINES > rows && commandLines(question, columns).length > 1
   );
 }

@@ -178,9 +178,9 @@ function boundedEnd(text: string, start: number): number {
 /** What of a streaming answer is not printed; of very much, the end. */
 function streamLines(item: AssistantItem, partial: Partial | undefined, size: ScrollSize): readonly Line[] {
   const text = item.text.trimStart().slice(partial?.text.length ?? 0);
-  const deps = Math.max(MIN_STREAM_CHARACTERS, size.rows * size.columns);
-  const lineStart = text.lastIndexOf("\n", text.length - deps) + 1;
-  const start = text.length - lineStart > 2 * deps ? text.length - deps : lineStart;
+  const space = Math.max(MIN_STREAM_CHARACTERS, size.rows * size.columns);
+  const lineStart = text.lastIndexOf("\n", text.length - space) + 1;
+  const start = text.length - lineStart > 2 * space ? text.length - space : lineStart;
   const state = start > 0 ? markdownStateAfter(text.slice(0, start), partial?.state) : partial?.state;
   return answerLines(text.slice(start), size.columns, state).lines;
 }

@@ -6,14 +6,14 @@ import { EMPTY_DRAFT, type Draft } from "./composer/draft.ts";
 export interface Ui {
   readonly draft: Draft;
   /** While prompts of before are leafed through: which one, and what was being written. */
-  readonly leafing?: { readonly index: number; readonly kept: Draft };
+  readonly browsing?: { readonly index: number; readonly kept: Draft };
   readonly completion: CompletionUi;
   /** The question that is shown. */
-  readonly card?: CardUi;
+  readonly dialog?: DialogUi;
   readonly picker?: PickerUi;
   readonly prefillSerial: number;
   /** Unix milliseconds of the last key that was meant for a hidden answer whose question is gone. */
-  readonly hushedAtMs?: number;
+  readonly mutedAtMs?: number;
 }
 
 interface CompletionUi {
@@ -22,7 +22,7 @@ interface CompletionUi {
   readonly closedFor?: string;
 }
 
-export interface CardUi {
+export interface DialogUi {
   readonly id: string;
   readonly kind: Question["kind"];
   /** Unix milliseconds; absent until a frame with the card is on the terminal. */
@@ -48,7 +48,7 @@ export interface PickerUi {
 }
 
 /** What keys are handled with. */
-export interface Hands {
+export interface InputContext {
   readonly state: ChatState;
   readonly actions: ChatActions;
   /** Unix milliseconds. */

@@ -2,7 +2,7 @@
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { ChatProgram } from "../../chat/run-chat.ts";
-import type { SessionTarget } from "../../chat/session-door.ts";
+import type { SessionTarget } from "../../chat/current-session.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, warn } from "../kit/output.ts";
 import { readVersion } from "../kit/package-file.ts";
@@ -55,8 +55,8 @@ export const chatCommand = defineCommand({
   },
   async run({ args }) {
     const target = targetOf(args);
-    const { chatTransport, ChildNotes } = await import("./gateway.ts");
-    const notes = new ChildNotes();
+    const { chatTransport, ChildLog } = await import("./gateway.ts");
+    const notes = new ChildLog();
     const { transport } = await chatTransport(args, notes.add);
     const version = await readVersion();
     const program = {
@@ -130,7 +130,7 @@ async function throughPipes(program: ChatProgram, words: string | undefined): Pr
     prompt,
     // Where it goes to a program or a file, the answer is the model's, to the letter.
     write: (text) => print(process.stdout.isTTY ? cleanText(text) : text),
-    tell: warn,
+    report: warn,
     signal: stop.signal,
   });
   if (end === "complete") return;

@@ -9,7 +9,7 @@ const MAX_NOTES = 20;
 const MAX_NOTE_CHARACTERS = 2_000;
 
 /** The last lines of the child's log, for when it fails: the reason stands at the end. */
-export class ChildNotes {
+export class ChildLog {
   readonly #lines: string[] = [];
 
   get lines(): readonly string[] {

@@ -29,9 +29,9 @@ function entryOf({ name, title, status, missing, keys, home }: PlatformStatus): 
   return { name, title, status, missing, keys, home_channel: home ?? null };
 }
 
-function rowOf(standing: PlatformStatus): readonly string[] {
-  const { name, status, home } = standing;
-  return [name, WORDS[status], oneLine(home ?? "-"), hintOf(standing)];
+function rowOf(platform: PlatformStatus): readonly string[] {
+  const { name, status, home } = platform;
+  return [name, WORDS[status], oneLine(home ?? "-"), hintOf(platform)];
 }
 
 function hintOf({ name, status, missing, home }: PlatformStatus): string {

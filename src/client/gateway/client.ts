@@ -19,7 +19,7 @@ import {
   type GatewayState,
 } from "./types.ts";
 import { createEventQueue, type EventQueue, FollowedSessions } from "./events.ts";
-import { QuestionService, type AskedQuestion } from "./questions.ts";
+import { QuestionService, type ReceivedQuestion } from "./questions.ts";
 import type { TransportError } from "./transport.ts";
 
 const CLOSE_MS = 10_000;
@@ -43,7 +43,7 @@ export class ReconnectingClient implements GatewayClient {
   readonly #clock: GatewayClock;
   readonly #calls: Calls;
   readonly #sessions = new FollowedSessions();
-  readonly #desk: QuestionService;
+  readonly #questions: QuestionService;
   readonly #queues = new Map<EventQueue, string | undefined>();
   /** Resolves when the first connection is ready; rejects with what hindered it. */
   readonly opened = Promise.withResolvers<GatewayClient>();
@@ -62,11 +62,11 @@ export class ReconnectingClient implements GatewayClient {
     this.#options = options;
     this.#clock = clock;
     this.#calls = new Calls(clock);
-    this.#desk = new QuestionService({
+    this.#questions = new QuestionService({
       questions,
       send: (...answer) => this.#sendAnswer(...answer),
       onThrown: ({ id: request_id, params: { session_id } }, error) => {
-        this.#tell({ type: "client.question_failed", session_id, payload: { request_id, error } });
+        this.#notify({ type: "client.question_failed", session_id, payload: { request_id, error } });
       },
     });
     void this.#run();
@@ -126,7 +126,7 @@ export class ReconnectingClient implements GatewayClient {
   async #serve(minMs: number): Promise<Error> {
     const connection = new GatewayConnection(this.#options.transport, this.#clock, {
       event: (event, size) => this.#event(event, size),
-      question: (question) => void this.#desk.ask(question, connection),
+      question: (question) => void this.#questions.ask(question, connection),
       answer: (answer) => this.#answer(answer),
     });
     this.#connection = connection;
@@ -136,7 +136,7 @@ export class ReconnectingClient implements GatewayClient {
     try {
       await connection.ready.promise;
       const { client, questions, deltas, optOut } = this.#options;
-      await this.#ask("client.capabilities", {
+      await this.#callOwn("client.capabilities", {
         protocol_version: VERSION,
         client,
         server_requests: !!questions,
@@ -160,16 +160,16 @@ export class ReconnectingClient implements GatewayClient {
   async #attachAgain(id: string): Promise<void> {
     const open = new Set<string>();
     try {
-      const result = await this.#ask("session.resume", this.#sessions.resumption(id));
+      const result = await this.#callOwn("session.resume", this.#sessions.resumption(id));
       for (const { id: request } of (result as unknown as LiveSession).open_requests) open.add(request);
     } catch (error) {
       // The session is gone; other failures are those of the connection.
       if (!isLasting(error)) throw error;
       const { code, reason, message } = error as GatewayError;
       this.#sessions.delete(id);
-      this.#tell({ type: "client.lost", session_id: id, payload: { code, reason, message } });
+      this.#notify({ type: "client.lost", session_id: id, payload: { code, reason, message } });
     }
-    this.#desk.keepOnly(id, open, this.#connection);
+    this.#questions.keepOnly(id, open, this.#connection);
   }
 
   #open(): void {
@@ -186,7 +186,7 @@ export class ReconnectingClient implements GatewayClient {
   }
 
   /** A call of the client's own, while the connection is made. It ends with the connection. */
-  #ask(method: GatewayMethod, params: object): Promise<Fields> {
+  #callOwn(method: GatewayMethod, params: object): Promise<Fields> {
     const call = this.#calls.add(method, params as Fields, { isOwn: true });
     this.#send(call);
     return call.answer;
@@ -228,20 +228,24 @@ export class ReconnectingClient implements GatewayClient {
     if (!call || !result) return;
     const { session_id, open_requests: open } = result as unknown as LiveSession;
     const gap = this.#sessions.answered(call, result, this.ready.replay_epoch);
-    if (call.isOwn && gap) this.#tell({ type: "client.gap", session_id, payload: gap });
+    if (call.isOwn && gap) this.#notify({ type: "client.gap", session_id, payload: gap });
     if (!this.#options.questions || !/resume|activate/.test(call.method)) return;
     for (const { id, method, params: payload } of open) {
-      void this.#desk.ask({ id, method, params: { session_id, payload } } as unknown as AskedQuestion);
+      void this.#questions.ask({
+        id,
+        method,
+        params: { session_id, payload },
+      } as unknown as ReceivedQuestion);
     }
   }
 
   #event(event: GatewayEvent, size: number): void {
     if (event.type === "gateway.ready") this.ready = event.payload;
-    if (event.type === "request.cancel") this.#desk.withdraw(event.payload.id);
-    if (this.#sessions.isNews(event)) this.#push(event, size);
+    if (event.type === "request.cancel") this.#questions.withdraw(event.payload.id);
+    if (this.#sessions.isNew(event)) this.#push(event, size);
   }
 
-  #sendAnswer({ id, params }: AskedQuestion, result: object | undefined, on: object | undefined): void {
+  #sendAnswer({ id, params }: ReceivedQuestion, result: object | undefined, on: object | undefined): void {
     if (on === this.#connection) {
       const answer = result ? { result } : { error: { code: -32601, message: "declined" } };
       return this.#connection.send(JSON.stringify({ jsonrpc: "2.0", id, ...answer }));
@@ -255,10 +259,13 @@ export class ReconnectingClient implements GatewayClient {
 
   #become(state: GatewayState, error?: Error): void {
     this.state = state;
-    this.#tell({ type: "client.state", payload: { state, attempt: this.#attempt, message: error?.message } });
+    this.#notify({
+      type: "client.state",
+      payload: { state, attempt: this.#attempt, message: error?.message },
+    });
   }
 
-  #tell(notice: Notice): void {
+  #notify(notice: Notice): void {
     this.#push({ ...notice, ts: Date.now() } as GatewayNotice, NOTICE_SIZE);
   }
 
@@ -276,7 +283,7 @@ export class ReconnectingClient implements GatewayClient {
     this.#cancelWait?.();
     const closed = new GatewayClosedError(error?.message ?? "The client is closed.", { cause: error });
     this.#calls.cut(closed, true);
-    this.#desk.close();
+    this.#questions.close();
     for (const queue of this.#queues.keys()) queue.end(error && closed);
     this.opened.reject(error ?? closed);
     this.#closed.resolve(error && closed);

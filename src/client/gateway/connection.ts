@@ -1,7 +1,7 @@
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { GatewayReadyPayload } from "../../../generated/gateway/types/types.gen.ts";
 import type { Answer } from "./calls.ts";
-import type { AskedQuestion } from "./questions.ts";
+import type { ReceivedQuestion } from "./questions.ts";
 import { TransportError, type GatewayTransport, type TransportLink } from "./transport.ts";
 import type { GatewayClock } from "./types.ts";
 
@@ -9,7 +9,7 @@ import type { GatewayClock } from "./types.ts";
 interface ConnectionSink {
   /** `size` is the length of its frame. */
   event(event: GatewayEvent, size: number): void;
-  question(question: AskedQuestion): void;
+  question(question: ReceivedQuestion): void;
   answer(answer: Answer): void;
 }
 
@@ -97,7 +97,7 @@ export class GatewayConnection {
     const frame = JSON.parse(text) as Frame;
     const { id, method, params } = frame;
     if (method === "event") this.#event(params as GatewayEvent, text.length);
-    else if (method) this.#sink.question(frame as AskedQuestion);
+    else if (method) this.#sink.question(frame as ReceivedQuestion);
     // Answers to frames that the gateway could not read have no id.
     else if (id) this.#sink.answer(frame as Answer);
   }

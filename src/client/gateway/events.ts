@@ -115,7 +115,7 @@ export class FollowedSessions extends Map<string, Cursor> {
   }
 
   /** Whether the event is news: one that came before is none. */
-  isNews(event: GatewayClientEvent): boolean {
+  isNew(event: GatewayClientEvent): boolean {
     const { type, session_id: id = "", seq } = event as { type: string; session_id?: string; seq?: number };
     if (type === "session.closed") this.delete(id);
     const cursor = this.get(id);
@@ -136,10 +136,10 @@ export class FollowedSessions extends Map<string, Cursor> {
     if (/\.(detach|close|delete)$/.test(method)) this.delete(id);
     if (!/\.(resume|activate)$/.test(method)) return undefined;
     const { latest_seq, truncated, epoch: now } = result as unknown as LiveSession;
-    const asked = params["cursor"] as Cursor | undefined;
+    const requested = params["cursor"] as Cursor | undefined;
     const cursor = { epoch: now, last_seen: latest_seq };
     // Without a cursor, one who is attached already goes on where it is: some of its events may be on their way.
-    this.set(id, truncated ? cursor : (asked ?? this.get(id) ?? cursor));
-    return truncated ? { reason: asked?.epoch === now ? "truncated" : "epoch", cursor } : undefined;
+    this.set(id, truncated ? cursor : (requested ?? this.get(id) ?? cursor));
+    return truncated ? { reason: requested?.epoch === now ? "truncated" : "epoch", cursor } : undefined;
   }
 }

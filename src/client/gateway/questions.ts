@@ -1,14 +1,14 @@
 import type { HostRequests } from "../../../generated/gateway/host.gen.ts";
 import type { Answerer, GatewayQuestions, QuestionMethod } from "./types.ts";
 
-export interface AskedQuestion {
+export interface ReceivedQuestion {
   readonly id: string;
   readonly method: QuestionMethod;
   readonly params: HostRequests[QuestionMethod]["params"];
 }
 
 interface Open {
-  readonly question: AskedQuestion;
+  readonly question: ReceivedQuestion;
   readonly withdrawn: AbortController;
   /** The connection on which the question waits as a request; undefined when it was only read of. */
   on: object | undefined;
@@ -18,8 +18,8 @@ interface Open {
 interface QuestionServiceOptions {
   readonly questions: GatewayQuestions;
   /** Sends an answer, to the connection on which the question waits if it still stands; undefined declines. */
-  send(question: AskedQuestion, answer: object | undefined, on: object | undefined): void;
-  onThrown(question: AskedQuestion, error: unknown): void;
+  send(question: ReceivedQuestion, answer: object | undefined, on: object | undefined): void;
+  onThrown(question: ReceivedQuestion, error: unknown): void;
 }
 
 /** Questions that are at the host, over all connections. */
@@ -32,7 +32,7 @@ export class QuestionService {
   }
 
   /** One that is known already is not asked again; if it was answered, the answer is sent again. */
-  async ask(question: AskedQuestion, on?: object): Promise<void> {
+  async ask(question: ReceivedQuestion, on?: object): Promise<void> {
     const { questions, send, onThrown } = this.#options;
     const known = this.#open.get(question.id);
     if (known) {

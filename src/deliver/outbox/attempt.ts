@@ -25,7 +25,7 @@ interface AttemptOptions {
   readonly tracer: Tracer;
   readonly timeoutMs: number;
   /** Keeps how many parts have arrived. False: the lease is lost, and the attempt with it. Default: nothing is kept. */
-  readonly note?: (partsSent: number) => Promise<boolean>;
+  readonly saveProgress?: (partsSent: number) => Promise<boolean>;
   /** Keeps that the request begins, before it does. False: the lease is lost, and nothing is sent. Default: nothing is kept. */
   readonly start?: () => Promise<boolean>;
 }
@@ -57,25 +57,25 @@ export class Attempt {
   async #send(
     target: Target,
     delivery: Delivery,
-    { options: { note, start }, span }: { readonly options: AttemptOptions; readonly span: Span },
+    { options: { saveProgress, start }, span }: { readonly options: AttemptOptions; readonly span: Span },
   ): Promise<AttemptEnd> {
     const { signal } = this.#abort;
     try {
       if (start && !(await start())) return { status: "lost" };
       signal.throwIfAborted();
       this.#isSent = true;
-      return clean(await target.send(delivery, { signal, span, progress: this.#progress(note) }));
+      return clean(await target.send(delivery, { signal, span, progress: this.#progress(saveProgress) }));
     } catch (error) {
       const detail = error instanceof Error ? error.message : String(error);
       return clean({ status: "retry", error: `The attempt failed: ${detail}` });
     }
   }
 
-  #progress(note: AttemptOptions["note"]): SendOptions["progress"] {
+  #progress(saveProgress: AttemptOptions["saveProgress"]): SendOptions["progress"] {
     return async (partsSent) => {
       // Another attempt at the same message may be under way, and counts for itself.
       this.#abort.signal.throwIfAborted();
-      if (await (note?.(partsSent) ?? true)) return;
+      if (await (saveProgress?.(partsSent) ?? true)) return;
       this.cut("lost");
       throw new Error("The message's lease was lost.");
     };
@@ -160,10 +160,11 @@ export async function sendRow(
     createdAtMs: row.created_at,
     ...(row.uncertain_at === null ? {} : { uncertainSinceMs: row.uncertain_at }),
   };
-  const note = (partsSent: number) => store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
-  if (canRepeat(target, delivery)) return attempt.run(target, delivery, { ...options, note });
+  const saveProgress = (partsSent: number) =>
+    store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
+  if (canRepeat(target, delivery)) return attempt.run(target, delivery, { ...options, saveProgress });
   const start = () => store.write((tx) => store.outbox.start(tx, row.id));
-  const end = await attempt.run(target, delivery, { ...options, note, start });
+  const end = await attempt.run(target, delivery, { ...options, saveProgress, start });
   return end.status === "stopped" && attempt.isSent ? CUT : end;
 }
 

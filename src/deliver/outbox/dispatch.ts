@@ -238,7 +238,7 @@ export class Dispatcher {
     const { store, settled } = this.#options;
     const abandoned: string[] = [];
     for (const waiting of left) {
-      const status = await this.#lostAs(tx, waiting);
+      const status = await this.#lostStatus(tx, waiting);
       const error = status === "unsent" ? UNSENT : LOST;
       const row = await store.outbox.lost(tx, waiting.id, { status, error });
       if (status !== "unknown" || !row) continue;
@@ -248,8 +248,8 @@ export class Dispatcher {
     return abandoned;
   }
 
-  async #lostAs(tx: Tx, waiting: Waiting): Promise<LostAttempt["status"]> {
-    const { target, rules } = this.#ruled(waiting);
+  async #lostStatus(tx: Tx, waiting: Waiting): Promise<LostAttempt["status"]> {
+    const { target, rules } = this.#rulesOf(waiting);
     const row = await tx.find("outbox", { id: waiting.id });
     const isSafe = target !== undefined && row !== undefined && canRepeatRow(target, row);
     // Where a platform is not known, a request that was not noted may be one that is safe to repeat.
@@ -259,7 +259,7 @@ export class Dispatcher {
   }
 
   /** Who sends it, and by what rules it is tried again. */
-  #ruled({ target: address }: { readonly target: string }): {
+  #rulesOf({ target: address }: { readonly target: string }): {
     readonly target: Target | undefined;
     readonly rules: RetryRules;
   } {
@@ -269,13 +269,13 @@ export class Dispatcher {
   }
 
   #start(row: OutboxRow): void {
-    const leave = this.#slots.take(row);
+    const release = this.#slots.take(row);
     const attempt = new Attempt();
     const work = async () => {
       const end = await this.#send(row, attempt);
       const recorded = this.#record(row, end);
       // The next look is queued behind the record: one commit for both.
-      leave();
+      release();
       this.wake();
       await recorded;
       this.#attempts.delete(row.id);
@@ -294,22 +294,22 @@ export class Dispatcher {
   /** When the outcome cannot be written the lease runs out, and the message is sent again under the same id. */
   async #record(row: OutboxRow, end: AttemptEnd): Promise<void> {
     const { store, log, settled } = this.#options;
-    const facts = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
+    const fields = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
-      this.#tell(await recordEnd(store, row, end, { ...this.#ruled(row), settled }), facts);
+      this.#logEnd(await recordEnd(store, row, end, { ...this.#rulesOf(row), settled }), fields);
     } catch (error) {
-      log.warn("the outcome of a delivery could not be recorded", { ...facts, error });
+      log.warn("the outcome of a delivery could not be recorded", { ...fields, error });
     }
   }
 
-  #tell(end: Recorded, facts: Readonly<Record<string, unknown>>): void {
+  #logEnd(end: Recorded, fields: Readonly<Record<string, unknown>>): void {
     const { log } = this.#options;
-    if (end.status === "lost") log.warn("a message's lease was lost during the attempt", facts);
+    if (end.status === "lost") log.warn("a message's lease was lost during the attempt", fields);
     if (!("error" in end)) return;
-    const told = { ...facts, reason: end.error };
-    if (end.status === "again") log.info("a message could not be delivered yet", told);
-    else if (end.status === "dead") log.warn("a message could not be delivered and is given up", told);
-    else log.warn("a message may have arrived, and is not sent again", told);
+    const details = { ...fields, reason: end.error };
+    if (end.status === "again") log.info("a message could not be delivered yet", details);
+    else if (end.status === "dead") log.warn("a message could not be delivered and is given up", details);
+    else log.warn("a message may have arrived, and is not sent again", details);
   }
 
   #scheduleRenewal(): () => void {

@@ -21,7 +21,7 @@ interface RecordOptions {
   readonly settled?: Settled | undefined;
 }
 
-type Written = Verdict | { readonly status: "released" };
+type Written = Decision | { readonly status: "released" };
 
 /** What was written; `lost`: nothing, since somebody else answers for the message. */
 export type Recorded = Written | { readonly status: "lost" };
@@ -49,16 +49,16 @@ export async function recordIn(
   { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
   { target, rules, settled }: RecordOptions,
 ): Promise<Recorded> {
-  const verdict = verdictOn(end, (outcome) => evaluate(outcome, row, { target, rules, nowMs: tx.nowMs }));
-  if (verdict.status === "lost") return verdict;
-  await noteAttempt(tx, store, { row, end });
-  if (!(await write(tx, store, row.id, verdict))) return { status: "lost" };
-  if (verdict.status !== "released" && verdict.status !== "again") await settled?.(tx, row, verdict);
-  return verdict;
+  const decision = decide(end, (outcome) => evaluate(outcome, row, { target, rules, nowMs: tx.nowMs }));
+  if (decision.status === "lost") return decision;
+  await storeAttempt(tx, store, { row, end });
+  if (!(await write(tx, store, row.id, decision))) return { status: "lost" };
+  if (decision.status !== "released" && decision.status !== "again") await settled?.(tx, row, decision);
+  return decision;
 }
 
 /** Keeps how an attempt ended among those of its message, before its lease ends. */
-export async function noteAttempt(
+export async function storeAttempt(
   tx: Tx,
   { outbox }: Store,
   { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
@@ -73,7 +73,7 @@ function attemptLogOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {
   return addTry(row.attempt_log, { atMs: begunMs, tookMs: nowMs - begunMs, outcome: end.status, ...error });
 }
 
-function verdictOn(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Verdict): Recorded {
+function decide(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Decision): Recorded {
   switch (end.status) {
     case "stopped":
       return { status: "released" };
@@ -85,25 +85,25 @@ function verdictOn(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Verdict
 }
 
 /** False when the lease was lost. */
-function write(tx: Tx, { outbox }: Store, id: string, verdict: Written): Promise<boolean> {
-  switch (verdict.status) {
+function write(tx: Tx, { outbox }: Store, id: string, decision: Written): Promise<boolean> {
+  switch (decision.status) {
     case "delivered":
       return outbox.delivered(tx, id);
     case "again": {
-      const { error, delayMs, isCounted } = verdict;
+      const { error, delayMs, isCounted } = decision;
       return outbox.retryAt(tx, id, { error, atMs: tx.nowMs + delayMs, isCounted });
     }
     case "dead":
-      return outbox.dead(tx, id, verdict.error);
+      return outbox.dead(tx, id, decision.error);
     case "unknown":
-      return outbox.unknown(tx, id, verdict.error);
+      return outbox.unknown(tx, id, decision.error);
     case "released":
       return outbox.release(tx, id);
   }
 }
 
 /** What becomes of a message after an attempt. */
-type Verdict =
+type Decision =
   | { readonly status: "delivered" }
   /** It is tried again; with `isCounted` false the attempt is as if it had not been. */
   | {
@@ -118,11 +118,11 @@ type Verdict =
   | { readonly status: "unknown"; readonly error: string };
 
 /** Longest that a platform may ask to wait, and longest that it may ask to slow down for, in all. */
-const MAX_ASKED_MS = 86_400_000;
+const MAX_WAIT_MS = 86_400_000;
 /** A platform that asks to slow down, and to come back at once, is not asked at once. */
 const MIN_THROTTLED_MS = 1_000;
 
-export type Tried = Pick<OutboxRow, "attempts" | "max_attempts" | "created_at" | "retried_at">;
+export type AttemptCounts = Pick<OutboxRow, "attempts" | "max_attempts" | "created_at" | "retried_at">;
 
 /** The rules of a target: its own waits go before those of the configuration. */
 export function rulesFor(target: Target | undefined, rules: RetryRules): RetryRules {
@@ -130,7 +130,10 @@ export function rulesFor(target: Target | undefined, rules: RetryRules): RetryRu
 }
 
 /** Attempts that a message has in all. */
-export function attemptsOf({ max_attempts: own }: Pick<Tried, "max_attempts">, rules: RetryRules): number {
+export function attemptsOf(
+  { max_attempts: own }: Pick<AttemptCounts, "max_attempts">,
+  rules: RetryRules,
+): number {
   return own > 0 ? own : rules.delaysMs.length + 1;
 }
 
@@ -140,13 +143,13 @@ export function attemptsOf({ max_attempts: own }: Pick<Tried, "max_attempts">, r
  */
 export function evaluate(
   outcome: SendOutcome,
-  row: Tried,
+  row: AttemptCounts,
   {
     target,
     rules,
     nowMs,
   }: { readonly target: Target | undefined; readonly rules: RetryRules; readonly nowMs: number },
-): Verdict {
+): Decision {
   switch (outcome.status) {
     case "delivered":
       return outcome;
@@ -158,27 +161,27 @@ export function evaluate(
         : { status: "unknown", error: outcome.error };
     case "retry": {
       const { error, afterMs, isThrottled = false } = outcome;
-      const delayMs = Math.min(Math.max(0, afterMs ?? retryDelayMs(row.attempts, rules)), MAX_ASKED_MS);
+      const delayMs = Math.min(Math.max(0, afterMs ?? retryDelayMs(row.attempts, rules)), MAX_WAIT_MS);
       if (isThrottled) return throttled(error, row, { delayMs: Math.max(delayMs, MIN_THROTTLED_MS), nowMs });
       return isLast(row, rules) ? { status: "dead", error } : again(error, delayMs);
     }
   }
 }
 
-function isLast(row: Tried, rules: RetryRules): boolean {
+function isLast(row: AttemptCounts, rules: RetryRules): boolean {
   return row.attempts >= attemptsOf(row, rules);
 }
 
-function again(error: string, delayMs: number): Verdict {
+function again(error: string, delayMs: number): Decision {
   return { status: "again", error, delayMs, isCounted: true };
 }
 
 function throttled(
   error: string,
-  { created_at: createdAt, retried_at: retriedAt }: Tried,
+  { created_at: createdAt, retried_at: retriedAt }: AttemptCounts,
   { delayMs, nowMs }: { readonly delayMs: number; readonly nowMs: number },
-): Verdict {
-  const isTooOld = nowMs + delayMs - (retriedAt ?? createdAt) > MAX_ASKED_MS;
+): Decision {
+  const isTooOld = nowMs + delayMs - (retriedAt ?? createdAt) > MAX_WAIT_MS;
   if (!isTooOld) return { status: "again", error, delayMs, isCounted: false };
   return {
     status: "dead",

@@ -1,7 +1,7 @@
 import type { BusyTargets } from "../../store/outbox/outbox.ts";
 import { parseTarget, type Targets } from "../target.ts";
 
-interface Place {
+interface SlotMessage {
   /** Whole address. */
   readonly target: string;
   readonly lane: string | null;
@@ -45,7 +45,7 @@ export class Slots {
   }
 
   /** As many of the messages as there is room for, in their order. */
-  choose<M extends Place>(messages: readonly M[]): readonly M[] {
+  choose<M extends SlotMessage>(messages: readonly M[]): readonly M[] {
     const taken = this.#taken.copy();
     return messages.filter((message) => {
       const { target } = message;
@@ -60,7 +60,7 @@ export class Slots {
   }
 
   /** Takes a place; the returned function gives it back. */
-  take(message: Place): () => void {
+  take(message: SlotMessage): () => void {
     this.#taken.add(message, 1);
     return () => this.#taken.add(message, -1);
   }
@@ -75,7 +75,7 @@ class Counts {
   readonly addresses = new Map<string, number>();
   readonly platforms = new Map<string, number>();
 
-  add({ target, lane }: Place, by: 1 | -1): void {
+  add({ target, lane }: SlotMessage, by: 1 | -1): void {
     this.total += by;
     if (lane === null) step(this.addresses, target, by);
     step(this.platforms, parseTarget(target).platform, by);

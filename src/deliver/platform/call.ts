@@ -172,8 +172,8 @@ function failureOf(error: unknown, { title }: CallerOptions): SendFailure {
   if (!(error instanceof FetchFailedError)) throw error;
   if (error.reason === "url") return { status: "permanent", error: `${title}: ${error.message}` };
   if (!error.isSent) return { status: "retry", error: `${title}: ${error.message}` };
-  const said = `${title}: ${error.message}`;
-  return { status: "unknown", error: `${said} The message may have arrived.`, said };
+  const baseError = `${title}: ${error.message}`;
+  return { status: "unknown", error: `${baseError} The message may have arrived.`, baseError };
 }
 
 export interface OutcomeWords {
@@ -197,7 +197,7 @@ const MAY_HAVE_ARRIVED = "The message may have arrived.";
 export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeWords): SendFailure {
   const { status, retryAfterMs } = answer;
   const { title, name, addressKey = "base_url" } = words;
-  const said = `${title} answered ${status}${reasonOf(words)}.`;
+  const baseError = `${title} answered ${status}${reasonOf(words)}.`;
   if (status < 300) return unclear(answer, words);
   if (status < 400) {
     return {
@@ -205,18 +205,22 @@ export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeW
       error: `${title} redirects elsewhere (${status}): set platforms.${name}.${addressKey} to where its API really is.`,
     };
   }
-  if (status === 429) return throttled(said, retryAfterMs);
+  if (status === 429) return throttled(baseError, retryAfterMs);
   if (GATEWAY_TIMEOUTS.has(status)) {
-    return { status: "unknown", error: `${said} ${MAY_HAVE_ARRIVED}`, said };
+    return { status: "unknown", error: `${baseError} ${MAY_HAVE_ARRIVED}`, baseError };
   }
   if (status === 408 || status === 425 || status >= 500) {
-    return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
+    return {
+      status: "retry",
+      error: baseError,
+      ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }),
+    };
   }
-  return { status: "permanent", error: `${said}${hintOf(status, `platforms.${name}`, addressKey)}` };
+  return { status: "permanent", error: `${baseError}${hintOf(status, `platforms.${name}`, addressKey)}` };
 }
 
 /** What was answered, as a sentence: for platforms whose own codes tell more than the status. */
-export function saidIn({ status }: PlatformAnswer<unknown>, words: OutcomeWords): string {
+export function summarize({ status }: PlatformAnswer<unknown>, words: OutcomeWords): string {
   return `${words.title} answered ${status}${reasonOf(words)}.`;
 }
 
@@ -237,8 +241,8 @@ function unclear(
       error: `${title} answered ${status} with a web page. Is something else in between, or platforms.${name}.${addressKey} wrong?`,
     };
   }
-  const said = `${title} answered ${status}, but not in its own form.`;
-  return { status: "unknown", error: `${said} ${MAY_HAVE_ARRIVED}`, said };
+  const baseError = `${title} answered ${status}, but not in its own form.`;
+  return { status: "unknown", error: `${baseError} ${MAY_HAVE_ARRIVED}`, baseError };
 }
 
 function hintOf(status: number, settings: string, addressKey: string): string {

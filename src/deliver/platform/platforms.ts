@@ -76,8 +76,8 @@ async function findProblem<Name extends PlatformName>(
   config: Pick<Config, "platforms">,
   env: Environment,
 ): Promise<string | undefined> {
-  const lack = await findMissing(name, config, env);
-  return "platform" in lack ? undefined : hintOf(name, lack);
+  const unready = await findMissing(name, config, env);
+  return "platform" in unready ? undefined : hintOf(name, unready);
 }
 
 /** How one platform stands. Its target, when it is ready, is a new one. */
@@ -86,9 +86,9 @@ export async function platformState<Name extends PlatformName>(
   config: Pick<Config, "platforms">,
   parts: PlatformParts,
 ): Promise<PlatformState> {
-  const lack = await findMissing(name, config, parts.env);
-  if (!("platform" in lack)) return lack;
-  return { status: "ready", target: lack.platform.create(lack.settings, parts) };
+  const unready = await findMissing(name, config, parts.env);
+  if (!("platform" in unready)) return unready;
+  return { status: "ready", target: unready.platform.create(unready.settings, parts) };
 }
 
 type Unready = Exclude<PlatformState, { readonly status: "ready" }>;

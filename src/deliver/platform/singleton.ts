@@ -61,7 +61,7 @@ export class Singleton {
   giveBack(): Promise<void> {
     return this.#inTurn(async () => {
       if (!this.#isHeld) return;
-      this.#letGo();
+      this.#stopHolding();
       const { store } = this.#options;
       await store.write((tx) => store.ledger.release(tx, this.#key)).catch(() => {});
     });
@@ -82,7 +82,7 @@ export class Singleton {
     this.#renewLater();
   }
 
-  #letGo(): void {
+  #stopHolding(): void {
     this.#isHeld = false;
     this.#cancelRenewal();
   }
@@ -113,7 +113,7 @@ export class Singleton {
   }
 
   #lose(): void {
-    this.#letGo();
+    this.#stopHolding();
     this.#options.onLost();
   }
 

@@ -240,7 +240,7 @@ const INVALID_BODY = 50035;
 const RESOURCE_RATE_LIMITED = 40062;
 const OVERLOADED = 130000;
 /** What to do about errors, by their JSON error code. */
-const remedies: ReadonlyMap<number, string> = new Map([
+const hints: ReadonlyMap<number, string> = new Map([
   [10003, "Is the channel's id right, and is the bot in that server?"],
   [20028, "The channel takes no more messages for now."],
   [40001, "Check platforms.discord.token (DISCORD_BOT_TOKEN)."],
@@ -261,7 +261,7 @@ function outcomeOf(answer: Reply, words: OutcomeWords): SendOutcome {
   const failure = outcomeOfAnswer(answer, { ...words, reason });
   if (status === 429 || body?.code === RESOURCE_RATE_LIMITED) return throttled(failure.error, waitOf(answer));
   if (body?.code === OVERLOADED) return { status: "retry", error: failure.error };
-  const hint = remedies.get(body?.code ?? 0);
+  const hint = hints.get(body?.code ?? 0);
   return hint === undefined || failure.status !== "permanent"
     ? failure
     : { ...failure, error: `${failure.error} ${hint}` };

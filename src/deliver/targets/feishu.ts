@@ -5,7 +5,7 @@ import type {
   FeishuReceiverKind,
   FeishuReply,
 } from "../../../generated/delivery/client/types.gen.ts";
-import { AccessTokens, type AskForToken } from "../platform/access-token.ts";
+import { AccessTokens, type RequestToken } from "../platform/access-token.ts";
 import {
   createCall,
   type Call,
@@ -61,7 +61,10 @@ export const feishu: Platform<Settings> = {
     registerSecret(secret.trim());
     const baseUrl = settings.base_url ?? HOSTS[domain];
     const call = createCall({ title: words.title, baseUrl, clock, version });
-    const tokens = new AccessTokens(clock, askWith(call, { app_id: id.trim(), app_secret: secret.trim() }));
+    const tokens = new AccessTokens(
+      clock,
+      tokenRequest(call, { app_id: id.trim(), app_secret: secret.trim() }),
+    );
     const repeats = { title: words.title, windowMs: REPEATS_KNOWN_MS };
     return {
       name: words.name,
@@ -98,7 +101,10 @@ interface SendRequest {
 }
 
 /** Good for up to 2 hours, and the same for everybody who asks. */
-function askWith(call: Call, body: { readonly app_id: string; readonly app_secret: string }): AskForToken {
+function tokenRequest(
+  call: Call,
+  body: { readonly app_id: string; readonly app_secret: string },
+): RequestToken {
   return async (options) => {
     const answer = await call("FeishuAnswer", (client) => client.feishuTenantToken({ body }), options);
     const {
@@ -108,20 +114,20 @@ function askWith(call: Call, body: { readonly app_id: string; readonly app_secre
     } = (answer.kind === "answer" && answer.body) || { code: -1 };
     if (answer.kind === "none" || code !== 0 || value === undefined)
       return { kind: "none", outcome: tokenFailure(answer) };
-    return { kind: "given", value, lifeMs: expire * 1000 };
+    return { kind: "issued", value, lifeMs: expire * 1000 };
   };
 }
 
 /** A token that has served and is refused now is asked for anew, once. */
 async function sendPart(request: SendRequest, text: string, index: number): Promise<SendOutcome> {
-  for (let attemptLog = 1; ; attemptLog += 1) {
+  for (let attempt = 1; ; attempt += 1) {
     const token = await request.tokens.get(request.options);
     if (token.kind === "none") return token.outcome;
     const answer = await post(request, token.value, contentOf(request, text, index));
     if (answer.kind === "none") return answer.outcome;
     if (!isTokenRefused(answer)) return outcomeOf(answer);
     request.tokens.drop(token.value);
-    if (!token.isKept || attemptLog > 1) return outcomeOf(answer);
+    if (!token.isReused || attempt > 1) return outcomeOf(answer);
   }
 }
 
@@ -190,7 +196,7 @@ const passing = new Set([1500, 2200, 230049]);
 const scope = "Give the app the scope im:message:send_as_bot, and publish a version of it.";
 const availability = "Add the user to those whom the app is available to, and publish a version of it.";
 /** What to do about errors, by `code`. */
-const remedies: ReadonlyMap<number, string> = new Map([
+const hints: ReadonlyMap<number, string> = new Map([
   [230001, "Is the chat's id right?"],
   [230002, "Add the app's bot to the group."],
   [230006, "Switch on the bot of the app, and publish a version of it."],
@@ -234,17 +240,17 @@ function failureOf(answer: Answer): SendFailure {
     return status === 429 ? limited(answer, "") : outcomeOfAnswer(answer, words);
   const { code, msg = "" } = body;
   const reason = msg.replace(/\s+/g, " ").trim().replace(/\.$/, "").slice(0, 200);
-  const said = `${words.title} refused it (${code})${reason === "" ? "" : `: ${reason}`}.`;
-  if (status === 429 || rateLimits.has(code)) return limited(answer, said);
-  if (status >= 500 || passing.has(code)) return { status: "retry", error: said };
+  const summary = `${words.title} refused it (${code})${reason === "" ? "" : `: ${reason}`}.`;
+  if (status === 429 || rateLimits.has(code)) return limited(answer, summary);
+  if (status >= 500 || passing.has(code)) return { status: "retry", error: summary };
   if (refusedTokens.has(code))
-    return { status: "permanent", error: `${said} Check the credentials of platforms.feishu.` };
-  const hint = remedies.get(code);
-  return { status: "permanent", error: hint === undefined ? said : `${said} ${hint}` };
+    return { status: "permanent", error: `${summary} Check the credentials of platforms.feishu.` };
+  const hint = hints.get(code);
+  return { status: "permanent", error: hint === undefined ? summary : `${summary} ${hint}` };
 }
 
-function limited(answer: Answer, said: string): SendFailure {
+function limited(answer: Answer, summary: string): SendFailure {
   const seconds = Number(answer.headers["x-ogw-ratelimit-reset"] || Number.NaN);
   const waitMs = Number.isFinite(seconds) ? seconds * 1000 : answer.retryAfterMs;
-  return throttled(said === "" ? outcomeOfAnswer(answer, words).error : said, waitMs);
+  return throttled(summary === "" ? outcomeOfAnswer(answer, words).error : summary, waitMs);
 }

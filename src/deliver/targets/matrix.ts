@@ -149,7 +149,7 @@ interface RoomsOptions {
 
 type FoundRoom = { readonly kind: "room"; readonly id: string } | NoAnswer;
 
-interface WiredService {
+interface Rooms {
   /** The room by its id or alias, if texts may be sent there. What was found holds for a while. */
   find(chat: string, options: SendOptions): Promise<FoundRoom>;
 }
@@ -158,7 +158,7 @@ interface WiredService {
 const KNOWN_MS = 600_000;
 const MAX_KNOWN = 1000;
 
-function createRooms({ call, headers, clock, allowsEncrypted }: RoomsOptions): WiredService {
+function createRooms({ call, headers, clock, allowsEncrypted }: RoomsOptions): Rooms {
   const known = new Map<string, { readonly id: string; readonly untilMs: number }>();
   return {
     async find(chat, options) {
@@ -214,7 +214,7 @@ type Answer = PlatformAnswer<MatrixAnswer>;
 
 const join = "Invite the user there, and let it join: agentd does not join by itself.";
 /** What to do about errors, by `errcode`. */
-const remedies: ReadonlyMap<string, string> = new Map([
+const hints: ReadonlyMap<string, string> = new Map([
   ["M_UNKNOWN_TOKEN", "Sign in anew, and set platforms.matrix.access_token (MATRIX_ACCESS_TOKEN)."],
   ["M_MISSING_TOKEN", "Set platforms.matrix.access_token (MATRIX_ACCESS_TOKEN)."],
   ["M_USER_DEACTIVATED", "Send as another user: platforms.matrix.access_token (MATRIX_ACCESS_TOKEN)."],
@@ -239,7 +239,7 @@ function outcomeOf(answer: Answer, field: "event_id"): SendOutcome {
 function lookupFailure(answer: Answer | NoAnswer): SendFailure {
   const failure = answer.kind === "none" ? answer.outcome : failureOf(answer);
   if (failure.status !== "unknown") return failure;
-  return { status: "retry", error: `${failure.said ?? failure.error} Nothing was sent yet.` };
+  return { status: "retry", error: `${failure.baseError ?? failure.error} Nothing was sent yet.` };
 }
 
 function isTooLarge({ status, body }: Answer): boolean {
@@ -254,7 +254,7 @@ function failureOf(answer: Answer): SendFailure {
   if (status === 429 || errcode === "M_LIMIT_EXCEEDED") {
     return throttled(failure.error, retryAfterMs ?? body?.retry_after_ms);
   }
-  const hint = remedies.get(errcode ?? (status === 413 ? "M_TOO_LARGE" : ""));
+  const hint = hints.get(errcode ?? (status === 413 ? "M_TOO_LARGE" : ""));
   return hint === undefined || failure.status !== "permanent"
     ? failure
     : { ...failure, error: `${failure.error} ${hint}` };

@@ -26,7 +26,7 @@ const MARK_LENGTH = 64;
 /** Greater figures in X-Ratelimit-Reset are points in time, in seconds. */
 const LONGEST_WAIT_S = 1_000_000;
 /** What to do about errors: the start of the name, and a sentence. */
-const remedies: readonly (readonly [RegExp, string])[] = [
+const hints: readonly (readonly [RegExp, string])[] = [
   [/^api\.context\.permissions/, "Add the bot to the team and the channel, with the right to post there."],
   [/can_not_post_to_deleted/, "The channel is archived: name another, or bring it back."],
   [
@@ -97,7 +97,7 @@ function outcomeOf(answer: PlatformAnswer<MattermostAnswer>, clock: Clock): Send
   const failure = outcomeOfAnswer(answer, { ...words, reason });
   if (status === 429) return throttled(failure.error, answer.retryAfterMs ?? resetMs(answer, clock));
   if (failure.status !== "permanent") return failure;
-  const hint = remedies.find(([name]) => name.test(body?.id ?? ""))?.[1];
+  const hint = hints.find(([name]) => name.test(body?.id ?? ""))?.[1];
   return hint === undefined ? failure : { ...failure, error: `${failure.error} ${hint}` };
 }
 

@@ -2,7 +2,7 @@ import type { QqbotAnswer, QqbotMessage, QqbotToken } from "../../../generated/d
 import { sha256 } from "../../base/digest.ts";
 import { registerSecret } from "../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
-import { AccessTokens, type AskForToken } from "../platform/access-token.ts";
+import { AccessTokens, type RequestToken } from "../platform/access-token.ts";
 import {
   createCall,
   type Call,
@@ -45,9 +45,9 @@ export const qqbot: Platform<Settings> = {
     const caller = { title: words.title, clock, version };
     const baseUrl = settings.base_url ?? (settings.sandbox === true ? SANDBOX_API : API);
     const call = createCall({ ...caller, baseUrl });
-    const askForToken = createCall({ ...caller, baseUrl: settings.token_url ?? TOKEN_HOST });
+    const callTokens = createCall({ ...caller, baseUrl: settings.token_url ?? TOKEN_HOST });
     const credentials = { appId: id.trim(), clientSecret: secret.trim() };
-    const tokens = new AccessTokens(clock, askWith(askForToken, credentials));
+    const tokens = new AccessTokens(clock, tokenRequest(callTokens, credentials));
     return {
       name: words.name,
       ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
@@ -55,25 +55,25 @@ export const qqbot: Platform<Settings> = {
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const place = placeOf(message.chat);
+        const recipient = parseRecipient(message.chat);
         const problem = findProblem(message);
-        if (place === undefined || problem !== undefined)
+        if (recipient === undefined || problem !== undefined)
           return { status: "permanent", error: problem ?? "" };
         const parts = renderParts(message.text, {
           format: "plain",
           limit: settings.text_limit ?? TEXT_LIMIT,
           unit: "codepoints",
           maxParts: MAX_PARTS,
-          mentions: place.kind === "channel" ? MENTIONS : [],
+          mentions: recipient.kind === "channel" ? MENTIONS : [],
         });
-        const request = { call, tokens, place, message, delivery, options };
+        const request = { call, tokens, recipient, message, delivery, options };
         return sendParts(parts, request, (part, index) => sendPart(request, part.text, index));
       },
     };
   },
 };
 
-interface Place {
+interface Recipient {
   readonly kind: Kind;
   readonly id: string;
 }
@@ -81,21 +81,24 @@ interface Place {
 interface SendRequest {
   readonly call: Call;
   readonly tokens: AccessTokens;
-  readonly place: Place;
+  readonly recipient: Recipient;
   readonly message: Message;
   readonly delivery: Delivery;
   readonly options: SendOptions;
 }
 
 /** Good for up to 2 hours; a new one is given in the last minute only. */
-function askWith(call: Call, body: { readonly appId: string; readonly clientSecret: string }): AskForToken {
+function tokenRequest(
+  call: Call,
+  body: { readonly appId: string; readonly clientSecret: string },
+): RequestToken {
   return async (options) => {
     const answer = await call("QqbotToken", (client) => client.qqbotAccessToken({ body }), options);
     const { access_token: value, expires_in: seconds = 0 } = (answer.kind === "answer" && answer.body) || {};
     if (answer.kind === "none" || answer.status >= 300 || !value) {
       return { kind: "none", outcome: tokenFailure(answer) };
     }
-    return { kind: "given", value, lifeMs: (Number(seconds) || 0) * 1000 };
+    return { kind: "issued", value, lifeMs: (Number(seconds) || 0) * 1000 };
   };
 }
 
@@ -109,12 +112,12 @@ async function sendPart(request: SendRequest, text: string, index: number): Prom
     if (answer.kind === "none") return answer.outcome;
     const isRefused = isTokenRefused(answer);
     if (isRefused) tokens.drop(token.value);
-    if (!isRefused || !token.isKept) return outcomeOf(answer, delivery.attempt > 1);
+    if (!isRefused || !token.isReused) return outcomeOf(answer, delivery.attempt > 1);
   }
 }
 
 function post(
-  { call, place: { kind, id }, options }: SendRequest,
+  { call, recipient: { kind, id }, options }: SendRequest,
   token: string,
   body: QqbotMessage,
 ): Promise<PlatformAnswer<QqbotAnswer> | NoAnswer> {
@@ -150,7 +153,7 @@ function firstOf({ id }: Delivery): number {
   return 1 + (Number.parseInt(sha256(id).slice(0, 8), 16) % 1_000_000);
 }
 
-function placeOf(chat: string): Place | undefined {
+function parseRecipient(chat: string): Recipient | undefined {
   const at = chat.indexOf(":");
   const [kind, id] = [chat.slice(0, at), chat.slice(at + 1)];
   if (kind !== "user" && kind !== "group" && kind !== "channel") return undefined;
@@ -161,7 +164,7 @@ function findProblem({ chat, extra }: Message): string | undefined {
   if (chat === "") {
     return "No chat is named: set deliver_extra.chat_id, or platforms.qqbot.home_channel (QQBOT_HOME_CHANNEL).";
   }
-  if (!placeOf(chat)) return "The chat must be user:OPENID, group:OPENID or channel:ID.";
+  if (!parseRecipient(chat)) return "The chat must be user:OPENID, group:OPENID or channel:ID.";
   const { msg_seq: first } = extra;
   if (first === undefined || isSequence(first)) return undefined;
   return "deliver_extra.msg_seq must be a whole number from 1.";
@@ -214,13 +217,13 @@ function outcomeOfCode(
   failure: SendFailure,
   { status, body, retryAfterMs }: PlatformAnswer<QqbotAnswer>,
 ): SendFailure {
-  const said = `QQ refuses it: ${reasonOf(body, code)}.`;
-  if (TOO_FAST.has(code)) return throttled(said, retryAfterMs ?? TOO_FAST_MS);
-  if (PASSING.has(code)) return { status: "retry", error: said };
+  const summary = `QQ refuses it: ${reasonOf(body, code)}.`;
+  if (TOO_FAST.has(code)) return throttled(summary, retryAfterMs ?? TOO_FAST_MS);
+  if (PASSING.has(code)) return { status: "retry", error: summary };
   const hint = hintOf(code);
-  if (hint !== undefined) return { status: "permanent", error: `${said} ${hint}` };
+  if (hint !== undefined) return { status: "permanent", error: `${summary} ${hint}` };
   // 201 and 202 carry errors too.
-  return status < 300 ? { status: "permanent", error: said } : failure;
+  return status < 300 ? { status: "permanent", error: summary } : failure;
 }
 
 function hintOf(code: number): string | undefined {

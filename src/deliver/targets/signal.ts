@@ -11,7 +11,7 @@ import {
   type PlatformAnswer,
   type SendFailure,
   outcomeOfAnswer,
-  saidIn,
+  summarize,
   throttled,
 } from "../platform/call.ts";
 import { readMessage, type Message, readPhoneNumber } from "../message.ts";
@@ -56,7 +56,7 @@ export const signal: Platform<Settings> = {
   },
 };
 
-interface OutboxMessage {
+interface SendRequest {
   readonly call: Call;
   /** Who sends. */
   readonly account: string;
@@ -66,7 +66,7 @@ interface OutboxMessage {
 }
 
 async function postRpc(
-  { call, account, recipient, id }: OutboxMessage,
+  { call, account, recipient, id }: SendRequest,
   { text, styles = [] }: Part,
   options: SendOptions,
 ): Promise<SendOutcome> {
@@ -94,7 +94,7 @@ function rpcRecipient({
 }
 
 async function postRest(
-  { call, account, recipient: { kind, id } }: OutboxMessage,
+  { call, account, recipient: { kind, id } }: SendRequest,
   part: Part,
   options: SendOptions,
 ): Promise<SendOutcome> {
@@ -227,24 +227,24 @@ function rpcOutcome(answer: PlatformAnswer<SignalRpcAnswer>): SendOutcome {
 function errorOutcome(answer: PlatformAnswer<SignalRpcAnswer>, error: RpcError): SendFailure {
   const reason = error.message ?? undefined;
   const results = resultsIn(error);
-  const said = saidIn(answer, { ...words, reason: `${reason ?? "an error"} (${error.code})` });
+  const summary = summarize(answer, { ...words, reason: `${reason ?? "an error"} (${error.code})` });
   switch (error.code) {
     case RATE_LIMIT:
-      return throttled(`${said} ${CAPTCHA}`, waitOf(results) ?? waitIn(reason));
+      return throttled(`${summary} ${CAPTCHA}`, waitOf(results) ?? waitIn(reason));
     case UNTRUSTED_KEY:
       return { status: "permanent", error: UNTRUSTED };
     case USER_ERROR:
-      return resultsOutcome(results) ?? userError(said, reason);
+      return resultsOutcome(results) ?? userError(summary, reason);
     case INVALID_PARAMS:
       return {
         status: "permanent",
-        error: `${said} Has signal-cli the account of platforms.signal.account (SIGNAL_ACCOUNT)?`,
+        error: `${summary} Has signal-cli the account of platforms.signal.account (SIGNAL_ACCOUNT)?`,
       };
     case INVALID_REQUEST:
     case METHOD_NOT_FOUND:
-      return { status: "permanent", error: `${said} Bring signal-cli up to date.` };
+      return { status: "permanent", error: `${summary} Bring signal-cli up to date.` };
     default:
-      return { status: "retry", error: said };
+      return { status: "retry", error: summary };
   }
 }
 
@@ -261,10 +261,10 @@ function isResult(value: unknown): value is Result {
   return typeof type === "string" && (seconds === undefined || Number.isSafeInteger(seconds));
 }
 
-function userError(said: string, reason = ""): SendFailure {
-  if (isThrottling(reason)) return throttled(`${said} ${CAPTCHA}`, waitIn(reason));
+function userError(summary: string, reason = ""): SendFailure {
+  if (isThrottling(reason)) return throttled(`${summary} ${CAPTCHA}`, waitIn(reason));
   if (/not registered|unregistered/i.test(reason)) return { status: "permanent", error: UNREGISTERED };
-  return { status: "permanent", error: `${said} Check the chat.` };
+  return { status: "permanent", error: `${summary} Check the chat.` };
 }
 
 /** Undefined: somebody got it, or nobody is listed. What passes by itself goes before what needs people. */

@@ -90,7 +90,7 @@ const passing = new Set([
   "external_channel_migrating",
 ]);
 /** What to do about errors, by name. */
-const remedies: ReadonlyMap<string, string> = new Map([
+const hints: ReadonlyMap<string, string> = new Map([
   ["not_in_channel", "Invite the bot to the channel: /invite @its-name."],
   [
     "channel_not_found",
@@ -126,13 +126,17 @@ function outcomeOf(answer: PlatformAnswer<SlackAnswer>, words: OutcomeWords): Se
   if (status < 300 && body?.ok === true) return { status: "delivered" };
   const name = body?.error;
   if (name === undefined) return outcomeOfAnswer(answer, words);
-  const said = `${words.title} refused it: ${printable(name)}${body?.needed === undefined ? "" : ` (needs ${printable(body.needed)})`}.`;
-  if (status === 429 || rateLimits.has(name)) return throttled(said, retryAfterMs);
+  const summary = `${words.title} refused it: ${printable(name)}${body?.needed === undefined ? "" : ` (needs ${printable(body.needed)})`}.`;
+  if (status === 429 || rateLimits.has(name)) return throttled(summary, retryAfterMs);
   if (status >= 500 || passing.has(name)) {
-    return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
+    return {
+      status: "retry",
+      error: summary,
+      ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }),
+    };
   }
-  const hint = remedies.get(name);
-  return { status: "permanent", error: hint === undefined ? said : `${said} ${hint}` };
+  const hint = hints.get(name);
+  return { status: "permanent", error: hint === undefined ? summary : `${summary} ${hint}` };
 }
 
 const printable = (text: string): string =>

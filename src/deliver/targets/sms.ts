@@ -1,7 +1,7 @@
 import type { SmsMessage, SmsAnswer } from "../../../generated/delivery/client/types.gen.ts";
 import { registerSecret } from "../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
-import { createCall, type PlatformAnswer, outcomeOfAnswer, saidIn, throttled } from "../platform/call.ts";
+import { createCall, type PlatformAnswer, outcomeOfAnswer, summarize, throttled } from "../platform/call.ts";
 import { readMessage, readPhoneNumber } from "../message.ts";
 import { sendParts, type Platform, type SendOutcome } from "../target.ts";
 import { renderParts } from "../text/parts.ts";
@@ -117,11 +117,11 @@ function smsOutcome(answer: PlatformAnswer<SmsAnswer>): SendOutcome {
     return taken.has(String(body.status)) ? { status: "delivered" } : refused(answer, body);
   }
   const reason = reasonOf(body.message, code);
-  const said = saidIn(answer, { ...words, reason });
-  if (code !== undefined && throttling.has(code)) return throttled(said, answer.retryAfterMs);
+  const summary = summarize(answer, { ...words, reason });
+  if (code !== undefined && throttling.has(code)) return throttled(summary, answer.retryAfterMs);
   const hint = permanent.get(code ?? 0);
   if (hint !== undefined && status !== 429 && status < 500) {
-    return { status: "permanent", error: `${said} ${hint}` };
+    return { status: "permanent", error: `${summary} ${hint}` };
   }
   return outcomeOfAnswer(answer, { ...words, reason });
 }
@@ -133,7 +133,7 @@ function refused(answer: PlatformAnswer<SmsAnswer>, body: SmsAnswer): SendOutcom
   const code = body.error_code ?? undefined;
   const reason = reasonOf(body.error_message ?? `the message is ${state}`, code);
   const hint = permanent.get(code ?? 0) ?? "See the message in the Twilio console.";
-  return { status: "permanent", error: `${saidIn(answer, { ...words, reason })} ${hint}` };
+  return { status: "permanent", error: `${summarize(answer, { ...words, reason })} ${hint}` };
 }
 
 function reasonOf(message: string | undefined, code: number | undefined): string {

@@ -92,7 +92,7 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
   };
 }
 
-interface Heading {
+interface HeaderOptions {
   readonly id: string;
   readonly secret: string;
   readonly nowMs: number;
@@ -103,7 +103,7 @@ interface Heading {
 
 async function headersOf(
   { body }: WebhookPayload,
-  { id, secret, nowMs, version, traceparent }: Heading,
+  { id, secret, nowMs, version, traceparent }: HeaderOptions,
 ): Promise<Readonly<Record<string, string>>> {
   const content = { id, timestamp: String(Math.floor(nowMs / 1000)), body };
   return {

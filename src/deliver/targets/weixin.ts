@@ -116,8 +116,8 @@ function numberOf(version: string): string {
 }
 
 function contextOf({ chat, extra }: Message, { context_tokens: known = {} }: Settings): string | undefined {
-  const told = extra["context_token"];
-  if (typeof told === "string" && told !== "") return told;
+  const token = extra["context_token"];
+  if (typeof token === "string" && token !== "") return token;
   return Object.hasOwn(known, chat) ? known[chat] || undefined : undefined;
 }
 
@@ -149,8 +149,8 @@ function outcomeOf(answer: PlatformAnswer<WeixinAnswer>, secret: string): SendOu
   const code = body?.errcode || body?.ret || 0;
   if (status < 300 && body && code === 0) return { status: "delivered" };
   if (status >= 300 || !body) return outcomeOfAnswer(answer, { ...words, reason });
-  const said = `WeChat does not take it: ${reason?.trim() || "no reason given"} (${code}).`;
-  if (code === SESSION_EXPIRED) return { status: "permanent", error: `${said} ${SIGN_IN}` };
-  if (code === RATE_LIMIT) return throttled(said, RATE_LIMIT_MS);
-  return { status: "retry", error: code === NOT_NOW ? `${said} ${WRITE_FIRST}` : said };
+  const summary = `WeChat does not take it: ${reason?.trim() || "no reason given"} (${code}).`;
+  if (code === SESSION_EXPIRED) return { status: "permanent", error: `${summary} ${SIGN_IN}` };
+  if (code === RATE_LIMIT) return throttled(summary, RATE_LIMIT_MS);
+  return { status: "retry", error: code === NOT_NOW ? `${summary} ${WRITE_FIRST}` : summary };
 }

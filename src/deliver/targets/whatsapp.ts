@@ -6,7 +6,7 @@ import type {
 } from "../../../generated/delivery/client/types.gen.ts";
 import { registerSecret } from "../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
-import { createCall, type PlatformAnswer, outcomeOfAnswer, saidIn, throttled } from "../platform/call.ts";
+import { createCall, type PlatformAnswer, outcomeOfAnswer, summarize, throttled } from "../platform/call.ts";
 import { readMessage, type Message } from "../message.ts";
 import { sendParts, type Platform, type SendOptions, type SendOutcome } from "../target.ts";
 import { renderParts } from "../text/parts.ts";
@@ -22,10 +22,10 @@ const TEXT_LIMIT = 4096;
 interface Sender {
   /** The chat as this way writes it. */
   readonly chat: (chat: string) => { readonly id: string } | { readonly problem: string };
-  readonly post: (letter: OutboxMessage, options: SendOptions) => Promise<SendOutcome>;
+  readonly post: (text: WhatsappText, options: SendOptions) => Promise<SendOutcome>;
 }
 
-interface OutboxMessage {
+interface WhatsappText {
   readonly to: string;
   readonly text: string;
   readonly extra: Message["extra"];
@@ -196,11 +196,11 @@ function cloudOutcome(answer: PlatformAnswer<WhatsappAnswer>): SendOutcome {
   const { code, message = "", error_data: data } = body.error;
   const details = isRecord(data) && typeof data["details"] === "string" ? data["details"] : undefined;
   const reason = `${details ?? message} (${code})`;
-  const said = saidIn(answer, { ...words, reason });
-  if (throttling.has(code)) return throttled(said, retryAfterMs);
-  if (passing.has(code)) return { status: "retry", error: said };
+  const summary = summarize(answer, { ...words, reason });
+  if (throttling.has(code)) return throttled(summary, retryAfterMs);
+  if (passing.has(code)) return { status: "retry", error: summary };
   const hint = permanent.get(code) ?? (code >= 200 && code < 300 ? PERMISSION : undefined);
-  if (hint !== undefined) return { status: "permanent", error: `${said} ${hint}` };
+  if (hint !== undefined) return { status: "permanent", error: `${summary} ${hint}` };
   return outcomeOfAnswer(answer, { ...words, reason });
 }
 

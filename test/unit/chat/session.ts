@@ -7,7 +7,7 @@ import {
   type Question,
   type TranscriptItem,
 } from "../../../src/chat/state/state.ts";
-import type { SessionTarget } from "../../../src/chat/session-door.ts";
+import type { SessionTarget } from "../../../src/chat/current-session.ts";
 import { KEY } from "../../harness/service.ts";
 
 export interface TestChat extends AsyncDisposable {

@@ -5,8 +5,8 @@ import { redact } from "../../../src/base/observe/redact.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
 import {
   AccessTokens,
-  type AskForToken,
-  type GivenToken,
+  type RequestToken,
+  type IssuedToken,
 } from "../../../src/deliver/platform/access-token.ts";
 import type { NoAnswer, SendFailure } from "../../../src/deliver/platform/call.ts";
 
@@ -16,8 +16,8 @@ function asking(signal = new AbortController().signal) {
   return { signal, span: offTracer.start("send", {}) };
 }
 
-function given(value: string, lifeMs = 2 * HOUR_MS): GivenToken {
-  return { kind: "given", value, lifeMs };
+function given(value: string, lifeMs = 2 * HOUR_MS): IssuedToken {
+  return { kind: "issued", value, lifeMs };
 }
 
 function refused(outcome: SendFailure): NoAnswer {
@@ -25,9 +25,9 @@ function refused(outcome: SendFailure): NoAnswer {
 }
 
 /** Tokens that answer with what `next` has been given, one each. */
-function tokens(clock: FakeClock, ...answers: (GivenToken | NoAnswer)[]) {
+function tokens(clock: FakeClock, ...answers: (IssuedToken | NoAnswer)[]) {
   const asked = { count: 0 };
-  const ask: AskForToken = async () => {
+  const ask: RequestToken = async () => {
     asked.count += 1;
     const answer = answers.shift();
     assert.ok(answer, "a token too many was asked for");
@@ -40,12 +40,12 @@ describe("access tokens", () => {
   test("are asked for once, and kept until shortly before their end", async () => {
     const clock = new FakeClock();
     const { tokens: kept, asked } = tokens(clock, given("first-token"), given("second-token"));
-    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isKept: false });
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isReused: false });
     clock.tick(2 * HOUR_MS - 121_000);
-    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isKept: true });
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isReused: true });
     assert.equal(asked.count, 1);
     clock.tick(1_000);
-    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "second-token", isKept: false });
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "second-token", isReused: false });
   });
 
   test("are asked for once by all who wait at the same time", async () => {
@@ -84,7 +84,7 @@ describe("access tokens", () => {
     const lost = refused({
       status: "unknown",
       error: "X: There was no answer. The message may have arrived, in whatever words.",
-      said: "X: There was no answer.",
+      baseError: "X: There was no answer.",
     });
     const { tokens: kept } = tokens(new FakeClock(), lost);
     assert.deepEqual(
@@ -105,7 +105,7 @@ describe("access tokens", () => {
     const second = kept.get(asking());
     cut.abort(new Error("cut"));
     await assert.rejects(first, /cut/);
-    assert.deepEqual(await second, { kind: "token", value: "second-token", isKept: false });
+    assert.deepEqual(await second, { kind: "token", value: "second-token", isReused: false });
   });
 
   test("are not waited for by an attempt that is cut", async () => {

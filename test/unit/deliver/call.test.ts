@@ -5,7 +5,7 @@ import { test, type TestContext } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { createCall, outcomeOfAnswer, saidIn } from "../../../src/deliver/platform/call.ts";
+import { createCall, outcomeOfAnswer, summarize } from "../../../src/deliver/platform/call.ts";
 
 const options = { signal: new AbortController().signal, span: offTracer.start("send", {}) };
 
@@ -114,7 +114,7 @@ test("what a platform says is cut off behind its secrets, not within them, and h
     } as const;
     for (const said of [
       outcomeOfAnswer(answer, { title: "Somewhere", name: "sms", reason }).error,
-      saidIn(answer, { title: "Somewhere", name: "sms", reason }),
+      summarize(answer, { title: "Somewhere", name: "sms", reason }),
     ]) {
       assert.doesNotMatch(said, /canary/);
       assert.ok(!said.includes("\u001b"));

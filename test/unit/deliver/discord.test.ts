@@ -14,7 +14,7 @@ import {
   THREAD,
   VOICE_CATEGORY,
 } from "../../harness/platforms/discord.ts";
-import { doubting } from "../../harness/platforms/doubting.ts";
+import { doubting } from "../../harness/platforms/uncertain.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import { lacksVendorSpec, vendorBody } from "../../harness/platforms/vendor-schema.ts";
 
@@ -239,7 +239,7 @@ test("what may have arrived is sent again while the nonce is remembered, and sta
   clock.tick(1);
   const late = await send();
   assert.equal(late.status === "unknown" && late.isFinal, true);
-  assert.match((late as { error: string }).error, /may have arrived.*deliveries retry/);
+  assert.match((late as { error: string }).error, /may have arrived.*outbox retry/);
   assert.equal(fake.asked.length, 2);
   assert.equal((await send()).status, "delivered");
 });

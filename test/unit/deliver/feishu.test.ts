@@ -14,7 +14,7 @@ import {
   tokenReply,
   USER,
 } from "../../harness/platforms/feishu.ts";
-import { doubting } from "../../harness/platforms/doubting.ts";
+import { doubting } from "../../harness/platforms/uncertain.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 
 interface Cleanup {

@@ -13,24 +13,24 @@ const delivery = (address: string, payload: unknown): Delivery => ({
   partsSent: 0,
   createdAtMs: 0,
 });
-const placeOf = (platform: string, address: string, extra: unknown) => {
+const chatOf = (platform: string, address: string, extra: unknown) => {
   const { chat, thread } = readMessage(platform, delivery(address, { text: "Hello", extra })) ?? {};
   return [chat, thread];
 };
 
 test("an absent, empty or blank thread counts as none, and the first one set is used", () => {
   for (const extra of [{}, { thread_id: "" }, { message_thread_id: " ", thread_id: null }]) {
-    assert.deepEqual(placeOf("telegram", "42", extra), ["42", undefined], JSON.stringify(extra));
+    assert.deepEqual(chatOf("telegram", "42", extra), ["42", undefined], JSON.stringify(extra));
   }
-  assert.deepEqual(placeOf("telegram", "42", { message_thread_id: "", thread_id: 7 }), ["42", "7"]);
-  assert.deepEqual(placeOf("telegram", "42:9", { thread_id: 7 }), ["42", "9"]);
+  assert.deepEqual(chatOf("telegram", "42", { message_thread_id: "", thread_id: 7 }), ["42", "7"]);
+  assert.deepEqual(chatOf("telegram", "42:9", { thread_id: 7 }), ["42", "9"]);
 });
 
 test("a place is read behind the platform's name: rooms of Matrix have colons, chats without threads too", () => {
-  assert.deepEqual(placeOf("matrix", "!a:b:8448:$c", {}), ["!a:b:8448", "$c"]);
-  assert.deepEqual(placeOf("matrix", "!a:b:8448", {}), ["!a:b:8448", undefined]);
-  assert.deepEqual(placeOf("qqbot", "group:1", {}), ["group:1", undefined]);
-  assert.deepEqual(placeOf("sms", "+1 555", {}), ["+1 555", undefined]);
+  assert.deepEqual(chatOf("matrix", "!a:b:8448:$c", {}), ["!a:b:8448", "$c"]);
+  assert.deepEqual(chatOf("matrix", "!a:b:8448", {}), ["!a:b:8448", undefined]);
+  assert.deepEqual(chatOf("qqbot", "group:1", {}), ["group:1", undefined]);
+  assert.deepEqual(chatOf("sms", "+1 555", {}), ["+1 555", undefined]);
 });
 
 test("no payload of the form makes no message", () => {

@@ -1,6 +1,6 @@
 /** The composer: what is being written, and the completions below it. */
 import type { ChatState, Completion } from "../../state/state.ts";
-import type { CardLines } from "../dialog/dialog.ts";
+import type { DialogLines } from "../dialog/dialog.ts";
 import { openCompletions } from "./keys.ts";
 import { layoutDraft } from "./draft.ts";
 import { cutLine, span, type Line, cutToWidth, toOneLine, widthOf } from "../text/line.ts";
@@ -12,7 +12,7 @@ const MAX_COMPLETIONS = 8;
 const MAX_NAME_CELLS = 24;
 const PLACEHOLDER = "write a prompt, or / for commands";
 
-interface ComposerFacts {
+interface ComposerOptions {
   readonly state: ChatState;
   readonly ui: Ui;
   readonly width: number;
@@ -25,8 +25,8 @@ export function composerWidth(width: number): number {
   return Math.max(1, width - COMPOSER_MARGIN);
 }
 
-export function composerLines(facts: ComposerFacts): CardLines {
-  const { ui, width, rows } = facts;
+export function composerLines(options: ComposerOptions): DialogLines {
+  const { ui, width, rows } = options;
   const sign = span("› ", "accent");
   if (ui.draft.text === "") {
     return { lines: [cutLine([sign, span(PLACEHOLDER, "dim")], width)], cursor: { x: 2, y: 0 } };
@@ -40,12 +40,12 @@ export function composerLines(facts: ComposerFacts): CardLines {
     return [span(isCut ? "⋮ " : "  ", "dim"), span(row)];
   });
   return {
-    lines: [...lines, ...completionLines(facts)],
+    lines: [...lines, ...completionLines(options)],
     cursor: { x: 2 + layout.column, y: layout.row - start },
   };
 }
 
-function completionLines({ state, ui, width }: ComposerFacts): readonly Line[] {
+function completionLines({ state, ui, width }: ComposerOptions): readonly Line[] {
   const open = openCompletions(ui, state);
   if (open.length === 0) return [];
   const selected = Math.min(ui.completion.selected, open.length - 1);

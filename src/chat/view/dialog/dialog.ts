@@ -9,12 +9,12 @@ import type {
   SudoQuestion,
 } from "../../state/state.ts";
 import { diffLines } from "../text/diff.ts";
-import type { CardUi } from "../ui-state.ts";
+import type { DialogUi } from "../ui-state.ts";
 import { layoutDraft } from "../composer/draft.ts";
 
 const INDENTED = { first: [span("  ")], rest: [span("  ")] };
 
-interface CardFacts {
+interface TitleOptions {
   /** Unix milliseconds. */
   readonly expiresAtMs?: number;
   readonly nowMs: number;
@@ -22,7 +22,7 @@ interface CardFacts {
 }
 
 /** `▌ approval  terminal asks to run  4:32 left` */
-function cardTitle(kind: string, about: string, { expiresAtMs, nowMs, width }: CardFacts): Line {
+function dialogTitle(kind: string, about: string, { expiresAtMs, nowMs, width }: TitleOptions): Line {
   const seconds =
     expiresAtMs === undefined ? undefined : Math.max(0, Math.round((expiresAtMs - nowMs) / 1000));
   const left = seconds === undefined ? "" : `  ${seconds < 10 ? `${seconds} s` : durationText(seconds)} left`;
@@ -44,7 +44,7 @@ function choiceRow(index: number, text: string, isSelected: boolean, width: numb
 }
 
 /** The keys of a card, under it. */
-function cardHints(first: string, last: string, width: number): readonly Line[] {
+function dialogHints(first: string, last: string, width: number): readonly Line[] {
   return [BLANK, ...wrap([span(`${first} · ↑↓ and enter · ${last}`, "dim")], width, INDENTED)];
 }
 
@@ -58,29 +58,29 @@ const MEANINGS: Readonly<Record<ApprovalChoice, string>> = {
   deny: "deny",
 };
 
-interface ApprovalFacts {
+interface ApprovalOptions {
   readonly question: ApprovalQuestion;
-  readonly card: CardUi;
+  readonly dialog: DialogUi;
   /** Approvals that wait behind this one. */
   readonly waiting: number;
   readonly width: number;
   readonly nowMs: number;
 }
 
-export function approvalCard(facts: ApprovalFacts): readonly Line[] {
-  const { question, card, waiting, width } = facts;
+export function approvalDialog(options: ApprovalOptions): readonly Line[] {
+  const { question, dialog, waiting, width } = options;
   const who = question.toolName === undefined ? "" : `${toOneLine(question.toolName)} asks to run`;
   return [
-    cardTitle("approval", who, { ...question, nowMs: facts.nowMs, width }),
+    dialogTitle("approval", who, { ...question, nowMs: options.nowMs, width }),
     BLANK,
     ...commandLines(question, width),
     BLANK,
     ...descriptionLines(question, width),
     ...question.choices.map((choice, index) =>
-      choiceRow(index, MEANINGS[choice], index === card.selected, width),
+      choiceRow(index, MEANINGS[choice], index === dialog.selected, width),
     ),
-    ...othersLine(card, waiting, width),
-    ...cardHints(`1-${question.choices.length} answers`, "esc denies", width),
+    ...othersLine(dialog, waiting, width),
+    ...dialogHints(`1-${question.choices.length} answers`, "esc denies", width),
   ];
 }
 
@@ -99,7 +99,7 @@ function descriptionLines({ description, command }: ApprovalQuestion, width: num
   return [...wrapText(description.trim(), "plain", width, { first: INDENT, rest: INDENT }), BLANK];
 }
 
-function othersLine({ isForAll }: CardUi, waiting: number, width: number): readonly Line[] {
+function othersLine({ isForAll }: DialogUi, waiting: number, width: number): readonly Line[] {
   if (waiting === 0) return [];
   const mark = isForAll ? "☑" : "☐";
   return wrap(
@@ -111,31 +111,31 @@ function othersLine({ isForAll }: CardUi, waiting: number, width: number): reado
 
 const REPLY_MARGIN = 7;
 
-interface ClarifyFacts {
+interface ClarifyOptions {
   readonly question: ClarifyQuestion;
-  readonly card: CardUi;
+  readonly dialog: DialogUi;
   readonly width: number;
   readonly nowMs: number;
 }
 
-export interface CardLines {
+export interface DialogLines {
   readonly lines: readonly Line[];
   /** Where the terminal's cursor belongs, from 0; absent: nowhere. */
   readonly cursor?: { readonly x: number; readonly y: number };
 }
 
-export function clarifyCard({ question, card, width, nowMs }: ClarifyFacts): CardLines {
+export function clarifyDialog({ question, dialog, width, nowMs }: ClarifyOptions): DialogLines {
   const { choices, isMultiSelect, batch } = question;
   const about = batch === undefined ? "" : `${batch.at + 1} of ${batch.parts.length}`;
   const head = [
-    cardTitle("question", about, { ...question, nowMs, width }),
+    dialogTitle("question", about, { ...question, nowMs, width }),
     BLANK,
     ...wrapText(question.question.trim(), "strong", width, { first: INDENT, rest: INDENT }),
     BLANK,
-    ...choices.flatMap((choice, index) => choiceLines(choice, index, { question, card, width, nowMs })),
+    ...choices.flatMap((choice, index) => choiceLines(choice, index, { question, dialog, width, nowMs })),
   ];
-  const isWriting = card.selected >= choices.length;
-  const reply = replyLines(card, isWriting, choices.length > 0, width);
+  const isWriting = dialog.selected >= choices.length;
+  const reply = replyLines(dialog, isWriting, choices.length > 0, width);
   const lines = [...head, ...reply.lines, ...hintLines(choices.length, isMultiSelect, width)];
   if (!isWriting || reply.cursor === undefined) return { lines };
   return { lines, cursor: { x: reply.cursor.x, y: reply.cursor.y + head.length } };
@@ -144,10 +144,10 @@ export function clarifyCard({ question, card, width, nowMs }: ClarifyFacts): Car
 function choiceLines(
   choice: string,
   index: number,
-  { question, card, width }: ClarifyFacts,
+  { question, dialog, width }: ClarifyOptions,
 ): readonly Line[] {
-  const isSelected = card.selected === index;
-  const box = question.isMultiSelect ? `${card.ticked.includes(index) ? "☑" : "☐"} ` : "";
+  const isSelected = dialog.selected === index;
+  const box = question.isMultiSelect ? `${dialog.ticked.includes(index) ? "☑" : "☐"} ` : "";
   const number = index < 9 ? `${index + 1}  ` : "   ";
   const mark = [
     span("  "),
@@ -158,17 +158,17 @@ function choiceLines(
   return wrap([span(toOneLine(choice), isSelected ? "strong" : "plain")], width, hanging(mark));
 }
 
-function replyLines(card: CardUi, isWriting: boolean, hasChoices: boolean, width: number): CardLines {
+function replyLines(dialog: DialogUi, isWriting: boolean, hasChoices: boolean, width: number): DialogLines {
   const mark = [
     span("  "),
     span(isWriting ? "› " : "  ", "accent"),
     span("✎  ", isWriting ? "accent" : "dim"),
   ];
-  if (card.reply.text === "") {
+  if (dialog.reply.text === "") {
     const text = hasChoices ? "something else: type it" : "type an answer";
     return { lines: wrap([span(text, "dim")], width, hanging(mark)), cursor: { x: REPLY_MARGIN, y: 0 } };
   }
-  const layout = layoutDraft(card.reply, Math.max(1, width - REPLY_MARGIN - 1));
+  const layout = layoutDraft(dialog.reply, Math.max(1, width - REPLY_MARGIN - 1));
   const margin = hanging(mark);
   const lines = layout.rows.map((row, index) => [...(index === 0 ? margin.first : margin.rest), span(row)]);
   return { lines, cursor: { x: REPLY_MARGIN + layout.column, y: layout.row } };
@@ -181,35 +181,35 @@ function hintLines(count: number, isMultiSelect: boolean, width: number): readon
   return [BLANK, ...wrap([span(text, "dim")], width, { first: INDENT, rest: INDENT })];
 }
 
-interface HiddenFacts {
+interface HiddenOptions {
   readonly question: SudoQuestion | SecretQuestion;
-  readonly card: CardUi;
+  readonly dialog: DialogUi;
   readonly width: number;
   readonly nowMs: number;
 }
 
-export function hiddenCard({ question, card, width, nowMs }: HiddenFacts): CardLines {
-  const facts = { ...question, nowMs, width };
+export function hiddenDialog({ question, dialog, width, nowMs }: HiddenOptions): DialogLines {
+  const options = { ...question, nowMs, width };
   const head =
     question.kind === "sudo"
       ? [
-          cardTitle("sudo", "needs your password for", facts),
+          dialogTitle("sudo", "needs your password for", options),
           BLANK,
           ...wrapText(question.command, "strong", width, { first: BODY, rest: BODY }),
           BLANK,
         ]
       : [
-          cardTitle("secret", question.envVar, facts),
+          dialogTitle("secret", question.envVar, options),
           BLANK,
           ...wrapText(question.prompt.trim(), "plain", width, { first: INDENT, rest: INDENT }),
           BLANK,
         ];
-  const shown = card.reply.text === "" ? "what you type is not shown" : "••••••••";
+  const shown = dialog.reply.text === "" ? "what you type is not shown" : "••••••••";
   const lines = [
     ...head,
     [span("  › ", "accent"), span(shown, "dim")],
     BLANK,
     ...wrap([span("enter sends · esc refuses", "dim")], width, { first: INDENT, rest: INDENT }),
   ];
-  return { lines, cursor: { x: card.reply.text === "" ? 4 : 12, y: head.length } };
+  return { lines, cursor: { x: dialog.reply.text === "" ? 4 : 12, y: head.length } };
 }

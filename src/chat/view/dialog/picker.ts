@@ -2,12 +2,12 @@
 import type { ModelPickerRow, Picker, SessionPickerRow } from "../../state/state.ts";
 import { BLANK, cutLine, span, wrap, type Line, type Span, toOneLine } from "../text/line.ts";
 import { agoText } from "../text/quantity.ts";
-import type { PickerUi, Hands, Ui } from "../ui-state.ts";
+import type { PickerUi, InputContext, Ui } from "../ui-state.ts";
 import type { KeyName, Press } from "../keys.ts";
 
 const INDENT: Line = [span("  ")];
 
-interface PickerFacts {
+interface PickerOptions {
   readonly picker: Picker;
   readonly own: PickerUi;
   readonly width: number;
@@ -16,55 +16,55 @@ interface PickerFacts {
   readonly nowMs: number;
 }
 
-export function pickerList(facts: PickerFacts): readonly Line[] {
-  const { picker, own, width } = facts;
+export function pickerList(options: PickerOptions): readonly Line[] {
+  const { picker, own, width } = options;
   const title = picker.kind === "sessions" ? "sessions" : "models";
   const rows = pickerRows(picker, own.filter);
   const body = rows.map((row, index) =>
     "title" in row
-      ? sessionRow(row, index === own.selected, facts)
-      : modelRow(row, index === own.selected, facts),
+      ? sessionRow(row, index === own.selected, options)
+      : modelRow(row, index === own.selected, options),
   );
-  const deps = Math.max(1, facts.rows - 5);
-  const start = Math.max(0, Math.min(own.selected - Math.floor(deps / 2), body.length - deps));
+  const space = Math.max(1, options.rows - 5);
+  const start = Math.max(0, Math.min(own.selected - Math.floor(space / 2), body.length - space));
   const empty = picker.isLoading ? "loading" : own.filter === "" ? `no ${title} yet` : "nothing fits";
-  const count = body.length > deps ? `  ${own.selected + 1} of ${body.length}` : "";
+  const count = body.length > space ? `  ${own.selected + 1} of ${body.length}` : "";
   return [
     cutLine(
       [span("▌ ", "accent"), span(title, "accent"), span(filterText(own.filter)), span(count, "dim")],
       width,
     ),
     BLANK,
-    ...(body.length === 0 ? [[...INDENT, span(empty, "dim")]] : body.slice(start, start + deps)),
+    ...(body.length === 0 ? [[...INDENT, span(empty, "dim")]] : body.slice(start, start + space)),
     BLANK,
     ...wrap([span("↑↓ and enter · type to search · esc closes", "dim")], width, {
       first: INDENT,
       rest: INDENT,
     }),
-  ].slice(0, Math.max(1, facts.rows));
+  ].slice(0, Math.max(1, options.rows));
 }
 
 function filterText(filter: string): string {
   return filter === "" ? "" : `  ${toOneLine(filter)}▏`;
 }
 
-function sessionRow(row: SessionPickerRow, isSelected: boolean, { width, nowMs }: PickerFacts): Line {
+function sessionRow(row: SessionPickerRow, isSelected: boolean, { width, nowMs }: PickerOptions): Line {
   const name = toOneLine(row.title || row.preview) || "untitled";
   const live = row.liveStatus === undefined ? "" : `  ${row.liveStatus}`;
   const messages = `${row.messageCount} ${row.messageCount === 1 ? "message" : "messages"}`;
-  const facts = `  ${agoText(nowMs - row.lastActiveMs)} · ${messages}${row.isCurrent ? " · this one" : ""}`;
+  const options = `  ${agoText(nowMs - row.lastActiveMs)} · ${messages}${row.isCurrent ? " · this one" : ""}`;
   return cutLine(
     [
       ...mark(isSelected),
       span(name, isSelected ? "strong" : "plain"),
       span(live, "good"),
-      span(facts, "dim"),
+      span(options, "dim"),
     ],
     width,
   );
 }
 
-function modelRow(row: ModelPickerRow, isSelected: boolean, { width }: PickerFacts): Line {
+function modelRow(row: ModelPickerRow, isSelected: boolean, { width }: PickerOptions): Line {
   const current = row.isCurrent ? "  this one" : "";
   const warning = row.warning === undefined ? "" : `  ${toOneLine(row.warning)}`;
   return cutLine(
@@ -98,7 +98,7 @@ function pickerRows(picker: Picker, filter: string): readonly PickerRow[] {
   });
 }
 
-export function pressPicker(ui: Ui, own: PickerUi, press: Press, { state, actions }: Hands): Ui {
+export function pressPicker(ui: Ui, own: PickerUi, press: Press, { state, actions }: InputContext): Ui {
   const { picker } = state;
   if (picker === undefined) return ui;
   const rows = pickerRows(picker, own.filter);

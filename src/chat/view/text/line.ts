@@ -54,9 +54,9 @@ export function hanging(first: Line): Margin {
 
 /** Wraps spans at words, and words that are too long anywhere. Spaces at a break are kept out of the next line. */
 export function wrap(spans: readonly Span[], width: number, margin: Margin = NO_MARGIN): readonly Line[] {
-  const deps = Math.max(1, width - Math.max(lineWidth(margin.first), lineWidth(margin.rest)));
+  const space = Math.max(1, width - Math.max(lineWidth(margin.first), lineWidth(margin.rest)));
   const body = spans.map(({ text, role }) => ({ text: expandTabs(text), role }));
-  const rows = lineWidth(body) <= deps ? [body] : breakRows(body, deps);
+  const rows = lineWidth(body) <= space ? [body] : breakRows(body, space);
   return rows.map((row, index) => [...(index === 0 ? margin.first : margin.rest), ...row]);
 }
 
@@ -96,14 +96,14 @@ interface Cell {
   readonly role: Role;
 }
 
-function breakRows(spans: readonly Span[], deps: number): readonly Line[] {
+function breakRows(spans: readonly Span[], space: number): readonly Line[] {
   const cells = spans.flatMap(({ text, role }) =>
     clustersOf(text).map((cluster): Cell => ({ cluster, cells: clusterWidth(cluster), role })),
   );
   const rows: Line[] = [];
   let start = 0;
   while (start < cells.length) {
-    const end = rowEnd(cells, start, deps);
+    const end = rowEnd(cells, start, space);
     rows.push(join(cells.slice(start, end)));
     start = end;
     while (start < cells.length && cells[start]?.cluster === " ") start++;
@@ -112,7 +112,7 @@ function breakRows(spans: readonly Span[], deps: number): readonly Line[] {
 }
 
 /** Behind the last cell of the row that starts at `start`. */
-function rowEnd(cells: readonly Cell[], start: number, deps: number): number {
+function rowEnd(cells: readonly Cell[], start: number, space: number): number {
   let used = 0;
   let lastBreak = -1;
   for (let at = start; at < cells.length; at++) {
@@ -120,7 +120,7 @@ function rowEnd(cells: readonly Cell[], start: number, deps: number): number {
     // Wide characters of East Asia break anywhere.
     if (cluster === " " || width === 2) lastBreak = at;
     used += width;
-    if (used > deps)
+    if (used > space)
       return lastBreak > start && hasInk(cells, start, lastBreak) ? lastBreak : Math.max(at, start + 1);
   }
   return cells.length;

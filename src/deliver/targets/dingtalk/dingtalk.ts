@@ -23,7 +23,7 @@ import type {
   DingtalkRobotMessage,
 } from "../../../../generated/delivery/client/types.gen.ts";
 import { registerSecret } from "../../../base/observe/redact.ts";
-import { AccessTokens, type AskForToken } from "../../platform/access-token.ts";
+import { AccessTokens, type RequestToken } from "../../platform/access-token.ts";
 import { createCall, type Call, type NoAnswer, type PlatformAnswer, throttled } from "../../platform/call.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { hmacSha256 } from "../../../base/digest.ts";
@@ -104,7 +104,7 @@ function createAppRobot(
 ): AppRobot {
   registerSecret(secret.trim());
   const call = createCall({ title: dingtalkWords.title, baseUrl: settings.base_url ?? HOST, clock, version });
-  const tokens = new AccessTokens(clock, askWith(call, { appKey: id.trim(), appSecret: secret.trim() }));
+  const tokens = new AccessTokens(clock, tokenRequest(call, { appKey: id.trim(), appSecret: secret.trim() }));
   const limit = Math.min(settings.text_limit ?? APP_TEXT_LIMIT, APP_TEXT_LIMIT);
   return {
     async send(message, delivery, options) {
@@ -120,14 +120,17 @@ function createAppRobot(
 }
 
 /** "Obtain the access token of an internal app": good for 2 hours. */
-function askWith(call: Call, body: { readonly appKey: string; readonly appSecret: string }): AskForToken {
+function tokenRequest(
+  call: Call,
+  body: { readonly appKey: string; readonly appSecret: string },
+): RequestToken {
   return async (options) => {
     const answer = await call("DingtalkToken", (client) => client.dingtalkAccessToken({ body }), options);
     const { accessToken: value, expireIn = 0 } = (answer.kind === "answer" && answer.body) || {};
     if (answer.kind === "none" || answer.status >= 300 || !value) {
       return { kind: "none", outcome: tokenFailure(answer) };
     }
-    return { kind: "given", value, lifeMs: expireIn * 1000 };
+    return { kind: "issued", value, lifeMs: expireIn * 1000 };
   };
 }
 
@@ -141,7 +144,7 @@ async function sendPart(request: SendRequest, text: DingtalkText): Promise<SendO
     if (answer.kind === "none") return answer.outcome;
     const isRefused = isTokenRefused(answer);
     if (isRefused) tokens.drop(token.value);
-    if (!isRefused || !token.isKept) return outcomeOfApp(answer);
+    if (!isRefused || !token.isReused) return outcomeOfApp(answer);
   }
 }
 

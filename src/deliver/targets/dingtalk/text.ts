@@ -107,12 +107,12 @@ export function outcomeOfWebhook(answer: PlatformAnswer<DingtalkRobotAnswer>): S
   if (status >= 300 || !body) return outcomeOfAnswer(answer, words);
   const { errcode: code, errmsg = "" } = body;
   if (code === 0) return { status: "delivered" };
-  const said = `DingTalk refuses it: ${errmsg.trim() || "no reason given"} (${code}).`;
-  if (code === SENT_TOO_FAST) return throttled(said, PENALTY_MS);
-  if (BUSY.has(code)) return throttled(said, BUSY_MS);
-  if (code === SYSTEM_BUSY) return { status: "retry", error: said };
+  const summary = `DingTalk refuses it: ${errmsg.trim() || "no reason given"} (${code}).`;
+  if (code === SENT_TOO_FAST) return throttled(summary, PENALTY_MS);
+  if (BUSY.has(code)) return throttled(summary, BUSY_MS);
+  if (code === SYSTEM_BUSY) return { status: "retry", error: summary };
   const hint = hintOf(code, errmsg);
-  return { status: "permanent", error: hint === undefined ? said : `${said} ${hint}` };
+  return { status: "permanent", error: hint === undefined ? summary : `${summary} ${hint}` };
 }
 
 function hintOf(code: number, reason: string): string | undefined {
@@ -172,7 +172,7 @@ export function tokenFailure(answer: PlatformAnswer<DingtalkToken> | NoAnswer): 
   if (failure.status !== "permanent" || status < 400) return failure;
   return /QpsLimit/i.test(body?.code ?? "")
     ? throttled(failure.error, BUSY_MS)
-    : { status: "permanent", error: `DingTalk gives no token${said(reasonOf(body))}. ${CREDENTIALS}` };
+    : { status: "permanent", error: `DingTalk gives no token${summary(reasonOf(body))}. ${CREDENTIALS}` };
 }
 
 function reasonOf(
@@ -182,6 +182,6 @@ function reasonOf(
   return `${body.message?.trim() || "no reason given"} (${body.code})`;
 }
 
-function said(reason: string | undefined): string {
+function summary(reason: string | undefined): string {
   return reason === undefined ? "" : `: ${reason}`;
 }

@@ -139,9 +139,9 @@ function messageId(id: string, index: number, from: string): string {
   return `<${id}${index === 0 ? "" : `.${index + 1}`}@${host}>`;
 }
 
-function subjectOf(told: unknown, text: string): string {
-  const said = typeof told === "string" ? oneLine(told, MAX_SUBJECT_CHARACTERS) : "";
-  if (said !== "") return said;
+function subjectOf(value: unknown, text: string): string {
+  const given = typeof value === "string" ? oneLine(value, MAX_SUBJECT_CHARACTERS) : "";
+  if (given !== "") return given;
   const first = text.split("\n").find((line) => /[\p{L}\p{N}]/u.test(line)) ?? text;
   return oneLine(first, MAX_LINE_CHARACTERS) || "Message";
 }
@@ -157,8 +157,8 @@ function oneLine(text: string, maxCharacters: number): string {
 }
 
 /** What is no id of a message is left out: a mail outside its thread is better than none. */
-function readIds(told: unknown): readonly string[] {
-  const texts = Array.isArray(told) ? told : [told];
+function readIds(value: unknown): readonly string[] {
+  const texts = Array.isArray(value) ? value : [value];
   return texts
     .filter((text) => typeof text === "string")
     .flatMap((text) => text.slice(0, 10_000).split(/[\s,]+/))

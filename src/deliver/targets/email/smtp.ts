@@ -136,14 +136,17 @@ const ABOUT_MESSAGE = new Set(["EENVELOPE", "EMESSAGE"]);
 function outcomeOfError(error: unknown, { server, isSent }: Attempted): SendFailure {
   const { code, originalCode, responseCode, response } = Object(error) as SmtpError;
   const status = typeof responseCode === "number" ? responseCode : undefined;
-  const said = shown(response);
+  const summary = shown(response);
   const isFinal = status !== undefined && status >= 500 && status !== 503;
   if (code === "EAUTH") return refusedLogin(status, server);
   if (isFinal && (isSent || ABOUT_MESSAGE.has(String(code)))) {
-    return { status: "permanent", error: `${server} refused the mail: ${said}. ${hintOf(said)}`.trim() };
+    return {
+      status: "permanent",
+      error: `${server} refused the mail: ${summary}. ${hintOf(summary)}`.trim(),
+    };
   }
   if (status !== undefined && status >= 400) {
-    return { status: "retry", error: `${server} does not take the mail now: ${said}.${tlsNote(code)}` };
+    return { status: "retry", error: `${server} does not take the mail now: ${summary}.${tlsNote(code)}` };
   }
   if (isSent) {
     return {
@@ -190,11 +193,11 @@ function tlsNote(code: unknown): string {
 }
 
 /** RFC 3463: enhanced status codes, where the first reply line has one. */
-function hintOf(said: string): string {
-  if (/^(530|535|538)\b/.test(said)) return "Check platforms.email.user and password.";
-  if (/^552\b|^\d{3} 5\.[23]\.4\b/.test(said))
+function hintOf(summary: string): string {
+  if (/^(530|535|538)\b/.test(summary)) return "Check platforms.email.user and password.";
+  if (/^552\b|^\d{3} 5\.[23]\.4\b/.test(summary))
     return "It is too large for the server or the mailbox is full.";
-  if (/^\d{3} 5\.1\.[12]\b/.test(said)) return "Is the address right?";
+  if (/^\d{3} 5\.1\.[12]\b/.test(summary)) return "Is the address right?";
   return "";
 }
 

@@ -15,7 +15,7 @@ type GhEnd =
       readonly kind: "exit";
       readonly code: number | undefined;
       readonly output: string;
-      readonly complaint: string;
+      readonly stderr: string;
     }
   /** It was not started: the system's code, such as ENOENT. */
   | { readonly kind: "absent"; readonly code: string }
@@ -84,9 +84,9 @@ async function ended(
   { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<GhEnd> {
   const output = collect(child.stdout, MAX_OUTPUT_BYTES);
-  const complaint = collect(child.stderr, MAX_COMPLAINT_BYTES);
+  const stderr = collect(child.stderr, MAX_COMPLAINT_BYTES);
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
-  const letGo = holdGroup(child.pid);
+  const release = holdGroup(child.pid);
   const drained = Promise.withResolvers<void>();
   let cancelDrain = () => {};
   let why: "timeout" | "abort" | undefined;
@@ -104,13 +104,13 @@ async function ended(
     killGroup(child.pid);
     await Promise.race([closed, drained.promise]);
     if (why !== undefined) return { kind: "killed", why };
-    return { kind: "exit", code, output: output(), complaint: complaint() };
+    return { kind: "exit", code, output: output(), stderr: stderr() };
   } catch (error) {
     return absent(error);
   } finally {
     cancel();
     cancelDrain();
-    letGo();
+    release();
     signal.removeEventListener("abort", onAbort);
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
   }
@@ -200,29 +200,29 @@ export function failureOf(end: GhEnd, nowMs: number): SendFailure {
       error: "gh is not signed in: run `gh auth login` on the gateway's host as its user, or set GH_TOKEN.",
     };
   }
-  const said = shown(end.complaint) || `exit code ${end.code ?? "unknown"}`;
-  if (NOT_SENT.test(end.complaint)) return { status: "retry", error: `gh could not reach GitHub: ${said}.` };
+  const summary = shown(end.stderr) || `exit code ${end.code ?? "unknown"}`;
+  if (NOT_SENT.test(end.stderr)) return { status: "retry", error: `gh could not reach GitHub: ${summary}.` };
   return {
     status: "unknown",
-    error: `gh failed: ${said}. The comment may have arrived; it is looked for first.`,
+    error: `gh failed: ${summary}. The comment may have arrived; it is looked for first.`,
   };
 }
 
 function failureOfAnswer(answer: GhAnswer, nowMs: number): SendFailure {
   const { status } = answer;
   const message = messageOf(answer);
-  const said = `GitHub answered ${status}${message === "" ? "" : `: ${message}`}.`;
+  const summary = `GitHub answered ${status}${message === "" ? "" : `: ${message}`}.`;
   const throttledMs = throttleOf(answer, message, nowMs);
   if (throttledMs !== undefined)
-    return { status: "retry", error: said, isThrottled: true, afterMs: throttledMs };
+    return { status: "retry", error: summary, isThrottled: true, afterMs: throttledMs };
   if (status < 400 && /\bhtml\b/i.test(answer.headers.get("content-type") ?? "")) {
     return {
       status: "retry",
       error: `GitHub answered ${status} with a web page. Is something else in between?`,
     };
   }
-  if (status === 408 || status >= 500) return { status: "retry", error: said };
-  return { status: "permanent", error: `${said} ${hintOf(status)}` };
+  if (status === 408 || status >= 500) return { status: "retry", error: summary };
+  return { status: "permanent", error: `${summary} ${hintOf(status)}` };
 }
 
 function hintOf(status: number): string {

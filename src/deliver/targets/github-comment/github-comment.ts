@@ -85,22 +85,22 @@ async function sendMessage(settings: Settings, tools: Tools, sending: Sending): 
   if (!message) return { status: "permanent", error: "The message has no text." };
   if (!ID.test(delivery.id))
     return { status: "permanent", error: "The message's id cannot stand in a comment." };
-  const place = readAddress(message.extra, settings.host);
-  if ("problem" in place) return { status: "permanent", error: place.problem };
+  const address = readAddress(message.extra, settings.host);
+  if ("problem" in address) return { status: "permanent", error: address.problem };
   const parts = renderParts(message.text, {
     format: "commonmark",
     limit: Math.max((settings.text_limit ?? TEXT_LIMIT) - markOf(delivery.id, MAX_PARTS).length, 16),
     unit: "utf16",
     maxParts: MAX_PARTS,
   });
-  const there = await findParts(place, tools, sending);
-  if ("status" in there) return there;
+  const found = await findParts(address, tools, sending);
+  if ("status" in found) return found;
   let posted = 0;
   return sendParts(parts, sending, async ({ text }, index) => {
-    if (there.has(index)) return { status: "delivered" };
+    if (found.has(index)) return { status: "delivered" };
     if (posted++ > 0) await tools.clock.sleep(PAUSE_MS, { signal: options.signal });
     const mark = markOf(delivery.id, parts.length > 1 ? index + 1 : undefined);
-    return post(place, `${text}${mark}`, { ...tools, options });
+    return post(address, `${text}${mark}`, { ...tools, options });
   });
 }
 
@@ -109,14 +109,14 @@ function markOf(id: string, part: number | undefined): string {
 }
 
 async function post(
-  place: CommentAddress,
+  address: CommentAddress,
   body: string,
   { gh, clock, options }: Tools & { readonly options: SendOptions },
 ): Promise<SendOutcome> {
   const end = await gh({
-    args: ["api", "-i", "--method", "POST", commentsOf(place), "--input", "-"],
+    args: ["api", "-i", "--method", "POST", commentsOf(address), "--input", "-"],
     input: JSON.stringify({ body }),
-    host: place.host,
+    host: address.host,
     signal: options.signal,
   });
   const status = end.kind === "exit" ? parseAnswer(end.output)?.status : undefined;
@@ -127,7 +127,7 @@ async function post(
 
 /** Indexes of the parts that are there from an earlier attempt, when there may have been one; else the failed look. */
 async function findParts(
-  place: CommentAddress,
+  address: CommentAddress,
   { gh, clock }: Tools,
   { delivery, options }: Sending,
 ): Promise<ReadonlySet<number> | SendOutcome> {
@@ -139,8 +139,8 @@ async function findParts(
   const filter = `length, (.[] | .body // "" | scan("<!-- agent-delivery:${id}(?:#[0-9]+)? -->"))`;
   for (let page = 1; page <= MAX_PAGES; page++) {
     const query = `since=${encodeURIComponent(since)}&per_page=${PER_PAGE}&page=${page}`;
-    const args = ["api", "-i", "--method", "GET", `${commentsOf(place)}?${query}`, "--jq", filter];
-    const end = await gh({ args, input: "", host: place.host, signal: options.signal });
+    const args = ["api", "-i", "--method", "GET", `${commentsOf(address)}?${query}`, "--jq", filter];
+    const end = await gh({ args, input: "", host: address.host, signal: options.signal });
     const answer = end.kind === "exit" ? parseAnswer(end.output) : undefined;
     if (answer?.status !== 200) {
       const { error, ...failure } = failureOf(end, clock.now());

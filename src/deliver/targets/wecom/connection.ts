@@ -236,10 +236,10 @@ function connectFailure(error: Error): SendFailure {
   )?.groups;
   if (!refused) return lost("retry", `There is no connection: ${error.message.slice(0, 200)}`);
   const code = Number(refused["code"]);
-  const said = sayOf(code, refused["reason"]);
-  if (TOO_FAST.has(code)) return throttled(said, WAIT_MS);
-  if (code === SYSTEM_BUSY) return { status: "retry", error: said };
-  return { status: "permanent", error: `${said} ${CREDENTIALS}` };
+  const summary = summaryOf(code, refused["reason"]);
+  if (TOO_FAST.has(code)) return throttled(summary, WAIT_MS);
+  if (code === SYSTEM_BUSY) return { status: "retry", error: summary };
+  return { status: "permanent", error: `${summary} ${CREDENTIALS}` };
 }
 
 function lost(status: "retry" | "unknown", what: string): SendFailure {
@@ -248,25 +248,25 @@ function lost(status: "retry" | "unknown", what: string): SendFailure {
 
 function outcomeOfCode(code: number, reason: string | undefined): SendOutcome {
   if (code === 0) return { status: "delivered" };
-  const said = sayOf(code, reason);
-  if (TOO_FAST.has(code)) return throttled(said, WAIT_MS);
-  if (code === SYSTEM_BUSY) return { status: "retry", error: said };
+  const summary = summaryOf(code, reason);
+  if (TOO_FAST.has(code)) return throttled(summary, WAIT_MS);
+  if (code === SYSTEM_BUSY) return { status: "retry", error: summary };
   if (code === WRONG_KEY) {
     return {
       status: "permanent",
-      error: `${said} Check webhook_url (WECOM_WEBHOOK_URL) of platforms.wecom.`,
+      error: `${summary} Check webhook_url (WECOM_WEBHOOK_URL) of platforms.wecom.`,
     };
   }
   if (WRONG_CHAT.has(code)) {
     return {
       status: "permanent",
-      error: `${said} Has the user or the group written to the bot? Only then it may answer.`,
+      error: `${summary} Has the user or the group written to the bot? Only then it may answer.`,
     };
   }
-  return { status: "permanent", error: said };
+  return { status: "permanent", error: summary };
 }
 
-function sayOf(code: number, reason: string | undefined): string {
+function summaryOf(code: number, reason: string | undefined): string {
   // What stands behind the hint is a link to a page for developers, with the request's id.
   const line = (reason ?? "").split(/,? hint:/, 1)[0]?.trim();
   return `WeCom refuses it: ${line || "no reason given"} (${code}).`;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SendOutcome, Target } from "../../../src/deliver/target.ts";
-import { attemptsOf, evaluate, rulesFor, type Tried } from "../../../src/deliver/outbox/outcome.ts";
+import { attemptsOf, evaluate, rulesFor, type AttemptCounts } from "../../../src/deliver/outbox/outcome.ts";
 
 const DAY_MS = 86_400_000;
 const rules = { delaysMs: [60_000, 300_000], random: () => 0 };
@@ -10,7 +10,7 @@ const target = (more: Partial<Target> = {}): Target => ({
   send: async () => ({ status: "delivered" }),
   ...more,
 });
-const row: Tried = { attempts: 1, max_attempts: 0, created_at: 0, retried_at: null };
+const row: AttemptCounts = { attempts: 1, max_attempts: 0, created_at: 0, retried_at: null };
 const on = (outcome: SendOutcome, { nowMs = 0, to = target(), tried = row } = {}) =>
   evaluate(outcome, tried, { target: to, rules, nowMs });
 

@@ -10,7 +10,7 @@ test("what may have arrived is sent again as long as the platform tells repeats,
   assert.equal(staleUncertainty(chat, doubted, at(61_000)), undefined);
   const late = staleUncertainty(chat, doubted, at(61_001));
   assert.equal(late?.status === "unknown" && late.isFinal, true);
-  assert.match((late as { error: string }).error, /may have arrived.*deliveries retry/);
+  assert.match((late as { error: string }).error, /may have arrived.*outbox retry/);
 });
 
 test("without a doubt it is sent, however late", () => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
 import type { GatewayCall } from "../../../src/chat/gateway.ts";
 import { createStore } from "../../../src/chat/state/state.ts";
-import { SessionDoor } from "../../../src/chat/session-door.ts";
+import { CurrentSession } from "../../../src/chat/current-session.ts";
 import { shown } from "./session.ts";
 
 const INFO = {
@@ -29,12 +29,12 @@ test("events that come while a session is being opened are shown in it, and thos
     asked.push(`${method} ${params.session_id}`);
     return method === "session.resume" ? opening.promise : {};
   };
-  const door = new SessionDoor({ call: call as GatewayCall, store, now: () => 0, columns: () => 80 });
+  const session = new CurrentSession({ call: call as GatewayCall, store, now: () => 0, columns: () => 80 });
   for (const id of ["one", "two"]) {
     opening = Promise.withResolvers();
-    const opened = door.open({ kind: "saved", ref: id });
-    door.take(errorOf(id, `first of ${id}`));
-    door.take(errorOf("one", "late of one"));
+    const opened = session.open({ kind: "saved", ref: id });
+    session.take(errorOf(id, `first of ${id}`));
+    session.take(errorOf("one", "late of one"));
     opening.resolve({ session_id: id, messages: [], info: INFO });
     await opened;
   }
@@ -46,15 +46,15 @@ test("a session that cannot be opened leaves the one that is shown, with all it 
   const store = createStore();
   let answer: () => Promise<unknown> = async () => ({ session_id: "one", messages: [], info: INFO });
   const call = (() => answer()) as unknown as GatewayCall;
-  const door = new SessionDoor({ call, store, now: () => 0, columns: () => 80 });
-  await door.open({ kind: "saved", ref: "one" });
+  const session = new CurrentSession({ call, store, now: () => 0, columns: () => 80 });
+  await session.open({ kind: "saved", ref: "one" });
   answer = async () => {
     throw new Error("no such session");
   };
-  const opened = door.open({ kind: "saved", ref: "two" });
-  door.take(errorOf("one", "meanwhile"));
+  const opened = session.open({ kind: "saved", ref: "two" });
+  session.take(errorOf("one", "meanwhile"));
   await assert.rejects(opened, /no such session/);
-  assert.equal(door.sessionId, "one");
+  assert.equal(session.sessionId, "one");
   assert.deepEqual(shown(store.get()), ["notice: meanwhile"]);
 });
 
@@ -62,20 +62,20 @@ test("what stands in a session that is read anew is not told a second time", asy
   const store = createStore();
   let opening = Promise.withResolvers<unknown>();
   const call = (() => opening.promise) as unknown as GatewayCall;
-  const door = new SessionDoor({ call, store, now: () => 0, columns: () => 80 });
+  const session = new CurrentSession({ call, store, now: () => 0, columns: () => 80 });
   const at = (seq: number) => ({ ...errorOf("one", `number ${seq}`), seq }) as GatewayEvent;
   opening.resolve({ session_id: "one", messages: [], info: INFO, latest_seq: 1 });
-  await door.open({ kind: "saved", ref: "one" });
-  door.take(at(2));
+  await session.open({ kind: "saved", ref: "one" });
+  session.take(at(2));
   opening = Promise.withResolvers();
-  const reloaded = door.reload();
-  door.take(at(3)); // happened before the gateway looked
-  door.take(at(5)); // and this one behind it
+  const reloaded = session.reload();
+  session.take(at(3)); // happened before the gateway looked
+  session.take(at(5)); // and this one behind it
   const messages = [2, 3, 4].map((seq) => ({ role: "assistant", text: `number ${seq}` }));
   opening.resolve({ session_id: "one", messages, info: INFO, latest_seq: 4 });
   await reloaded;
-  door.take(at(4)); // was still on its way
-  door.take(at(6));
+  session.take(at(4)); // was still on its way
+  session.take(at(6));
   assert.deepEqual(
     shown(store.get()).map((line) => line.slice(-1)),
     ["2", "3", "4", "5", "6"],

@@ -5,7 +5,7 @@ import type { GatewayEvent } from "../client/gateway.ts";
 import type { WritableStore } from "./state/state.ts";
 
 /** More events than this while a session is being opened mean that something else is wrong. */
-const MAX_HELD = 10_000;
+const MAX_BUFFERED = 10_000;
 
 /** Which session is wanted. */
 export type SessionTarget =
@@ -14,7 +14,7 @@ export type SessionTarget =
   | { readonly kind: "saved"; readonly ref: string }
   | { readonly kind: "recent" };
 
-interface DoorOptions {
+interface CurrentSessionOptions {
   readonly call: GatewayCall;
   readonly store: WritableStore;
   readonly now: () => number;
@@ -22,14 +22,14 @@ interface DoorOptions {
   readonly columns: () => number;
 }
 
-export class SessionDoor {
-  readonly #options: DoorOptions;
+export class CurrentSession {
+  readonly #options: CurrentSessionOptions;
   /** Events that came while a session was being opened: its first ones may be among them. */
-  #held: GatewayEvent[] | undefined;
+  #buffered: GatewayEvent[] | undefined;
   /** The last event that what was read of the session has in it already. */
   #read = { sessionId: "", seq: 0 };
 
-  constructor(options: DoorOptions) {
+  constructor(options: CurrentSessionOptions) {
     this.#options = options;
   }
 
@@ -39,7 +39,7 @@ export class SessionDoor {
   }
 
   take(event: GatewayEvent): void {
-    if (this.#held && this.#held.length < MAX_HELD) this.#held.push(event);
+    if (this.#buffered && this.#buffered.length < MAX_BUFFERED) this.#buffered.push(event);
     else if (this.#isNews(event)) this.#options.store.update((state) => reduceEvent(state, event));
   }
 
@@ -66,15 +66,15 @@ export class SessionDoor {
 
   async #show(enter: () => Promise<OpenedSession>): Promise<void> {
     const { store, now } = this.#options;
-    this.#held = [];
+    this.#buffered = [];
     try {
       const opened = await enter();
       this.#read = { sessionId: opened.session_id, seq: opened.latest_seq ?? 0 };
       store.update((state) => showSession(state, opened, now()));
     } finally {
-      const held = this.#held;
-      this.#held = undefined;
-      for (const event of held) this.take(event);
+      const buffered = this.#buffered;
+      this.#buffered = undefined;
+      for (const event of buffered) this.take(event);
     }
   }
 
