@@ -16,7 +16,7 @@ export const deliverBreakages: readonly Breakage[] = [
     file: "deliver/outbox/outcome.ts",
     from: "return target?.supportsIdempotency && !outcome.isFinal",
     to: "return !outcome.isFinal",
-    tests: ["unit/deliver/verdict.test.ts"],
+    tests: ["unit/deliver/decision.test.ts"],
   },
   {
     name: "in-flight-at-a-kill",
@@ -49,7 +49,7 @@ export const deliverBreakages: readonly Breakage[] = [
     file: "deliver/outbox/outcome.ts",
     from: "return row.attempts >= attemptsOf(row, rules);",
     to: "return row.attempts > attemptsOf(row, rules);",
-    tests: ["unit/deliver/verdict.test.ts"],
+    tests: ["unit/deliver/decision.test.ts"],
   },
   {
     name: "mentions",

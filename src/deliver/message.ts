@@ -1,13 +1,13 @@
-/** What chats are owed: a text, where it goes, and what the platform is told besides. Pure. */
+/** Outbound messages and the platforms they can go to: text, chat, thread and extra. Pure. */
 import type { Delivery } from "./target.ts";
 import { isRecord } from "../base/json/schema.ts";
 
 export interface Message {
-  /** Markdown, as agents write it. May be empty. */
+  /** Markdown. May be empty. */
   readonly text: string;
-  /** `deliver_extra`: keys of the platform; strings are rendered already. */
+  /** `deliver_extra`: keys of the platform; strings are already rendered. */
   readonly extra: Readonly<Record<string, unknown>>;
-  /** Empty when neither the address nor `extra` names one, and the platform has no home channel. */
+  /** Empty when neither the address nor `extra` names a chat and the platform has no home channel. */
   readonly chat: string;
   readonly thread: string | undefined;
 }
@@ -18,8 +18,8 @@ export interface ChatAddress {
 }
 
 /**
- * The message in a delivery to `platform`; what stands in the address goes before `chat_id` and `message_thread_id` or
- * `thread_id` in `extra`. Undefined when the payload is no `{ text, extra }`.
+ * Returns the message of a delivery to `platform`, or undefined when the payload is not `{ text, extra }`. The address
+ * takes precedence over `chat_id`, `message_thread_id` and `thread_id` in `extra`.
  */
 export function readMessage(
   platform: string,
@@ -32,7 +32,7 @@ export function readMessage(
   return { text, extra: metadata, ...chatOf(platform, address, metadata) };
 }
 
-/** Where a message goes; what stands in the address goes before the extra. */
+/** Returns the chat and thread of a message. The address takes precedence over the extra. */
 export function chatOf(
   platform: string,
   address: string,
@@ -45,7 +45,7 @@ export function chatOf(
   };
 }
 
-/** The chat and the thread that stand behind a platform's name in an address. */
+/** Splits the part of an address after the platform's name into chat and thread. */
 export function splitAddress(platform: string, text: string): ChatAddress {
   const traits: PlatformTraits | undefined = Object.entries(platforms).find(
     ([name]) => name === platform,
@@ -56,21 +56,21 @@ export function splitAddress(platform: string, text: string): ChatAddress {
   return at < 0 ? { chat: text } : { chat: text.slice(0, at), thread: text.slice(at + 1) };
 }
 
-/** Ids that were written as numbers are good while numbers hold them exactly; empty ones are none. */
+/** Returns an id as text. A number counts only when it is a safe integer; an empty id is none. */
 export function idOf(value: unknown): string | undefined {
   if (typeof value === "string") return value.trim() || undefined;
   return Number.isSafeInteger(value) ? String(value) : undefined;
 }
 
-/** Indexes over addresses take no longer ones. */
+/** Longer addresses do not fit into the database indexes. */
 export const MAX_ID_CHARACTERS = 500;
 
 const KEYS = ["chat_id", "message_thread_id", "thread_id"];
 
 /**
- * What is wrong with ids in the `extra` of what `platform` is owed: they are left out where a chat is looked for, and the
- * message would go to the home channel, or beside its thread. Numbers that numbers do not hold exactly come from YAML
- * without quotes: digits of them are lost. Undefined when nothing is, also where the platform has no chats.
+ * Returns what is wrong with the chat and thread ids in the `extra` of a message to `platform`, or undefined. An
+ * invalid id would be ignored, so the message would go to the home channel or outside its thread. Unquoted YAML numbers
+ * beyond 2^53 have lost digits.
  */
 export function idProblem(platform: string, payload: unknown): string | undefined {
   const traits: PlatformTraits | undefined = Object.entries(platforms).find(
@@ -80,13 +80,13 @@ export function idProblem(platform: string, payload: unknown): string | undefine
   if (!isRecord(extra) || traits === undefined || traits.address === "none") return undefined;
   const key = KEYS.find((each) => !isId(extra[each]));
   if (key === undefined) return undefined;
-  if (typeof extra[key] === "string") return `deliver_extra.${key} is too long: no platform has such ids.`;
+  if (typeof extra[key] === "string") return `deliver_extra.${key} is too long for an id.`;
   return typeof extra[key] === "number"
-    ? `Write deliver_extra.${key} in quotes: as a number it has lost digits.`
-    : `deliver_extra.${key} must be an id: write it as text, in quotes.`;
+    ? `Quote deliver_extra.${key}: as a number it has lost digits.`
+    : `deliver_extra.${key} must be an id: write it as a quoted string.`;
 }
 
-/** Null is an id that is left out. */
+/** Null means that the id is not given. */
 function isId(value: unknown): boolean {
   if (typeof value === "string") return value.trim().length <= MAX_ID_CHARACTERS;
   return value === undefined || value === null || Number.isSafeInteger(value);
@@ -98,8 +98,8 @@ export interface PlatformTraits {
   /** As people write it. */
   readonly title: string;
   /**
-   * What an address means behind the platform's name: a chat with an optional thread behind a colon, a chat that may have
-   * colons in it, or nothing.
+   * The form of an address after the platform's name: a chat with an optional thread after a colon, a chat that may
+   * contain colons, or nothing.
    */
   readonly address: "chat" | "chat:thread" | "none";
 }
@@ -128,8 +128,8 @@ export const platforms = {
 } as const satisfies Readonly<Record<string, PlatformTraits>>;
 
 /**
- * `text` as a phone number in E.164: +, country code and number, up to 15 digits, without what people put between them.
- * Undefined for anything else, also for numbers without a country code.
+ * Returns `text` as an E.164 phone number (+, country code and number, up to 15 digits, without separators), or
+ * undefined for anything else, including a number without a country code.
  */
 export function readPhoneNumber(text: string): string | undefined {
   const bare = text.replace(/[\s().\u00a0-]+/g, "");

@@ -14,7 +14,7 @@ import type { Store } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
 import { idProblem } from "../message.ts";
 
-/** lost: somebody else may be sending it by now. stopped: the service ends. */
+/** lost: another process may be sending the message. stopped: the service stops. */
 type Cut = "lost" | "stopped";
 export type AttemptEnd = SendOutcome | { readonly status: Cut };
 
@@ -24,25 +24,33 @@ interface AttemptOptions {
   readonly clock: Clock;
   readonly tracer: Tracer;
   readonly timeoutMs: number;
-  /** Keeps how many parts have arrived. False: the lease is lost, and the attempt with it. Default: nothing is kept. */
+  /**
+   * Stores how many parts have arrived. Resolves to false when the lease is lost, which ends the attempt. Default:
+   * stores nothing.
+   */
   readonly saveProgress?: (partsSent: number) => Promise<boolean>;
-  /** Keeps that the request begins, before it does. False: the lease is lost, and nothing is sent. Default: nothing is kept. */
+  /**
+   * Stores that the request starts, before it does. Resolves to false when the lease is lost; then nothing is sent.
+   * Default: stores nothing.
+   */
   readonly start?: () => Promise<boolean>;
 }
 
-/** One message on its way. It ends by itself, in time, or when it is cut, whatever the target does. */
+/**
+ * One attempt at one message. It ends with the target's outcome, at its timeout, or when it is cut, whatever the target
+ * does.
+ */
 export class Attempt {
   readonly #abort = new AbortController();
   readonly #end = Promise.withResolvers<AttemptEnd>();
   #isSent = false;
 
-  /** False: nothing of the message can have left this machine. */
+  /** Whether part of the message may have left this machine. */
   get isSent(): boolean {
     return this.#isSent;
   }
 
-  /** Never rejects. */
-  async run(target: Target, delivery: Delivery, options: AttemptOptions): Promise<AttemptEnd> {
+  /** Makes the attempt. Never rejects. */ async run(target: Target, delivery: Delivery, options: AttemptOptions): Promise<AttemptEnd> {
     const { clock, tracer, timeoutMs } = options;
     const cancel = clock.after(timeoutMs, () => this.#finish(tooLong(timeoutMs, this.#isSent)));
     const span = startSpan(tracer, target, delivery);
@@ -73,7 +81,7 @@ export class Attempt {
 
   #progress(saveProgress: AttemptOptions["saveProgress"]): SendOptions["progress"] {
     return async (partsSent) => {
-      // Another attempt at the same message may be under way, and counts for itself.
+      // After a cut another attempt at the same message may be running.
       this.#abort.signal.throwIfAborted();
       if (await (saveProgress?.(partsSent) ?? true)) return;
       this.cut("lost");
@@ -91,7 +99,7 @@ export class Attempt {
   }
 }
 
-/** Addresses may be private: the platform alone is told. */
+/** The span names only the platform: addresses may be private. */
 function startSpan(tracer: Tracer, { name }: Target, { id, attempt, payload }: Delivery): Span {
   const { traceparent } = Object(payload) as { readonly traceparent?: unknown };
   return tracer.start(`send ${name}`, {
@@ -111,9 +119,9 @@ function tooLong(timeoutMs: number, isSent: boolean): SendOutcome {
   if (isSent)
     return {
       status: "unknown",
-      error: `There was no outcome within ${seconds} s: the message may have arrived.`,
+      error: `The attempt had no outcome within ${seconds} s. The message may have arrived.`,
     };
-  return { status: "retry", error: `The database did not take the attempt within ${seconds} s.` };
+  return { status: "retry", error: `The database did not record the attempt within ${seconds} s.` };
 }
 
 function clean(outcome: SendOutcome): SendOutcome {
@@ -123,17 +131,17 @@ function clean(outcome: SendOutcome): SendOutcome {
 
 interface SendRowOptions extends Omit<AttemptOptions, "note" | "start"> {
   readonly targets: Targets;
-  /** Keeps that the request begins, and how many parts have arrived. */
+  /** Records the start of the request, and how many parts have arrived. */
   readonly store: Store;
 }
 
-/** What our own end cut, where nobody can tell a repeat. */
+/** An attempt cut by our own shutdown, on a platform that does not deduplicate. */
 const CUT = {
   status: "unknown",
-  error: "The service ended during the attempt: the message may have arrived.",
+  error: "The service stopped during the attempt. The message may have arrived.",
 } as const;
 
-/** Makes one attempt at a message of the outbox, whose lease the caller holds. Never rejects. */
+/** Makes one attempt at an outbox message whose lease the caller holds. Never rejects. */
 export async function sendRow(
   row: OutboxRow,
   attempt: Attempt,
@@ -141,13 +149,13 @@ export async function sendRow(
 ): Promise<AttemptEnd> {
   const { platform } = parseTarget(row.target);
   const target = targets.get(platform);
-  // Another process, newer or with other settings, may know it.
+  // Another process, newer or with other settings, may have the target.
   if (!target) {
-    const hint = "If the name is right, start a version of agentd that has it; else drop the message.";
-    return { status: "retry", error: `There is no delivery target ${platform} here. ${hint}` };
+    const hint = "If the name is correct, start a version of agentd that has this target; otherwise drop the message.";
+    return { status: "retry", error: `This process has no delivery target ${platform}. ${hint}` };
   }
   const payload = parsePayload(row.payload);
-  if (payload === undefined) return { status: "permanent", error: "The message is no JSON." };
+  if (payload === undefined) return { status: "permanent", error: "The message is not valid JSON." };
   const problem = idProblem(platform, payload.value);
   if (problem !== undefined) return { status: "permanent", error: problem };
   const delivery: Delivery = {
@@ -168,13 +176,13 @@ export async function sendRow(
   return end.status === "stopped" && attempt.isSent ? CUT : end;
 }
 
-/** Whether a message of the outbox that may have arrived can be sent again without harm, by the target that has it. */
+/** Returns whether its target can safely send an outbox message again that may have arrived. */
 export function canRepeatRow(target: Target, row: OutboxRow): boolean {
   const payload = parsePayload(row.payload)?.value;
   return canRepeat(target, { address: addressOf(target, row), payload });
 }
 
-/** A bare platform stands for its home channel. */
+/** An address that is only a platform means its home channel. */
 function addressOf({ home }: Target, row: OutboxRow): string {
   return parseTarget(row.target).address || (home ?? "");
 }

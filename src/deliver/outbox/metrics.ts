@@ -3,14 +3,14 @@ import { countMessages, type MessageStatus } from "../../store/outbox/messages.t
 import type { Store } from "../../store/store.ts";
 import { platforms } from "../message.ts";
 
-/** How an attempt went; `cut`: its time was up, its lease was lost, or the service ended. */
+/** The outcome of an attempt. `cut`: it timed out, its lease was lost, or the service stopped. */
 type AttemptOutcome = SendOutcome["status"] | "throttled" | "cut";
 
-/** What is counted of deliveries. */
+/** The metrics of outbound messages. */
 export interface DeliveryMetrics {
-  /** An attempt came to an end in this process. */
+  /** Counts an attempt that ended in this process. */
   attempted(platform: string, outcome: AttemptOutcome): void;
-  /** A message arrived, so many seconds after it was owed. */
+  /** Records that a message arrived `seconds` after it was enqueued. */
   delivered(platform: string, seconds: number): void;
 }
 
@@ -20,12 +20,12 @@ interface MeterOptions {
   readonly now: () => number;
 }
 
-/** The same targets, whose attempts are counted whoever makes them. */
+/** Returns the same targets with every attempt counted. */
 export function meterTargets(targets: Targets, options: MeterOptions): Targets {
   return new Map([...targets].map(([name, target]) => [name, meterTarget(target, options)]));
 }
 
-/** What the target says of itself may change while it lives: all but `send` is asked of it anew. */
+/** A target's properties may change while it lives, so everything but `send` is read from it. */
 function meterTarget(target: Target, options: MeterOptions): Target {
   const send = measured(target, options);
   return new Proxy(target, {
@@ -50,7 +50,7 @@ function measured(target: Target, { metrics, now }: MeterOptions): Target["send"
         metrics.delivered(target.name, Math.max(0, now() - delivery.createdAtMs) / 1000);
       }
     };
-    // The attempt is over then, whatever the target still does.
+    // After an abort the attempt is over, whatever the target still does.
     const onAbort = () => end("cut");
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
@@ -66,11 +66,11 @@ function measured(target: Target, { metrics, now }: MeterOptions): Target["send"
   };
 }
 
-/** Messages by how they stand. */
+/** Number of messages by status. */
 export interface OutboxCounts {
   readonly due: number;
   readonly sending: number;
-  /** Given up. */
+  /** No attempt is left. */
   readonly dead: number;
   /** They may have arrived. */
   readonly unknown: number;
@@ -78,9 +78,9 @@ export interface OutboxCounts {
 
 export interface OutboxStats {
   readonly all: OutboxCounts;
-  /** When the oldest of those that are due was owed. */
+  /** When the oldest due message was enqueued, Unix milliseconds. */
   readonly oldestDueAtMs: number | undefined;
-  /** Of each platform that has such messages; what is no platform of ours counts as `other`. */
+  /** Counts by platform. Unknown platforms count as `other`. */
   readonly byPlatform: ReadonlyMap<string, OutboxCounts>;
 }
 
@@ -92,7 +92,7 @@ const COUNTED: Readonly<Partial<Record<MessageStatus, keyof OutboxCounts>>> = {
   unknown: "unknown",
 };
 
-/** Of the whole database. ServiceError `state_store_unavailable`. */
+/** Returns the message counts of the whole database. Throws ServiceError `state_store_unavailable`. */
 export async function readOutboxStats(store: Store): Promise<OutboxStats> {
   const byPlatform = new Map<string, OutboxCounts>();
   let all = NONE;

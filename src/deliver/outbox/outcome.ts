@@ -4,10 +4,7 @@ import { addTry } from "../../store/outbox/attempts.ts";
 import type { AttemptEnd } from "./attempt.ts";
 import type { SendOutcome, Target } from "../target.ts";
 
-/**
- * Called in the transaction that records that a message was delivered, is given up, or may have arrived and is not sent
- * again.
- */
+/** Called in the transaction that gives a message its final status: delivered, dead, or unknown. */
 export type Settled = (
   tx: Tx,
   row: OutboxRow,
@@ -15,7 +12,7 @@ export type Settled = (
 ) => Promise<void>;
 
 interface RecordOptions {
-  /** Undefined where nobody knows the platform. */
+  /** Undefined when this process does not have the platform. */
   readonly target: Target | undefined;
   readonly rules: RetryRules;
   readonly settled?: Settled | undefined;
@@ -23,25 +20,25 @@ interface RecordOptions {
 
 type Written = Decision | { readonly status: "released" };
 
-/** What was written; `lost`: nothing, since somebody else answers for the message. */
+/** What was written. `lost`: nothing, because another process holds the lease. */
 export type Recorded = Written | { readonly status: "lost" };
 
-/** {@link recordIn} in a transaction of its own. */
+/** Runs {@link recordIn} in a transaction of its own. */
 export async function recordEnd(
   store: Store,
   row: OutboxRow,
   end: AttemptEnd,
   options: RecordOptions,
 ): Promise<Recorded> {
-  // Drawn before the transaction, which may run twice.
+  // The random number is drawn before the transaction, which may run twice.
   const drawn = options.rules.random();
   const rules = { ...options.rules, random: () => drawn };
   return store.write((tx) => recordIn(tx, store, { row, end }, { ...options, rules }));
 }
 
 /**
- * Writes how an attempt went: delivered, due again, unknown or given up. What was cut by our own shutdown is given back
- * with its attempt.
+ * Records the outcome of an attempt: delivered, due again, unknown or dead. An attempt that our own shutdown cut is
+ * released and does not count.
  */
 export async function recordIn(
   tx: Tx,
@@ -57,7 +54,7 @@ export async function recordIn(
   return decision;
 }
 
-/** Keeps how an attempt ended among those of its message, before its lease ends. */
+/** Appends the outcome to the attempt log of the message, before its lease ends. */
 export async function storeAttempt(
   tx: Tx,
   { outbox }: Store,
@@ -84,7 +81,7 @@ function decide(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Decision):
   }
 }
 
-/** False when the lease was lost. */
+/** Resolves to false when the lease was lost. */
 function write(tx: Tx, { outbox }: Store, id: string, decision: Written): Promise<boolean> {
   switch (decision.status) {
     case "delivered":
@@ -102,34 +99,34 @@ function write(tx: Tx, { outbox }: Store, id: string, decision: Written): Promis
   }
 }
 
-/** What becomes of a message after an attempt. */
+/** What happens to a message after an attempt. */
 type Decision =
   | { readonly status: "delivered" }
-  /** It is tried again; with `isCounted` false the attempt is as if it had not been. */
+  /** It is retried. With `isCounted` false the attempt does not count. */
   | {
       readonly status: "again";
       readonly error: string;
       readonly delayMs: number;
       readonly isCounted: boolean;
     }
-  /** It is given up. */
+  /** No attempt is left. */
   | { readonly status: "dead"; readonly error: string }
-  /** It may have arrived, and is not sent again. */
+  /** It may have arrived and is not sent again. */
   | { readonly status: "unknown"; readonly error: string };
 
-/** Longest that a platform may ask to wait, and longest that it may ask to slow down for, in all. */
+/** Longest wait that a platform may ask for, and longest total time that it may throttle a message. */
 const MAX_WAIT_MS = 86_400_000;
-/** A platform that asks to slow down, and to come back at once, is not asked at once. */
+/** Shortest wait after a throttled attempt, even when the platform asks for less. */
 const MIN_THROTTLED_MS = 1_000;
 
 export type AttemptCounts = Pick<OutboxRow, "attempts" | "max_attempts" | "created_at" | "retried_at">;
 
-/** The rules of a target: its own waits go before those of the configuration. */
+/** Returns the retry rules of a target: its own delays take precedence over those of the configuration. */
 export function rulesFor(target: Target | undefined, rules: RetryRules): RetryRules {
   return target?.retryDelaysMs ? { ...rules, delaysMs: target.retryDelaysMs } : rules;
 }
 
-/** Attempts that a message has in all. */
+/** Returns how many attempts a message has in total. */
 export function attemptsOf(
   { max_attempts: own }: Pick<AttemptCounts, "max_attempts">,
   rules: RetryRules,
@@ -138,8 +135,7 @@ export function attemptsOf(
 }
 
 /**
- * Judges the attempt that `row` counts already. `target` is undefined where nobody knows the platform; `rules` are
- * those of {@link rulesFor}.
+ * Decides what follows from the outcome of an attempt that `row` already counts. `rules` are those of {@link rulesFor}.
  */
 export function evaluate(
   outcome: SendOutcome,
@@ -185,24 +181,24 @@ function throttled(
   if (!isTooOld) return { status: "again", error, delayMs, isCounted: false };
   return {
     status: "dead",
-    error: `${error} It was put off for a day: retry it once the platform takes messages again.`,
+    error: `${error} The platform throttled it for a day. Retry the message when the platform accepts messages again.`,
   };
 }
 
-/** How messages are tried again. */
+/** How messages are retried. */
 export interface RetryRules {
-  /** Waits before each further attempt, milliseconds; where more attempts are asked for, the last one is repeated. */
+  /** Delays before each retry, milliseconds. Further retries repeat the last delay. */
   readonly delaysMs: readonly number[];
-  /** 0 up to, but not, 1. */
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
 }
 
 export const DEFAULT_RETRY_DELAYS_MS: readonly number[] = [60_000, 300_000, 1_800_000];
 
-/** What failed together does not come back together. */
+/** Messages that failed together are not retried at the same instant. */
 const JITTER = 0.1;
 
-/** How long to wait after that attempt, 1 for the first: as the rules say, and up to a tenth more. */
+/** Returns the delay after attempt number `attempt` (1 for the first): the delay of the rules plus up to a tenth. */
 export function retryDelayMs(attempt: number, { delaysMs, random }: RetryRules): number {
   const [fallback = 0] = DEFAULT_RETRY_DELAYS_MS;
   const delayMs = delaysMs[attempt - 1] ?? delaysMs.at(-1) ?? fallback;

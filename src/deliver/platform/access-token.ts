@@ -7,11 +7,11 @@ import type { SendOptions } from "../target.ts";
 interface AccessToken {
   readonly kind: "token";
   readonly value: string;
-  /** True: it has served before, so that a platform which refuses it may still take a new one. */
+  /** Whether the token was used before. When the platform refuses such a token, a new one may still work. */
   readonly isReused: boolean;
 }
 
-/** What a platform gave, and how long it said that is good. */
+/** A token from the platform and its lifetime. */
 export interface IssuedToken {
   readonly kind: "issued";
   readonly value: string;
@@ -20,18 +20,18 @@ export interface IssuedToken {
 
 type TokenOptions = Pick<SendOptions, "signal" | "span">;
 
-/** Asks the platform for a token. Rejects only when `options.signal` aborts. */
+/** Requests a token from the platform. Rejects only when `options.signal` aborts. */
 export type RequestToken = (options: TokenOptions) => Promise<IssuedToken | NoAnswer>;
 
-/** Tokens are renewed so long before they end: a request under way must not meet the end. */
+/** Tokens are renewed this long before they expire, so that no request meets the expiry. */
 const MARGIN_MS = 120_000;
 
-/** The token that an app shows with each request: asked for once for all who wait, and kept while it is good. */
+/** Caches the access token of an app. Concurrent callers share one request for a new token. */
 export class AccessTokens {
   readonly #clock: Clock;
   readonly #request: RequestToken;
   #current: { readonly value: string; readonly untilMs: number } | undefined;
-  /** The latest that serves no more: what refused it, or what is still under way, may repeat it. */
+  /** The last dropped token. It stays registered as a secret: responses to running requests may contain it. */
   #dropped: string | undefined;
   #pending: Promise<IssuedToken | NoAnswer | "aborted"> | undefined;
 
@@ -40,20 +40,20 @@ export class AccessTokens {
     this.#request = request;
   }
 
-  /** Why there is none is a matter of this request only: nothing of the message was sent, so it is never unknown. */
+  /** Returns the token, or why there is none. The outcome is never `unknown`: no part of the message was sent. */
   async get(options: TokenOptions): Promise<AccessToken | NoAnswer> {
     for (;;) {
       if (this.#current && this.#current.untilMs > this.#clock.now()) {
         return { kind: "token", value: this.#current.value, isReused: true };
       }
       if (!this.#pending) return this.#fetch(options);
-      // The attempt that asks may be cut, which says nothing about the token: then the next one asks.
+      // The attempt that requests the token may be cut; then the next caller requests it.
       const issued = await abortable(this.#pending, options.signal);
       if (issued !== "aborted" && issued.kind === "none") return issued;
     }
   }
 
-  /** The platform does not take `value` any more. */
+  /** Drops a token that the platform refused. */
   drop(value: string): void {
     if (this.#current?.value !== value) return;
     this.#current = undefined;
@@ -80,7 +80,7 @@ export class AccessTokens {
   #keep({ value, lifeMs }: IssuedToken): void {
     if (this.#current) this.drop(this.#current.value);
     registerSecret(value);
-    // One that is good for less than the margin serves half its time: else each message would ask anew.
+    // A token with a lifetime below the margin is used for half of it; otherwise every message would request a new one.
     const untilMs = this.#clock.now() + Math.max(lifeMs - MARGIN_MS, lifeMs / 2);
     this.#current = { value, untilMs };
   }

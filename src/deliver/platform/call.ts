@@ -11,21 +11,21 @@ import { cleanText } from "../text/text.ts";
 
 export type SendFailure = Exclude<SendOutcome, { readonly status: "delivered" }>;
 
-/** What a platform answered, whatever it said. */
+/** The response of a platform, whatever its status. */
 export interface PlatformAnswer<Body> {
   readonly kind: "answer";
   readonly status: number;
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Undefined when it is not in the platform's own form. */
+  /** Undefined when the body does not match the platform's schema. */
   readonly body: Body | undefined;
-  /** The start of what stood there, for people. */
+  /** First characters of the body, for error messages. */
   readonly text: string;
-  /** What `Retry-After` asks for, milliseconds. */
+  /** Value of `Retry-After`, milliseconds. */
   readonly retryAfterMs: number | undefined;
 }
 
-/** Why there is no answer. */
+/** The outcome of a request without a response. */
 export interface NoAnswer {
   readonly kind: "none";
   readonly outcome: SendFailure;
@@ -34,7 +34,7 @@ export interface NoAnswer {
 interface CallerOptions {
   /** The platform as people write it. */
   readonly title: string;
-  /** Without a slash at the end. It may be private: the operator chose it. */
+  /** Without a trailing slash. It may be a private address: the operator configured it. */
   readonly baseUrl: string;
   readonly version: string;
   readonly clock: Clock;
@@ -42,7 +42,7 @@ interface CallerOptions {
   readonly timeoutMs?: number;
 }
 
-/** Makes one request through the generated client, and reads the answer as `schema`. */
+/** Makes one request through the generated client and validates the response against `schema`. */
 export type Call = <Name extends keyof SchemaTypes>(
   schema: Name,
   operation: (client: DeliveryClient) => Promise<unknown>,
@@ -55,8 +55,8 @@ const SHOWN_CHARACTERS = 200;
 const validators = new SchemaSet(schemas);
 
 /**
- * Requests to one platform. Redirects are not followed: they would carry credentials to others. Addresses of the
- * operator's choice are reached wherever they are.
+ * Creates the function for requests to one platform. Redirects are not followed: they could carry credentials to other
+ * hosts. Private addresses are allowed, because the operator configured them.
  */
 export function createCall(caller: CallerOptions): Call {
   const problem = findProblem(caller);
@@ -67,7 +67,7 @@ export function createCall(caller: CallerOptions): Call {
       baseUrl: caller.baseUrl.replace(/\/+$/, ""),
       headers: { "user-agent": `agentd/${caller.version}` },
       throwOnError: true,
-      // The client builds the request; the answer is read here, where anything may stand in it.
+      // The client builds the request. The response is read here, because its body may be anything.
       fetch: async (request) => {
         sent.isMade = true;
         sent.answer = await refusalIn(transmit(request as Request, caller, options));
@@ -80,7 +80,7 @@ export function createCall(caller: CallerOptions): Call {
       options.signal.throwIfAborted();
       return { kind: "none", outcome: sent.isMade ? failureOf(error, caller) : unmade(error, caller) };
     }
-    if (!sent.answer) throw new TypeError(`${caller.title} was not asked anything.`);
+    if (!sent.answer) throw new TypeError(`${caller.title}: the operation made no request.`);
     options.span.set({ "http.response.status_code": sent.answer.status });
     return toAnswer(schema, sent.answer, caller.clock.now());
   };
@@ -88,7 +88,7 @@ export function createCall(caller: CallerOptions): Call {
 
 type Answer = Pick<GuardedResponse, "status" | "headers" | "body">;
 
-/** The answer; of a refusal that broke off its status, which says enough: nothing was taken. */
+/** Returns the response. When an error response breaks off, its status is enough: the platform accepted nothing. */
 async function refusalIn(answer: Promise<Answer>): Promise<Answer> {
   try {
     return await answer;
@@ -143,25 +143,25 @@ function parse(text: string): unknown {
   }
 }
 
-/** Told before a request is made: the errors of those that cannot be made hold the whole address, secrets and all. */
+/** Checks the base URL before any request: later errors would contain the whole URL with its secrets. */
 function findProblem({ title, baseUrl }: CallerOptions): SendFailure | undefined {
   const url = URL.parse(baseUrl);
   if (!url || !/^https?:$/.test(url.protocol)) {
-    return { status: "permanent", error: `${title}: the base_url is no address. Correct it.` };
+    return { status: "permanent", error: `${title}: the base_url is not a URL. Correct it.` };
   }
   if (url.username === "" && url.password === "" && url.search === "" && url.hash === "") return undefined;
   return {
     status: "permanent",
-    error: `${title}: the base_url must be an address alone, without a user, a query or a fragment.`,
+    error: `${title}: the base_url must not have a user, a query or a fragment.`,
   };
 }
 
-/** Headers refuse some characters, and their errors show the value. */
+/** A header with invalid characters throws an error that shows its value. */
 function unmade(error: unknown, { title }: CallerOptions): SendFailure {
   if (!(error instanceof TypeError)) throw error;
   return {
     status: "permanent",
-    error: `${title}: the request could not be made. Has a credential characters that are none of it, such as line breaks?`,
+    error: `${title}: cannot build the request. Check the credentials for invalid characters such as line breaks.`,
   };
 }
 
@@ -179,21 +179,21 @@ function failureOf(error: unknown, { title }: CallerOptions): SendFailure {
 export interface OutcomeWords {
   /** The platform as people write it. */
   readonly title: string;
-  /** Its name in the configuration. */
+  /** Name of the platform in the configuration. */
   readonly name: string;
-  /** What the platform itself said is wrong. */
+  /** The platform's own error message. */
   readonly reason?: string | undefined;
-  /** Key of the settings that holds the platform's address; default base_url. */
+  /** Settings key of the platform's URL; default base_url. */
   readonly addressKey?: string;
 }
 
 const MAX_REASON_CHARACTERS = 200;
-/** Something in between has given up waiting for the platform: RFC 9110, and Cloudflare's own. */
+/** A proxy timed out waiting for the platform: RFC 9110 and Cloudflare. */
 const GATEWAY_TIMEOUTS: ReadonlySet<number> = new Set([504, 524]);
 
 const MAY_HAVE_ARRIVED = "The message may have arrived.";
 
-/** Of an answer that is no success. For a 2xx whose body is not the platform's own too. */
+/** Returns the outcome of an unsuccessful response, including a 2xx whose body does not match the schema. */
 export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeWords): SendFailure {
   const { status, retryAfterMs } = answer;
   const { title, name, addressKey = "base_url" } = words;
@@ -202,7 +202,7 @@ export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeW
   if (status < 400) {
     return {
       status: "permanent",
-      error: `${title} redirects elsewhere (${status}): set platforms.${name}.${addressKey} to where its API really is.`,
+      error: `${title} redirects to another address (${status}). Set platforms.${name}.${addressKey} to the final address of its API.`,
     };
   }
   if (status === 429) return throttled(baseError, retryAfterMs);
@@ -219,17 +219,17 @@ export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeW
   return { status: "permanent", error: `${baseError}${hintOf(status, `platforms.${name}`, addressKey)}` };
 }
 
-/** What was answered, as a sentence: for platforms whose own codes tell more than the status. */
+/** Returns the response as one sentence, for platforms whose own error codes say more than the status. */
 export function summarize({ status }: PlatformAnswer<unknown>, words: OutcomeWords): string {
   return `${words.title} answered ${status}${reasonOf(words)}.`;
 }
 
-/** The platform asks to slow down; without a figure the dispatcher decides for how long. */
+/** Returns a throttled outcome. Without `afterMs` the dispatcher decides how long to wait. */
 export function throttled(error: string, afterMs: number | undefined): SendFailure {
   return { status: "retry", error, isThrottled: true, ...(afterMs === undefined ? {} : { afterMs }) };
 }
 
-/** A page for people comes from something else than the API; anything else may be the end of an answer that got lost. */
+/** An HTML page does not come from the API. Any other unexpected body may be a truncated response. */
 function unclear(
   { status, headers, text }: PlatformAnswer<unknown>,
   { title, name, addressKey = "base_url" }: OutcomeWords,
@@ -238,21 +238,21 @@ function unclear(
   if (isPage) {
     return {
       status: "retry",
-      error: `${title} answered ${status} with a web page. Is something else in between, or platforms.${name}.${addressKey} wrong?`,
+      error: `${title} answered ${status} with a web page. Check for a proxy in between, and check platforms.${name}.${addressKey}.`,
     };
   }
-  const baseError = `${title} answered ${status}, but not in its own form.`;
+  const baseError = `${title} answered ${status}, with an unexpected body.`;
   return { status: "unknown", error: `${baseError} ${MAY_HAVE_ARRIVED}`, baseError };
 }
 
 function hintOf(status: number, settings: string, addressKey: string): string {
   if (status === 401) return ` Check the credentials of ${settings}.`;
-  if (status === 403) return " Has the sender the right to write there?";
-  if (status === 404) return ` Is the chat right, and ${settings}.${addressKey}?`;
+  if (status === 403) return " Check whether the sender may write there.";
+  if (status === 404) return ` Check the chat and ${settings}.${addressKey}.`;
   return "";
 }
 
-/** Secrets go before it is cut: of one that is cut in two the rest would stay. */
+/** Redacts before truncating: half of a truncated secret would not be recognized. */
 function reasonOf({ reason = "" }: OutcomeWords): string {
   const line = cleanText(reason).replace(/\s+/g, " ").trim().replace(/\.$/, "");
   return line === "" ? "" : `: ${line.slice(0, MAX_REASON_CHARACTERS)}`;

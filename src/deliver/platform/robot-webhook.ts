@@ -1,17 +1,17 @@
 import type { Clock } from "../../base/clock.ts";
 
-/** The webhooks of robots in groups, as DingTalk and WeCom show them: an address with a key in its query. Pure. */
+/** Webhooks of group robots, as DingTalk and WeCom show them: a URL with a key in its query. Pure. */
 export interface RobotWebhook {
   /** Without the path and the query, and without a slash at the end. */
   readonly baseUrl: string;
-  /** Who has it may write to the group. */
+  /** Whoever has this key can write to the group. */
   readonly key: string;
 }
 
-/** The chat of messages for the webhook, where others name a chat of the app's or the bot's. */
+/** The chat name that selects the webhook instead of the app or the bot. */
 export const WEBHOOK_CHAT = "webhook";
 
-/** Undefined when `url` does not end in `path` with a value for `query`. */
+/** Parses the webhook's URL. Returns undefined when `url` does not end in `path` with a value for `query`. */
 export function parseRobotWebhook(url: string, path: string, query: string): RobotWebhook | undefined {
   if (!URL.canParse(url)) return undefined;
   const { origin, pathname, searchParams } = new URL(url);
@@ -22,12 +22,12 @@ export function parseRobotWebhook(url: string, path: string, query: string): Rob
 
 interface PaceOptions {
   readonly clock: Clock;
-  /** So many in any stretch of `windowMs`. */
+  /** Most calls in any window of `windowMs`. */
   readonly limit: number;
   readonly windowMs: number;
 }
 
-/** How fast a platform wants to be written to, where it punishes who writes faster. Counts in this process alone. */
+/** Client-side rate limit for a platform that penalizes senders above its limit. Counts in this process only. */
 export class Pace {
   readonly #options: PaceOptions;
   #taken: number[] = [];
@@ -38,14 +38,14 @@ export class Pace {
     this.#options = options;
   }
 
-  /** 0: go, it is counted. Else milliseconds to wait, and nothing is counted. */
+  /** Returns 0 and counts the call, or returns the milliseconds to wait and counts nothing. */
   take(): number {
     const waitMs = this.waitMs;
     if (waitMs === 0) this.#taken.push(this.#lastMs);
     return waitMs;
   }
 
-  /** What {@link take} would say. */
+  /** What {@link take} would return. */
   get waitMs(): number {
     const { limit, windowMs } = this.#options;
     const nowMs = this.#now();
@@ -55,12 +55,12 @@ export class Pace {
     return Math.max(0, freeAtMs - nowMs, this.#heldUntilMs - nowMs);
   }
 
-  /** The platform asks for silence. */
+  /** Blocks all calls for `ms`, as the platform asked. */
   hold(ms: number): void {
     this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#now() + ms);
   }
 
-  /** What was noted by a clock that is put back moves along: nobody waits for it to come to where it was. */
+  /** When the clock is set back, the stored times move along, so that no call waits for the old time. */
   #now(): number {
     const nowMs = this.#options.clock.now();
     const backMs = this.#lastMs - nowMs;

@@ -4,25 +4,25 @@ import type { Store } from "../../store/store.ts";
 interface SingletonOptions {
   readonly store: Store;
   readonly clock: Clock;
-  /** What only one process may do. Names no secret. */
+  /** Name of the exclusive task. Contains no secret. */
   readonly name: string;
-  /** Called when somebody else may be doing it by now: who held it MUST stop at once. */
+  /** Called when another process may have the lease. The caller MUST stop the task at once. */
   readonly onLost: () => void;
-  /** How soon another process takes over from a dead one; default 30 s. */
+  /** How soon another process can take over from a dead one; default 30 s. */
   readonly leaseMs?: number;
 }
 
 const SCOPE = "singleton";
 const LEASE_MS = 30_000;
-/** Between two looks at who has it. */
+/** Shortest time between two checks of the holder. */
 const MIN_LOOK_MS = 1_000;
 
-/** Of all processes on a store, the one that may do something, such as hold the one connection that a platform allows. */
+/** A lease that one process on a store holds at a time, such as for a platform that allows one connection. */
 export class Singleton {
   readonly #options: SingletonOptions;
   readonly #leaseMs: number;
   #isHeld = false;
-  /** As far as we know; this process's time. */
+  /** Expected end of the lease, in this process's time. */
   #untilMs = 0;
   #elsewhereUntilMs: number | undefined;
   #isLooking = false;
@@ -34,7 +34,10 @@ export class Singleton {
     this.#leaseMs = options.leaseMs ?? LEASE_MS;
   }
 
-  /** False: another process has it. Ours is kept, until it is given back. Rejects when the store cannot be reached. */
+  /**
+   * Takes the lease and renews it until it is given back. Resolves to false when another process has it. Rejects when
+   * the store is unavailable.
+   */
   take(): Promise<boolean> {
     return this.#inTurn(async () => {
       if (this.#isHeld) return true;
@@ -50,14 +53,17 @@ export class Singleton {
     });
   }
 
-  /** True: another process had it when we last looked. Looks again, in the background, once its lease should be over. */
+  /**
+   * Whether another process had the lease at the last check. Checks again in the background once that lease should be
+   * over.
+   */
   get isElsewhere(): boolean {
     if (this.#elsewhereUntilMs === undefined) return false;
     if (this.#elsewhereUntilMs <= this.#options.clock.now()) void this.#look();
     return true;
   }
 
-  /** Others may have it at once. When the store cannot be reached, after its lease. */
+  /** Releases the lease. When the store is unavailable, the lease expires instead. */
   giveBack(): Promise<void> {
     return this.#inTurn(async () => {
       if (!this.#isHeld) return;
@@ -139,7 +145,7 @@ export class Singleton {
     }
   }
 
-  /** One after the other: a renewal must not bring back what is being given back. */
+  /** Runs one operation at a time: a renewal must not restore a lease that is being released. */
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#turn.then(work, work);
     this.#turn = done.catch(() => {});

@@ -111,11 +111,11 @@ test("spaces around a platform's name and its chat do not count", () => {
 
 test("what cannot be used is told, with the name that was probably meant", () => {
   const problem = (text: string) => findAddressProblems(text).join("; ");
-  assert.match(problem("telegarm:5"), /"telegarm" is no target; did you mean "telegram"/);
+  assert.match(problem("telegarm:5"), /"telegarm" is not a target; did you mean "telegram"/);
   assert.match(problem("Slack"), /did you mean "slack"/);
   assert.match(problem("orgin"), /did you mean "origin"/);
-  assert.match(problem("log, carrier_pigeon:home"), /"carrier_pigeon" is no target; known are: log, local/);
-  assert.match(problem("constructor"), /is no target/);
+  assert.match(problem("log, carrier_pigeon:home"), /"carrier_pigeon" is not a target; known are: log, local/);
+  assert.match(problem("constructor"), /is not a target/);
   assert.match(problem(""), /names no target/);
   assert.match(problem(" , ,"), /names no target/);
   assert.match(problem("telegram:"), /names no chat/);
