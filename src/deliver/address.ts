@@ -136,8 +136,7 @@ function findProblem(text: string): string | undefined {
   if (text.length > MAX_ID_CHARACTERS) return `${quoted(platform)} has an address that is too long`;
   if (/\p{Cc}/u.test(text)) return `${quoted(platform)} has an address with control characters`;
   if (!text.includes(":")) return undefined;
-  if (traits.address === "none")
-    return `${platform} takes no address; use deliver_extra`;
+  if (traits.address === "none") return `${platform} takes no address; use deliver_extra`;
   const { chat, thread } = splitAddress(platform, address);
   if (chat.trim() === "") return `${quoted(text)} names no chat`;
   return thread?.trim() === "" ? `${quoted(text)} has no thread after its last colon` : undefined;

@@ -50,7 +50,11 @@ export class Attempt {
     return this.#isSent;
   }
 
-  /** Makes the attempt. Never rejects. */ async run(target: Target, delivery: Delivery, options: AttemptOptions): Promise<AttemptEnd> {
+  /** Makes the attempt. Never rejects. */ async run(
+    target: Target,
+    delivery: Delivery,
+    options: AttemptOptions,
+  ): Promise<AttemptEnd> {
     const { clock, tracer, timeoutMs } = options;
     const cancel = clock.after(timeoutMs, () => this.#finish(tooLong(timeoutMs, this.#isSent)));
     const span = startSpan(tracer, target, delivery);
@@ -151,7 +155,8 @@ export async function sendRow(
   const target = targets.get(platform);
   // Another process, newer or with other settings, may have the target.
   if (!target) {
-    const hint = "If the name is correct, start a version of agentd that has this target; otherwise drop the message.";
+    const hint =
+      "If the name is correct, start a version of agentd that has this target; otherwise drop the message.";
     return { status: "retry", error: `This process has no delivery target ${platform}. ${hint}` };
   }
   const payload = parsePayload(row.payload);

@@ -10,12 +10,12 @@ import { renderParts } from "../text/parts.ts";
 type Settings = PlatformSettings<"bluebubbles">;
 
 const words = { title: "BlueBubbles", name: "bluebubbles" };
-/** Ours: neither the server nor iMessage has one. */
+/** Our own limit: neither the server nor iMessage has one. */
 const TEXT_LIMIT = 4000;
 
 /**
- * BlueBubbles Server's REST API, POST /api/v1/message/text. It refuses a `tempGuid` while a message of that mark is
- * under way, and forgets it then: repeats are not told apart for good.
+ * BlueBubbles Server's REST API, POST /api/v1/message/text. It refuses a `tempGuid` only while a message with that
+ * value is being sent, so it does not deduplicate reliably.
  */
 export const bluebubbles: Platform<Settings> = {
   name: words.name,
@@ -57,7 +57,7 @@ export const bluebubbles: Platform<Settings> = {
   },
 };
 
-/** AppleScript cannot reply: without the private API the message goes out as any other. */
+/** AppleScript cannot reply: without the private API the message is sent as a normal one. */
 function replyOf(extra: Readonly<Record<string, unknown>>): Pick<BluebubblesMessage, "selectedMessageGuid"> {
   const guid = extra["selectedMessageGuid"] ?? extra["reply_to"];
   return typeof guid === "string" && guid !== "" ? { selectedMessageGuid: guid } : {};
@@ -66,12 +66,12 @@ function replyOf(extra: Readonly<Record<string, unknown>>): Pick<BluebubblesMess
 function outcomeOf(answer: PlatformAnswer<BluebubblesAnswer>, password: string): SendOutcome {
   const { status, body } = answer;
   if (status === 200 && body?.status === 200) return { status: "delivered" };
-  // It is in the address of each request, and too short for the redactor perhaps.
+  // The password is part of every URL and may be too short for the redactor.
   const reason = reasonIn(body)?.replaceAll(password, MASK);
   if (status === 400 && /already queued/i.test(reason ?? "")) {
     return {
       status: "unknown",
-      error: "BlueBubbles is still sending this message for an earlier attempt: it may arrive yet.",
+      error: "BlueBubbles is still sending this message for an earlier attempt. It may still arrive.",
     };
   }
   const failure = outcomeOfAnswer(answer, { ...words, reason });
@@ -85,7 +85,7 @@ function reasonIn({ error, message }: Partial<BluebubblesAnswer> = {}): string |
   return typeof detail === "string" ? detail : message;
 }
 
-/** A chat as the server knows it, or the one with a phone number or an address, by whatever service there is. */
+/** Returns the guid of a chat: given as such, or of a phone number or an email address, with any service. */
 function guidOf(chat: string): string | undefined {
   if (/^[A-Za-z]{3,16};[+-];[^\s;]{1,128}$/.test(chat)) return chat;
   const phone = readPhoneNumber(chat);
@@ -95,6 +95,6 @@ function guidOf(chat: string): string | undefined {
 
 function findProblem(chat: string): string {
   return chat === ""
-    ? "No chat is named: set deliver_extra.chat_id, or platforms.bluebubbles.home_channel (BLUEBUBBLES_HOME_CHANNEL)."
+    ? "The message has no chat: set deliver_extra.chat_id, or platforms.bluebubbles.home_channel (BLUEBUBBLES_HOME_CHANNEL)."
     : "The chat must be a phone number with + and country code, an email address, or the guid of a chat, such as iMessage;-;+15550100123.";
 }

@@ -27,11 +27,11 @@ import type { Part } from "../text/source.ts";
 type Settings = PlatformSettings<"discord">;
 
 const words = { title: "Discord", name: "discord" };
-/** Create Message: content of up to 2000 characters. The API counts code points (discord-api-docs, issue 1315). */
+/** Create Message: content of up to 2000 characters. The API counts code points. */
 const TEXT_LIMIT = 2000;
 /** Create Message: a nonce has up to 25 characters. */
 const NONCE_LENGTH = 25;
-/** Create Message: with `enforce_nonce` repeats are told "in the past few minutes"; these are the few that one can rely on. */
+/** Create Message: `enforce_nonce` deduplicates "in the past few minutes"; this is a safe lower bound. */
 const NONCE_WINDOW_MS = 120_000;
 /** Start Thread in Forum: a name has up to 100 characters. */
 const NAME_LENGTH = 100;
@@ -41,8 +41,8 @@ const FLAGS = { disable_web_page_preview: 4, disable_notification: 4096 };
 const MAX_POSTS = 1000;
 
 /**
- * HTTP API v10, Create Message: Markdown, which addresses nobody unless `allow_mentions` is told; a thread is a channel.
- * In a forum a message opens a post. Repeats are told apart for some minutes, except for what opens a post.
+ * Discord HTTP API v10, Create Message: Markdown without mentions unless `allow_mentions` is set. A thread is a
+ * channel; in a forum a message opens a post. The API deduplicates for some minutes, except for posts.
  */
 export const discord: Platform<Settings> = {
   name: words.name,
@@ -80,7 +80,7 @@ interface Bot {
   readonly call: Call;
   readonly clock: Clock;
   readonly headers: { readonly authorization: string };
-  /** By message: the post that it opened in a forum, for its further parts. */
+  /** Forum post by message id, for the further parts of the message. */
   readonly posts: Map<string, string>;
 }
 
@@ -92,7 +92,7 @@ interface SendRequest extends Bot {
 
 interface PartEnd {
   readonly outcome: SendOutcome;
-  /** How long everybody has to be quiet. */
+  /** How long the whole bot must wait, milliseconds. */
   readonly quietMs?: number;
 }
 
@@ -119,7 +119,7 @@ async function sendPart(request: SendRequest, part: Part, index: number): Promis
   return { outcome, ...quietAfter(answer, outcome) };
 }
 
-/** The API takes no nonce for these: what may have arrived is left to people. */
+/** Posts accept no nonce: an uncertain post is left to a person. */
 async function openPost(request: SendRequest, part: Part, index: number): Promise<PartEnd> {
   const { delivery, posts } = request;
   const stale = staleOf(request, index, 0);
@@ -154,7 +154,7 @@ function open(
   return call("DiscordAnswer", (client) => client.discordStartForumThread({ path, body, headers }), options);
 }
 
-/** Words without markup go out once when the API does not take the message. */
+/** Sends the text without markup, once, when the API rejects the message. */
 async function inEitherForm({ text }: Part, write: (content: string) => Promise<Answer>): Promise<Answer> {
   const answer = await write(text);
   if (answer.kind !== "answer" || !isInvalidBody(answer)) return answer;
@@ -193,13 +193,13 @@ function bodyOf({ extra }: Message, content: string): DiscordMessage {
   };
 }
 
-/** This target's repeats are safe, but for these: people decide. */
+/** The target supports idempotency, except for posts: a person decides. */
 function withoutRepeat(outcome: SendOutcome): SendOutcome {
   if (outcome.status !== "unknown") return outcome;
   return {
     status: "unknown",
     isFinal: true,
-    error: `${outcome.error} Look there whether the post is open; \`agentd outbox retry\` opens it again.`,
+    error: `${outcome.error} Check whether the post exists; \`agentd outbox retry\` opens it again.`,
   };
 }
 
@@ -211,7 +211,7 @@ function quietAfter(
   return { quietMs: outcome.afterMs };
 }
 
-/** The first line that says something. */
+/** Returns the first line with text. */
 function nameOf({ text }: Part): string {
   const line =
     plainOf(text)
@@ -224,7 +224,7 @@ function nameOf({ text }: Part): string {
 
 function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
-    return "No channel is named: set deliver_extra.chat_id, or platforms.discord.home_channel (DISCORD_HOME_CHANNEL).";
+    return "The message has no channel: set deliver_extra.chat_id, or platforms.discord.home_channel (DISCORD_HOME_CHANNEL).";
   }
   if (!/^\d{1,25}$/.test(chat))
     return "The channel must be its id, a number: Discord shows it in developer mode.";
@@ -239,19 +239,19 @@ const NON_TEXT_CHANNEL = 50008;
 const INVALID_BODY = 50035;
 const RESOURCE_RATE_LIMITED = 40062;
 const OVERLOADED = 130000;
-/** What to do about errors, by their JSON error code. */
+/** What to do about errors, by JSON error code. */
 const hints: ReadonlyMap<number, string> = new Map([
-  [10003, "Is the channel's id right, and is the bot in that server?"],
-  [20028, "The channel takes no more messages for now."],
+  [10003, "Check the channel's id, and that the bot is in that server."],
+  [20028, "The channel accepts no more messages for now."],
   [40001, "Check platforms.discord.token (DISCORD_BOT_TOKEN)."],
-  [40067, "Name tags of the forum: deliver_extra.tags, a list of their ids."],
+  [40067, "Set deliver_extra.tags to a list of tag ids of the forum."],
   [50001, "Invite the bot to the server, and let it see the channel."],
-  [50007, "The user takes no direct messages from the bot."],
-  [NON_TEXT_CHANNEL, "Name a channel that takes texts."],
-  [50013, "Give the bot the right to send messages there (in threads too)."],
-  [INVALID_BODY, "If the text is too long, set platforms.discord.text_limit lower."],
-  [50083, "Open the thread again, or name another."],
-  [160005, "Unlock the thread, or name another."],
+  [50007, "The user accepts no direct messages from the bot."],
+  [NON_TEXT_CHANNEL, "Use a text channel."],
+  [50013, "Give the bot the permission to send messages there (also in threads)."],
+  [INVALID_BODY, "If the text is too long, lower platforms.discord.text_limit."],
+  [50083, "Reopen the thread, or use another."],
+  [160005, "Unlock the thread, or use another."],
 ]);
 
 function outcomeOf(answer: Reply, words: OutcomeWords): SendOutcome {
@@ -267,7 +267,10 @@ function outcomeOf(answer: Reply, words: OutcomeWords): SendOutcome {
     : { ...failure, error: `${failure.error} ${hint}` };
 }
 
-/** The channel is a forum, which takes posts alone; the older of the two codes stands for other channels too. */
+/**
+ * Returns whether the channel is a forum, which accepts only posts. The older of the two codes also means other
+ * channels.
+ */
 function isForum({ body }: Reply): boolean {
   return body?.code === CANNOT_SEND_IN_FORUM || body?.code === NON_TEXT_CHANNEL;
 }
@@ -276,12 +279,12 @@ function isInvalidBody({ status, body }: Reply): boolean {
   return status === 400 && body?.code === INVALID_BODY;
 }
 
-/** The limit of the whole bot, not of the channel. */
+/** Returns whether the limit of the whole bot applies, not that of the channel. */
 function isUnderGlobalLimit({ status, body, headers }: Reply): boolean {
   return status === 429 && (body?.global === true || headers["x-ratelimit-global"] === "true");
 }
 
-/** The body has fractions of seconds, the header whole ones. */
+/** Prefers the body, which has fractions of seconds; the header has whole seconds. */
 function waitOf({ body, retryAfterMs }: Reply): number | undefined {
   return body?.retry_after === undefined ? retryAfterMs : Math.ceil(body.retry_after * 1000);
 }

@@ -31,15 +31,15 @@ import { renderParts } from "../text/parts.ts";
 type Settings = PlatformSettings<"feishu">;
 
 const words = { title: "Feishu", name: "feishu" };
-/** Send message: content of at most 150 KB, also where each character takes several bytes. */
+/** Send message: content of at most 150 KB, also with several bytes a character. */
 const TEXT_LIMIT = 8000;
-/** Send message: `uuid` has up to 50 characters, and tells repeats for 1 hour; less, since clocks differ. */
+/** Send message: `uuid` has up to 50 characters and deduplicates for 1 hour; we rely on less, because clocks differ. */
 const MARK_LENGTH = 50;
 const REPEATS_KNOWN_MS = 3_300_000;
-/** In texts this begins `<at user_id="all">`, which addresses people. */
+/** In texts this begins `<at user_id="all">`, which is a mention. */
 const MENTIONS = ["<at", "</at"];
 const HOSTS = { feishu: "https://open.feishu.cn", lark: "https://open.larksuite.com" } as const;
-/** Ids by how they begin: "How to obtain different user IDs" and "Group ID description". */
+/** Kinds of ids by their prefix: "How to obtain different user IDs" and "Group ID description". */
 const KINDS: readonly (readonly [RegExp, FeishuReceiverKind])[] = [
   [/^oc_\w{1,100}$/, "chat_id"],
   [/^ou_\w{1,100}$/, "open_id"],
@@ -48,8 +48,8 @@ const KINDS: readonly (readonly [RegExp, FeishuReceiverKind])[] = [
 ];
 
 /**
- * Server API, im/v1/messages, of Feishu and Lark: plain texts, which address nobody unless `allow_mentions` is told; to
- * a thread as a reply. Repeats are told apart for an hour.
+ * Server API of Feishu and Lark, im/v1/messages: plain text without mentions unless `allow_mentions` is set; in a
+ * thread as a reply. The API deduplicates for an hour.
  */
 export const feishu: Platform<Settings> = {
   name: words.name,
@@ -100,7 +100,7 @@ interface SendRequest {
   readonly options: SendOptions;
 }
 
-/** Good for up to 2 hours, and the same for everybody who asks. */
+/** Valid for up to 2 hours; the API returns the same token to every caller. */
 function tokenRequest(
   call: Call,
   body: { readonly app_id: string; readonly app_secret: string },
@@ -118,7 +118,7 @@ function tokenRequest(
   };
 }
 
-/** A token that has served and is refused now is asked for anew, once. */
+/** Requests a new token, once, when the cached one is refused. */
 async function sendPart(request: SendRequest, text: string, index: number): Promise<SendOutcome> {
   for (let attempt = 1; ; attempt += 1) {
     const token = await request.tokens.get(request.options);
@@ -133,7 +133,7 @@ async function sendPart(request: SendRequest, text: string, index: number): Prom
 
 type Content = Pick<FeishuReply, "msg_type" | "content" | "uuid">;
 
-/** What addresses people is looked for last: rendering may bring it about, as from `&lt;at`. */
+/** Mentions are disarmed last: rendering may create one, as from `&lt;at`. */
 function contentOf({ delivery, message }: SendRequest, words: string, index: number): Content {
   const text = message.extra["allow_mentions"] === true ? words : defuseMentions(words, MENTIONS);
   return {
@@ -175,13 +175,13 @@ function kindOf({ chat, extra }: Message): FeishuReceiverKind | undefined {
 
 function findProblem({ chat, thread }: Message, kind: FeishuReceiverKind | undefined): string | undefined {
   if (chat === "") {
-    return "No chat is named: set deliver_extra.chat_id, or platforms.feishu.home_channel (FEISHU_HOME_CHANNEL).";
+    return "The message has no chat: set deliver_extra.chat_id, or platforms.feishu.home_channel (FEISHU_HOME_CHANNEL).";
   }
   if (kind === undefined) {
     return "The chat must be the id of a chat (oc_...), of a user (ou_... or on_...), an e-mail address, or with deliver_extra.receive_id_type: user_id a user's id.";
   }
   if (thread !== undefined && !/^om_\w{1,100}$/.test(thread)) {
-    return "The thread (thread_id) must be the id of the message to answer, om_...";
+    return "The thread (thread_id) must be the id of the message to reply to, om_...";
   }
   return undefined;
 }
@@ -189,30 +189,30 @@ function findProblem({ chat, thread }: Message, kind: FeishuReceiverKind | undef
 type Answer = PlatformAnswer<FeishuAnswer>;
 
 const refusedTokens = new Set([99991661, 99991663, 99991664, 99991668, 99991671, 99991677]);
-/** Of all requests of the app, of one chat, and of the tenant at busy times. */
+/** Rate limits of the app, of one chat, and of the tenant. */
 const rateLimits = new Set([99991400, 230020, 11232]);
-/** An internal error, and a repeat whose first is still on its way. */
+/** An internal error, and a duplicate of a message that is still being sent. */
 const passing = new Set([1500, 2200, 230049]);
 const scope = "Give the app the scope im:message:send_as_bot, and publish a version of it.";
-const availability = "Add the user to those whom the app is available to, and publish a version of it.";
+const availability = "Make the app available to the user, and publish a version of it.";
 /** What to do about errors, by `code`. */
 const hints: ReadonlyMap<number, string> = new Map([
-  [230001, "Is the chat's id right?"],
+  [230001, "Check the chat's id."],
   [230002, "Add the app's bot to the group."],
-  [230006, "Switch on the bot of the app, and publish a version of it."],
+  [230006, "Enable the bot of the app, and publish a version of it."],
   [230013, availability],
-  [230018, "The group's settings forbid it: let the bot write there."],
-  [230019, "Is the topic still there?"],
-  [230022, "It holds words that the platform does not let through."],
-  [230025, "Set platforms.feishu.text_limit lower."],
+  [230018, "The group's settings forbid it: allow the bot to post there."],
+  [230019, "Check that the topic exists."],
+  [230022, "The text contains words that the platform blocks."],
+  [230025, "Lower platforms.feishu.text_limit."],
   [230027, scope],
-  [230028, "The company's audit does not let it through, as with phone numbers or e-mail addresses."],
-  [230034, "Is the chat's id right, and of the kind that it begins as?"],
-  [230035, "Nobody may write there, or the user has blocked the bot."],
-  [230053, "The user takes no messages from the bot."],
-  [230011, "The message to answer was taken back: name another thread."],
-  [230110, "The message to answer was deleted: name another thread."],
-  [232009, "The group was dissolved: name another."],
+  [230028, "The company's audit blocks it, for example phone numbers or email addresses."],
+  [230034, "Check the chat's id and its prefix."],
+  [230035, "The chat accepts no messages, or the user has blocked the bot."],
+  [230053, "The user accepts no messages from the bot."],
+  [230011, "The message to reply to was recalled: use another thread."],
+  [230110, "The message to reply to was deleted: use another thread."],
+  [232009, "The group was dissolved: use another."],
   [99991672, scope],
 ]);
 
@@ -220,12 +220,12 @@ function outcomeOf(answer: Answer): SendOutcome {
   return answer.status < 300 && answer.body?.code === 0 ? { status: "delivered" } : failureOf(answer);
 }
 
-/** The API itself refused the token, whatever the status. */
+/** Returns whether the API refused the token, whatever the status. */
 function isTokenRefused({ body }: Answer): boolean {
   return body !== undefined && refusedTokens.has(body.code);
 }
 
-/** Of the request for a token, which sends nothing. */
+/** Returns the failure of a token request, which sends no message. */
 function tokenFailure(answer: Answer | NoAnswer): SendFailure {
   const failure = answer.kind === "none" ? answer.outcome : failureOf(answer);
   if (failure.status !== "permanent" || answer.kind === "none" || answer.body === undefined) return failure;
@@ -240,7 +240,7 @@ function failureOf(answer: Answer): SendFailure {
     return status === 429 ? limited(answer, "") : outcomeOfAnswer(answer, words);
   const { code, msg = "" } = body;
   const reason = msg.replace(/\s+/g, " ").trim().replace(/\.$/, "").slice(0, 200);
-  const summary = `${words.title} refused it (${code})${reason === "" ? "" : `: ${reason}`}.`;
+  const summary = `${words.title} refused the message (${code})${reason === "" ? "" : `: ${reason}`}.`;
   if (status === 429 || rateLimits.has(code)) return limited(answer, summary);
   if (status >= 500 || passing.has(code)) return { status: "retry", error: summary };
   if (refusedTokens.has(code))

@@ -17,15 +17,15 @@ import { cleanText } from "../text/text.ts";
 type Settings = PlatformSettings<"homeassistant">;
 
 const words = { title: "Home Assistant", name: "homeassistant" };
-/** Ours: Home Assistant has none; services pass texts on to phones, and the page takes all. */
+/** Our own limits: Home Assistant has none. */
 const SERVICE_LIMIT = 4000;
 const PAGE_LIMIT = 65_536;
-/** Ours: each makes a phone ring. */
+/** Our own limit: each part is a notification on a phone. */
 const MAX_PARTS = 10;
 
 /**
- * Home Assistant's REST API: the notify service that the chat names, or a notification on its page, where a repeat
- * replaces what has arrived.
+ * Home Assistant's REST API: the notify service that the chat names, or a persistent notification, which a retry
+ * replaces.
  */
 export const homeassistant: Platform<Settings> = {
   name: words.name,
@@ -38,7 +38,7 @@ export const homeassistant: Platform<Settings> = {
     return {
       name: words.name,
       ...(home === undefined ? {} : { home }),
-      // A notification on the page is replaced by its repeat.
+      // A retry replaces a persistent notification.
       supportsIdempotencyFor: (message) => readMessage(words.name, message)?.chat === "",
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
@@ -65,13 +65,13 @@ export const homeassistant: Platform<Settings> = {
 const NO_SERVICE =
   "The chat must be the name of a notify service, such as mobile_app_phone: lower-case letters, digits and _.";
 
-/** Empty: none is named. `notify.` before it may be there or not. Undefined: no such name. */
+/** Returns the service without `notify.`; empty when the message has no chat, undefined when the name is invalid. */
 function serviceOf(chat: string): string | undefined {
   const name = chat.replace(/^notify\./, "");
   return chat === "" || /^[a-z0-9_]{1,128}$/.test(name) ? name : undefined;
 }
 
-/** The first part bears the message's own id. */
+/** The first part has the message's own id. */
 function partId(id: string, index: number): string {
   return index === 0 ? id : `${id}_${index + 1}`;
 }
@@ -96,12 +96,12 @@ async function notify(
   return outcome.status === "permanent" && answer.kind === "answer" && [400, 404].includes(answer.status)
     ? {
         ...outcome,
-        error: `${outcome.error} Is there an action notify.${service}? Developer tools, Actions lists them.`,
+        error: `${outcome.error} Check that the action notify.${service} exists; Developer tools, Actions lists all.`,
       }
     : outcome;
 }
 
-/** A repeat replaces what may have arrived: doubt is no reason to stop here. */
+/** A retry replaces the notification, so an uncertain outcome is retried. */
 async function show(
   { call, headers }: Caller,
   { id, notice: { text, title } }: { readonly id: string; readonly notice: Notice },
@@ -120,7 +120,7 @@ async function show(
 function outcomeOf(answer: PlatformAnswer<HomeassistantAnswer> | NoAnswer): SendOutcome {
   if (answer.kind === "none") return answer.outcome;
   const { status, body, text } = answer;
-  // A long list of states is cut off; that it began says enough.
+  // A long list of states is truncated; its first character is enough.
   if (status === 200 && (Array.isArray(body) || text.startsWith("["))) return { status: "delivered" };
   const reason = isRecord(body) ? String(body["message"]) : undefined;
   const failure = outcomeOfAnswer(answer, { ...words, reason });
@@ -131,17 +131,20 @@ interface Notice {
   readonly text: string;
   /** One line, without markup and templates. */
   readonly title?: string;
-  /** What the notify service takes besides. */
+  /** Further data for the notify service. */
   readonly data?: Readonly<Record<string, unknown>>;
 }
 
 const MAX_TITLE_CHARACTERS = 250;
-/** A heading alone in the first line, and more below. */
+/** A heading in the first line with text below. */
 const HEADING = /^\s*#{1,6} +(\S[^\n]*)\n+(?=\s*\S)/;
-/** Between the signs that begin a template; nobody sees it. */
+/** Word joiner inside the start of a template; it is invisible. */
 const JOINER = "\u2060";
 
-/** The title is that of `deliver_extra`, else the heading that the Markdown begins with; `text` is the rest of it. */
+/**
+ * Returns the title and the text. The title is that of `deliver_extra`; default: the heading that the Markdown begins
+ * with.
+ */
 function noticeOf({ text, extra }: Message): Notice {
   const given = extra["title"];
   const data = isRecord(extra["data"]) ? { data: extra["data"] } : {};
@@ -151,7 +154,7 @@ function noticeOf({ text, extra }: Message): Notice {
   return { text: "title" in title ? text.slice(whole.length) : text, ...title, ...data };
 }
 
-/** Older versions run what stands between {{ and }} in texts as templates: nobody may run theirs through us. */
+/** Disarms templates: older versions evaluate {{ ... }} in texts. */
 function defused(text: string): string {
   return text.replace(/\{(?=[{%#])/g, `{${JOINER}`);
 }

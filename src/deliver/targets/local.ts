@@ -1,4 +1,4 @@
-/** Texts as files in the home, for whoever reads them there. Touches the machine. */
+/** Targets on this machine: files in the home, and the log. Touches the machine. */
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
@@ -14,7 +14,7 @@ export interface LocalTargetOptions {
   readonly home: string;
   readonly clock: Clock;
   readonly log: Pick<Log, "warn">;
-  /** Most files that are kept, about; default 10,000. */
+  /** Approximate maximum number of files; default 10,000. */
   readonly maxFiles?: number;
   /** For tests. */
   readonly write?: typeof writePrivateFile;
@@ -22,13 +22,14 @@ export interface LocalTargetOptions {
 
 const MAX_FILES = 10_000;
 const MAX_DAYS = 30;
-/** Files written between two looks for old ones. */
+/** Files written between two removals of old ones. */
 const SWEEP_EVERY = 500;
 const ID = /^[A-Za-z0-9_-]{1,128}$/;
 
 /**
- * Writes each text to `<home>/deliveries/<yyyy-mm-dd>/<id>.md`, the day in UTC on which it was owed, as Markdown. The same message is always the same file, and nobody sees half of one. What is older than 30 days
- * goes, and the oldest when there are more than 10,000.
+ * Writes each text as Markdown to `<home>/deliveries/<yyyy-mm-dd>/<id>.md`, with the UTC day on which it was enqueued.
+ * A message always has the same file, and files are written atomically. Files older than 30 days are removed, and the
+ * oldest beyond 10,000.
  */
 export function createLocalTarget(options: LocalTargetOptions): Target {
   const { home, clock, log, maxFiles = MAX_FILES, write = writePrivateFile } = options;
@@ -39,7 +40,7 @@ export function createLocalTarget(options: LocalTargetOptions): Target {
     try {
       await sweepDays(root, { nowMs: clock.now(), maxDays: MAX_DAYS, maxFiles });
     } catch (error) {
-      log.warn("old files of delivered messages could not be removed", { folder: root, error });
+      log.warn("cannot remove old files of delivered messages", { folder: root, error });
     }
   };
   return {
@@ -78,18 +79,20 @@ async function writeMessage(
   }
 }
 
-/** What keeps a folder from being written to, a sentence. Links are not followed: what is written here must not appear elsewhere. */
+/**
+ * Returns why a folder cannot be written to, as a sentence. Links are not followed: the files must stay in the home.
+ */
 export async function folderProblem(path: string): Promise<string | undefined> {
   const found = await existing(path);
   return found === undefined || found.isDirectory()
     ? undefined
-    : `${path} is a link or a file: put a folder there, or remove it.`;
+    : `${path} is a link or a file. Remove it, or replace it with a folder.`;
 }
 
-/** As {@link folderProblem}, of a file. */
+/** Returns why a file cannot be written, as a sentence. */
 export async function fileProblem(path: string): Promise<string | undefined> {
   const found = await existing(path);
-  return found === undefined || found.isFile() ? undefined : `${path} is a link or a folder: remove it.`;
+  return found === undefined || found.isFile() ? undefined : `${path} is a link or a folder. Remove it.`;
 }
 
 async function existing(path: string) {
@@ -104,16 +107,16 @@ async function existing(path: string) {
 const FULL = new Set(["ENOSPC", "EDQUOT"]);
 const DENIED = new Set(["EACCES", "EPERM", "EROFS"]);
 
-/** Why a file could not be written, for people. */
+/** Returns why a file could not be written, and what to do. */
 export function writeFailure(error: unknown, path: string): string {
   const code = codeOf(error) ?? codeOf((error as { readonly cause?: unknown }).cause) ?? "unknown reason";
-  if (FULL.has(code)) return `The disk is full (${code}): ${path} could not be written. Make room.`;
+  if (FULL.has(code)) return `Cannot write ${path}: the disk is full (${code}). Free some space.`;
   if (DENIED.has(code))
-    return `${path} may not be written (${code}). Give the folder back to the user of the service.`;
-  return `${path} could not be written (${code}).`;
+    return `Cannot write ${path}: permission denied (${code}). Make the user of the service the owner of the folder.`;
+  return `Cannot write ${path} (${code}).`;
 }
 
-/** Of the system's errors only: the codes of others say nothing about files. */
+/** Returns the code of a system error; other codes say nothing about files. */
 function codeOf(error: unknown): string | undefined {
   const { code } = Object(error) as { readonly code?: unknown };
   return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
@@ -127,21 +130,21 @@ interface SweepLimits {
 
 const DAY_MS = 86_400_000;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
-/** A message's file, or what a write that was cut off left beside it. */
+/** A message's file, or the remains of an interrupted write. */
 const FILE = /^[A-Za-z0-9_-]{1,128}\.md(\.\d+)?$/;
 
-/** Removes files in the day folders below `root`, oldest first. Whatever else lies there stays. */
+/** Removes old files in the day folders below `root`, oldest first. Other files stay. */
 async function sweepDays(root: string, { nowMs, maxDays, maxFiles }: SweepLimits): Promise<void> {
   const entries = await readdir(root, { withFileTypes: true });
   const days = entries.filter((entry) => entry.isDirectory() && DAY.test(entry.name)).map(({ name }) => name);
   const firstDay = new Date(nowMs - maxDays * DAY_MS).toISOString().slice(0, "yyyy-mm-dd".length);
-  let room = maxFiles;
+  let left = maxFiles;
   for (const day of days.sort().reverse()) {
     const folder = join(root, day);
     const files = (await readdir(folder)).filter((name) => FILE.test(name));
-    const kept = day < firstDay ? 0 : Math.min(room, files.length);
-    room -= kept;
-    // Ids grow with time: the first ones are the oldest.
+    const kept = day < firstDay ? 0 : Math.min(left, files.length);
+    left -= kept;
+    // Ids sort by time: the first ones are the oldest.
     const old = files.sort().slice(0, files.length - kept);
     for (const name of old) await rm(join(folder, name), { force: true });
     if (kept === 0) await removeEmpty(folder);
@@ -152,18 +155,18 @@ async function removeEmpty(folder: string): Promise<void> {
   try {
     await rmdir(folder);
   } catch {
-    // Something of somebody else lies there, or something new.
+    // The folder contains other files, or new ones.
   }
 }
 
 const SHOWN_CHARACTERS = 200;
 
-/** Writes the start of each text to the log: for whoever only wants to see what would be sent. */
+/** Writes the start of each text to the log, for trying out what would be sent. */
 export function createLogTarget(log: Log): Target {
   return {
     name: "log",
     isOrdered: false,
-    // A line that stands there twice harms nobody.
+    // A duplicate log line is harmless.
     supportsIdempotency: true,
     async send({ payload, ref }) {
       const { text = "" } = payload as { readonly text?: string };

@@ -26,13 +26,13 @@ import type { Clock } from "../../base/clock.ts";
 type Settings = PlatformSettings<"matrix">;
 
 const words = { title: "Matrix", name: "matrix" };
-/** An event has up to 65536 bytes with all that servers add, and the text stands in it twice. */
+/** An event has up to 65536 bytes including what servers add, and contains the text twice. */
 const TEXT_LIMIT = 4000;
 const MARK_LENGTH = 64;
 
 /**
- * Client-Server API 1.4 and later: texts with an HTML form, in threads too; nobody is mentioned. A repeat has the same
- * transaction id, and makes no second message. Encrypted rooms are refused unless `allow_encrypted` is set.
+ * Matrix Client-Server API 1.4 and later: text with an HTML form, also in threads, without mentions. A retry has the
+ * same transaction id, so it makes no second message. Encrypted rooms are refused unless `allow_encrypted` is set.
  */
 export const matrix: Platform<Settings> = {
   name: words.name,
@@ -80,11 +80,11 @@ interface SendRequest {
   readonly message: Message;
   readonly delivery: Delivery;
   readonly options: SendOptions;
-  /** The newest event of the thread that is known. */
+  /** The newest known event of the thread. */
   last: string | undefined;
 }
 
-/** An event that is too large goes out once more without its HTML form. */
+/** Sends a too large event again, once, without its HTML form. */
 async function sendPart(request: SendRequest, part: Part, index: number): Promise<SendOutcome> {
   const mark = repeatMark(request.delivery, index, MARK_LENGTH);
   let answer = await put(request, mark, bodyOf(request, part, part.html));
@@ -116,7 +116,7 @@ function bodyOf({ message, last }: SendRequest, part: Part, html: string | undef
   };
 }
 
-/** Clients that know no threads show it as a reply to the newest of its messages. */
+/** Clients without threads show a reply to the newest message of the thread. */
 function relationTo(thread: string, last: string): NonNullable<MatrixMessage["m.relates_to"]> {
   return {
     rel_type: "m.thread",
@@ -128,13 +128,13 @@ function relationTo(thread: string, last: string): NonNullable<MatrixMessage["m.
 
 function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
-    return "No room is named: set deliver_extra.chat_id, or platforms.matrix.home_channel (MATRIX_HOME_CHANNEL).";
+    return "The message has no room: set deliver_extra.chat_id, or platforms.matrix.home_channel (MATRIX_HOME_CHANNEL).";
   }
   if (!/^[!#][^\s\p{Cc}]{1,254}$/u.test(chat)) {
     return "The room must be its id, such as !abc:example.org, or an alias, such as #team:example.org.";
   }
   if (thread !== undefined && !/^\$[^\s\p{Cc}]{1,254}$/u.test(thread)) {
-    return "The thread (thread_id) must be the id of the event that began it, which begins with $.";
+    return "The thread (thread_id) must be the id of its first event, which begins with $.";
   }
   return undefined;
 }
@@ -143,18 +143,18 @@ interface RoomsOptions {
   readonly call: Call;
   readonly headers: { readonly authorization: string };
   readonly clock: Clock;
-  /** True: nobody asks whether a room is encrypted. */
+  /** Whether to skip the check for encryption. */
   readonly allowsEncrypted: boolean;
 }
 
 type FoundRoom = { readonly kind: "room"; readonly id: string } | NoAnswer;
 
 interface Rooms {
-  /** The room by its id or alias, if texts may be sent there. What was found holds for a while. */
+  /** Finds a room by its id or alias and checks that plain text may be sent there. Results are cached. */
   find(chat: string, options: SendOptions): Promise<FoundRoom>;
 }
 
-/** Aliases may move, and rooms become encrypted. */
+/** Lifetime of a cached room: aliases may move, and rooms may become encrypted. */
 const KNOWN_MS = 600_000;
 const MAX_KNOWN = 1000;
 
@@ -187,7 +187,7 @@ function createRooms({ call, headers, clock, allowsEncrypted }: RoomsOptions): R
     return { kind: "none", outcome: lookupFailure(answer) };
   }
 
-  /** Undefined for a room that texts may be sent to. */
+  /** Returns undefined for a room that accepts plain text. */
   async function refusalOf(roomId: string, options: SendOptions): Promise<SendFailure | undefined> {
     const path = { roomId };
     const answer = await call(
@@ -201,7 +201,7 @@ function createRooms({ call, headers, clock, allowsEncrypted }: RoomsOptions): R
     return {
       status: "permanent",
       error:
-        "The room is encrypted, and agentd does not encrypt: name another room, or set platforms.matrix.allow_encrypted to send there as plain text.",
+        "The room is encrypted, and agentd does not encrypt. Use another room, or set platforms.matrix.allow_encrypted to send plain text there.",
     };
   }
 }
@@ -212,34 +212,34 @@ function isUnencrypted(answer: PlatformAnswer<MatrixAnswer> | NoAnswer): boolean
 
 type Answer = PlatformAnswer<MatrixAnswer>;
 
-const join = "Invite the user there, and let it join: agentd does not join by itself.";
+const join = "Invite the user to the room and join it: agentd does not join rooms.";
 /** What to do about errors, by `errcode`. */
 const hints: ReadonlyMap<string, string> = new Map([
-  ["M_UNKNOWN_TOKEN", "Sign in anew, and set platforms.matrix.access_token (MATRIX_ACCESS_TOKEN)."],
+  ["M_UNKNOWN_TOKEN", "Sign in again, and set platforms.matrix.access_token (MATRIX_ACCESS_TOKEN)."],
   ["M_MISSING_TOKEN", "Set platforms.matrix.access_token (MATRIX_ACCESS_TOKEN)."],
   ["M_USER_DEACTIVATED", "Send as another user: platforms.matrix.access_token (MATRIX_ACCESS_TOKEN)."],
-  ["M_USER_LOCKED", "Ask those who run the homeserver to unlock the user."],
+  ["M_USER_LOCKED", "Ask the operator of the homeserver to unlock the user."],
   ["M_FORBIDDEN", join],
   ["M_GUEST_ACCESS_FORBIDDEN", join],
-  ["M_NOT_FOUND", "Is the room right, and still there?"],
-  ["M_TOO_LARGE", "Set platforms.matrix.text_limit lower."],
-  ["M_CONSENT_NOT_GIVEN", "Sign in as that user once, and agree to the terms of the homeserver."],
-  ["M_RESOURCE_LIMIT_EXCEEDED", "Ask those who run the homeserver: it has reached its limit."],
-  ["M_UNRECOGNIZED", "Is platforms.matrix.homeserver the address of a homeserver?"],
+  ["M_NOT_FOUND", "Check that the room exists."],
+  ["M_TOO_LARGE", "Lower platforms.matrix.text_limit."],
+  ["M_CONSENT_NOT_GIVEN", "Sign in as that user once and accept the terms of the homeserver."],
+  ["M_RESOURCE_LIMIT_EXCEEDED", "The homeserver has reached its limit. Ask its operator."],
+  ["M_UNRECOGNIZED", "Check that platforms.matrix.homeserver is the URL of a homeserver."],
 ]);
 
-/** Of a request that brings `field` when all is well. */
+/** Returns the outcome of a request whose successful response has `field`. */
 function outcomeOf(answer: Answer, field: "event_id"): SendOutcome {
   const { status, body } = answer;
   if (status < 300 && body?.[field] !== undefined) return { status: "delivered" };
   return failureOf(answer);
 }
 
-/** Of a request that sends nothing: whether it arrived does not matter. */
+/** Returns the failure of a lookup, which sends no message. */
 function lookupFailure(answer: Answer | NoAnswer): SendFailure {
   const failure = answer.kind === "none" ? answer.outcome : failureOf(answer);
   if (failure.status !== "unknown") return failure;
-  return { status: "retry", error: `${failure.baseError ?? failure.error} Nothing was sent yet.` };
+  return { status: "retry", error: `${failure.baseError ?? failure.error} No message was sent.` };
 }
 
 function isTooLarge({ status, body }: Answer): boolean {

@@ -11,38 +11,42 @@ import { renderParts } from "../text/parts.ts";
 type Settings = PlatformSettings<"mattermost">;
 
 const words = { title: "Mattermost", name: "mattermost" };
-/** Servers take posts of 16383 code points, those whose database was made before 5.0 of 4000. */
+/** Servers accept posts of 16383 code points; those with a database from before 5.0 accept 4000. */
 const TEXT_LIMIT = 16_383;
 /**
- * The sign of what addresses everybody in a channel, in whatever case, also where it or letters behind it are written as
- * references (`&#64;`); no parameter of the API switches it off. Behind an ASCII letter or digit, as in e-mail
- * addresses, it addresses nobody.
+ * Matches the sign of a channel-wide mention, in any case, also when it or the letters after it are character
+ * references (`&#64;`). No API parameter disables these mentions. After an ASCII letter or digit, as in email
+ * addresses, it is not a mention.
  */
 const EVERYBODY =
   /(?<![a-z0-9])(?:@|&#0{0,5}64;|&#x0{0,5}40;|&commat;)(?=(?:all|channel|here)(?![a-z0-9])|[a-z]{0,8}&)/gi;
-/** Behind the sign: it addresses nobody then, and nobody sees it. */
+/** Word joiner after the sign: it is invisible and disarms the mention. */
 const JOINER = "\u2060";
 const MARK_LENGTH = 64;
-/** Greater figures in X-Ratelimit-Reset are points in time, in seconds. */
+/** Larger values of X-Ratelimit-Reset are Unix seconds. */
 const LONGEST_WAIT_S = 1_000_000;
-/** What to do about errors: the start of the name, and a sentence. */
+/** What to do about errors, by pattern of the error id. */
 const hints: readonly (readonly [RegExp, string])[] = [
-  [/^api\.context\.permissions/, "Add the bot to the team and the channel, with the right to post there."],
-  [/can_not_post_to_deleted/, "The channel is archived: name another, or bring it back."],
+  [
+    /^api\.context\.permissions/,
+    "Add the bot to the team and the channel, with the permission to post there.",
+  ],
+  [/can_not_post_to_deleted/, "The channel is archived: use another, or unarchive it."],
   [
     /(message_length|too_long|model\.post\.is_valid\.(msg|message))/,
-    "Set platforms.mattermost.text_limit lower; old servers take 4000.",
+    "Lower platforms.mattermost.text_limit; old servers accept 4000.",
   ],
-  [/root_id/, "The thread (thread_id) must be the id of the post that began it, in the same channel."],
+  [/root_id/, "The thread (thread_id) must be the id of its first post, in the same channel."],
   [
     /town_square_read_only|read_only/,
-    "The channel is for reading: let the bot write there, or name another.",
+    "The channel is read-only: allow the bot to post there, or use another.",
   ],
 ];
 
 /**
- * API v4, Create a post: Markdown, which addresses nobody unless `allow_mentions` is told. A server tells repeats by
- * `pending_post_id` for 30 s only, which is less than an attempt may take: what may have arrived is left to people.
+ * Mattermost API v4, Create a post: Markdown without channel-wide mentions unless `allow_mentions` is set. A server
+ * deduplicates by `pending_post_id` for only 30 s, less than an attempt may take, so an uncertain message is left to a
+ * person.
  */
 export const mattermost: Platform<Settings> = {
   name: words.name,
@@ -83,7 +87,7 @@ export const mattermost: Platform<Settings> = {
   },
 };
 
-/** Cleaned first: what is taken away must not bring a mention together. */
+/** Cleans the text first: removing characters must not create a mention. */
 function textOf({ text, extra }: Message): string {
   if (extra["allow_mentions"] === true) return text;
   return cleanText(text).replace(EVERYBODY, (sign) => `${sign}${JOINER}`);
@@ -101,7 +105,7 @@ function outcomeOf(answer: PlatformAnswer<MattermostAnswer>, clock: Clock): Send
   return hint === undefined ? failure : { ...failure, error: `${failure.error} ${hint}` };
 }
 
-/** Seconds from now, as servers write it; the documentation has them as a point in time. */
+/** Servers send seconds from now; the documentation says Unix seconds. */
 function resetMs({ headers }: PlatformAnswer<MattermostAnswer>, clock: Clock): number | undefined {
   const seconds = Number(headers["x-ratelimit-reset"] || Number.NaN);
   if (!Number.isFinite(seconds)) return undefined;
@@ -110,12 +114,12 @@ function resetMs({ headers }: PlatformAnswer<MattermostAnswer>, clock: Clock): n
 
 function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
-    return "No channel is named: set deliver_extra.chat_id, or platforms.mattermost.home_channel (MATTERMOST_HOME_CHANNEL).";
+    return "The message has no channel: set deliver_extra.chat_id, or platforms.mattermost.home_channel (MATTERMOST_HOME_CHANNEL).";
   }
   if (!/^[a-z0-9]{26}$/.test(chat))
     return "The channel must be its id of 26 characters, as its View Info shows it.";
   if (thread !== undefined && !/^[a-z0-9]{26}$/.test(thread)) {
-    return "The thread (thread_id) must be the id of 26 characters of the post that began it.";
+    return "The thread (thread_id) must be the id of its first post, 26 characters.";
   }
   return undefined;
 }

@@ -21,18 +21,18 @@ type Kind = "user" | "group" | "channel";
 
 const words = { title: "QQ", name: "qqbot" };
 const TEXT_LIMIT = 4000;
-/** "Send messages": a message may be answered five times, and on their own bots may write four times a month. */
+/** "Send messages": five replies to a message, and four messages a month without one. */
 const MAX_PARTS = 5;
 const API = "https://api.sgroup.qq.com";
 const SANDBOX_API = "https://sandbox.api.sgroup.qq.com";
 const TOKEN_HOST = "https://bots.qq.com";
-/** In channels these address everybody, or somebody. */
+/** Mentions in channels. */
 const MENTIONS = ["<@everyone", "@everyone", "<qqbot-at-", "<@"];
 const ID = /^[\w.-]{1,128}$/;
 
 /**
- * QQ's bots, API v2: plain texts to users, groups and text channels. What answers a user's message (msg_id) is told from
- * its repeats; the rest is not. A message that waits for a check at QQ counts as delivered: QQ has it.
+ * QQ bots, API v2: plain text to users, groups and text channels. The API deduplicates replies to a user's message
+ * (msg_id) only. A message that waits for QQ's review counts as delivered.
  */
 export const qqbot: Platform<Settings> = {
   name: words.name,
@@ -87,7 +87,7 @@ interface SendRequest {
   readonly options: SendOptions;
 }
 
-/** Good for up to 2 hours; a new one is given in the last minute only. */
+/** Valid for up to 2 hours; the API issues a new token only in the last minute. */
 function tokenRequest(
   call: Call,
   body: { readonly appId: string; readonly clientSecret: string },
@@ -102,7 +102,7 @@ function tokenRequest(
   };
 }
 
-/** A token that has served and is refused now is asked for anew, once. */
+/** Requests a new token, once, when the cached one is refused. */
 async function sendPart(request: SendRequest, text: string, index: number): Promise<SendOutcome> {
   const { tokens, delivery, options } = request;
   for (;;) {
@@ -146,8 +146,8 @@ function contentOf({ message: { extra }, delivery }: SendRequest, text: string, 
 }
 
 /**
- * QQ refuses a number that an answer to the same message had before. So it has to be the same in every attempt, and
- * another for another message that answers the same one.
+ * Returns the sequence number of the first part. QQ refuses a number that an earlier reply to the same message had, so
+ * every attempt must use the same number, and another reply a different one.
  */
 function firstOf({ id }: Delivery): number {
   return 1 + (Number.parseInt(sha256(id).slice(0, 8), 16) % 1_000_000);
@@ -162,7 +162,7 @@ function parseRecipient(chat: string): Recipient | undefined {
 
 function findProblem({ chat, extra }: Message): string | undefined {
   if (chat === "") {
-    return "No chat is named: set deliver_extra.chat_id, or platforms.qqbot.home_channel (QQBOT_HOME_CHANNEL).";
+    return "The message has no chat: set deliver_extra.chat_id, or platforms.qqbot.home_channel (QQBOT_HOME_CHANNEL).";
   }
   if (!parseRecipient(chat)) return "The chat must be user:OPENID, group:OPENID or channel:ID.";
   const { msg_seq: first } = extra;
@@ -178,30 +178,30 @@ function isText(value: unknown): value is string {
   return typeof value === "string" && value !== "";
 }
 
-/** Taken, and shown once a person at QQ has looked at it. */
+/** Accepted, and shown after QQ's review. */
 const WAITS_FOR_CHECK = new Set([304023, 304024]);
 /** The same msg_id and msg_seq were sent before. */
 const DUPLICATE = 40054005;
-/** 11241 and 11243: the token is missing or wrong. 11244: it ran out. */
+/** 11241 and 11243: the token is missing or wrong. 11244: it expired. */
 const TOKEN_REFUSED = new Set([11241, 11243, 11244]);
-/** The channel, the guild or the bot is written to too fast. */
+/** Rate limits of the channel, the guild or the bot. */
 const TOO_FAST = new Set([20028, 610013, 1100100, 1100308]);
 const TOO_FAST_MS = 60_000;
-/** Failures within QQ, which its documents call worth another try. */
+/** Temporary failures, according to QQ's documents. */
 const PASSING = new Set([11242, 11252, 11263, 11281, 304006, 304007, 304008, 304009, 304016, 1100300]);
-/** So many answers to a message, or so many messages on one's own, are used up. */
+/** The quota of replies to a message, or of messages without one, is used up. */
 const USED_UP = new Set([22009, 304022, 304035, 304045, 304047, 304049, 304050]);
-/** 304026 to 304028: the message that is answered is wrong, too old, or was not meant for the bot. */
+/** 304026 to 304028: the replied-to message is wrong, too old, or was not for the bot. */
 const BAD_ANSWER = new Set([304026, 304027, 304028]);
-/** The receiver takes no messages on the bot's own. */
+/** The recipient accepts only replies. */
 const NOT_WANTED = new Set([304031, 304046, 304048]);
-/** msg_id is wrong, too old or used up, or there is none and the bot may not begin. */
+/** msg_id is wrong, too old or used up, or missing where it is required. */
 const isReplyCode = (code: number) => Math.floor(code / 1000) === 40034;
 
 const ASK_FOR_REPLY =
-  "Bots may hardly write on their own: ask there for a message to the bot, and answer it with its id as deliver_extra.msg_id.";
+  "QQ bots can mostly only reply. Ask for a message to the bot in that chat, and set its id as deliver_extra.msg_id.";
 
-/** `isRepeat`: an earlier attempt at this part may have arrived. */
+/** Returns the outcome of a response. `isRepeat`: an earlier attempt at this part may have arrived. */
 function outcomeOf(answer: PlatformAnswer<QqbotAnswer>, isRepeat: boolean): SendOutcome {
   const { status, body } = answer;
   const code = codeOf(answer);
@@ -217,7 +217,7 @@ function outcomeOfCode(
   failure: SendFailure,
   { status, body, retryAfterMs }: PlatformAnswer<QqbotAnswer>,
 ): SendFailure {
-  const summary = `QQ refuses it: ${reasonOf(body, code)}.`;
+  const summary = `QQ refused the message: ${reasonOf(body, code)}.`;
   if (TOO_FAST.has(code)) return throttled(summary, retryAfterMs ?? TOO_FAST_MS);
   if (PASSING.has(code)) return { status: "retry", error: summary };
   const hint = hintOf(code);
@@ -227,21 +227,21 @@ function outcomeOfCode(
 }
 
 function hintOf(code: number): string | undefined {
-  if (code === DUPLICATE) return "Another message has used deliver_extra.msg_seq: leave it out.";
-  if (USED_UP.has(code)) return `No more may be sent there for now. ${ASK_FOR_REPLY}`;
+  if (code === DUPLICATE) return "Another message has used deliver_extra.msg_seq. Remove it.";
+  if (USED_UP.has(code)) return `The quota of the chat is used up for now. ${ASK_FOR_REPLY}`;
   if (BAD_ANSWER.has(code) || isReplyCode(code) || NOT_WANTED.has(code)) return ASK_FOR_REPLY;
-  if (code === 304003) return "Register the addresses in the text at q.qq.com, or leave them out.";
+  if (code === 304003) return "Register the links in the text at q.qq.com, or remove them.";
   if (TOKEN_REFUSED.has(code))
     return "Check app_id (QQ_APP_ID) and client_secret (QQ_CLIENT_SECRET) of platforms.qqbot.";
   return undefined;
 }
 
-/** The token that was shown is not, or no longer, good. */
+/** Returns whether the token is invalid or expired. */
 function isTokenRefused(answer: PlatformAnswer<QqbotAnswer>): boolean {
   return answer.status === 401 || TOKEN_REFUSED.has(codeOf(answer) ?? 0);
 }
 
-/** Why no token was given. */
+/** Returns why QQ issued no token. */
 function tokenFailure(answer: PlatformAnswer<QqbotToken> | NoAnswer): SendFailure {
   if (answer.kind === "none") return answer.outcome;
   const { status, body } = answer;
@@ -252,7 +252,7 @@ function tokenFailure(answer: PlatformAnswer<QqbotToken> | NoAnswer): SendFailur
   if (status >= 300 && status < 400) return failure;
   return {
     status: "permanent",
-    error: `QQ gives no token${reason === undefined ? "" : `: ${reason}`}. Check app_id (QQ_APP_ID) and client_secret (QQ_CLIENT_SECRET) of platforms.qqbot.`,
+    error: `QQ issued no token${reason === undefined ? "" : `: ${reason}`}. Check app_id (QQ_APP_ID) and client_secret (QQ_CLIENT_SECRET) of platforms.qqbot.`,
   };
 }
 

@@ -22,12 +22,12 @@ import { isRecord } from "../../base/json/schema.ts";
 
 type Settings = PlatformSettings<"signal">;
 
-/** Ours: Signal shows the start of longer ones, and the rest on demand. */
+/** Our own limit: Signal collapses longer texts. */
 const TEXT_LIMIT = 4000;
 
 /**
  * signal-cli's HTTP daemon, JSON-RPC method send (signal-cli-jsonrpc(5)), or signal-cli-rest-api, POST /v2/send. Styles
- * go beside the text. Repeats are not told apart.
+ * are sent beside the text. Signal does not deduplicate.
  */
 export const signal: Platform<Settings> = {
   name: "signal",
@@ -58,10 +58,10 @@ export const signal: Platform<Settings> = {
 
 interface SendRequest {
   readonly call: Call;
-  /** Who sends. */
+  /** The sender. */
   readonly account: string;
   readonly recipient: SignalRecipient;
-  /** Of the request. */
+  /** Id of the request. */
   readonly id: string;
 }
 
@@ -122,24 +122,25 @@ const USERNAME = /^(?:u:)?([a-z_][a-z0-9_]{2,31}\.\d{2,20})$/i;
 const GROUP = /^[A-Za-z0-9+/_-]{22,86}={0,2}$/;
 
 /**
- * A chat is a phone number, a UUID, a user name, `group:` and the id of a group, or `group.` and that id in base64 once
- * more, as signal-cli-rest-api writes it. `group_id` in `deliver_extra` goes before it. A string: what is wrong.
+ * Parses a chat: a phone number, a UUID, a user name, `group:` and the id of a group, or `group.` and that id in base64
+ * again, as signal-cli-rest-api writes it. `group_id` in `deliver_extra` takes precedence. Returns a string when the
+ * chat is invalid: what is wrong.
  */
 function readRecipient({ chat, extra }: Message): SignalRecipient | string {
   const group = extra["group_id"] ?? extra["groupId"];
   if (group !== undefined) return groupOf(typeof group === "string" ? group : "");
   if (chat === "") {
-    return "No chat is named: set deliver_extra.chat_id, or platforms.signal.home_channel (SIGNAL_HOME_CHANNEL).";
+    return "The message has no chat: set deliver_extra.chat_id, or platforms.signal.home_channel (SIGNAL_HOME_CHANNEL).";
   }
   if (/^group[:.]/.test(chat)) return groupOf(chat);
   const id = readPhoneNumber(chat) ?? (UUID.test(chat) ? chat : undefined);
   if (id !== undefined) return { kind: "person", id };
   const username = USERNAME.exec(chat)?.[1];
   if (username !== undefined) return { kind: "username", id: username };
-  return "The chat must be a phone number with + and country code (in deliver_extra in quotes, or the + is lost), a UUID, a user name such as maria.42, or group: and the id of a group.";
+  return "The chat must be a phone number with + and country code (quoted in deliver_extra, or YAML drops the +), a UUID, a user name such as maria.42, or group: and the id of a group.";
 }
 
-/** The form that signal-cli-rest-api takes for a group. */
+/** Returns a group id in the form of signal-cli-rest-api. */
 function restGroup(id: string): string {
   return `group.${btoa(id)}`;
 }
@@ -174,8 +175,8 @@ interface Span {
 }
 
 /**
- * A part with its styles as marks, for `text_mode: styled` of signal-cli-rest-api. Undefined: it goes out plain, since
- * nothing is styled, or what stands in the text would be taken for marks, or spans overlap.
+ * Returns a part with its styles as marks, for `text_mode: styled` of signal-cli-rest-api. Returns undefined when
+ * nothing is styled, the text contains mark characters, or spans overlap; then the text is sent plain.
  */
 export function styledText({ text, styles = [] }: Pick<Part, "text" | "styles">): string | undefined {
   if (styles.length === 0 || /[*~|`\\]/.test(text)) return undefined;
@@ -201,10 +202,10 @@ type Result = NonNullable<SignalSent["results"]>[number];
 const words = { title: "Signal", name: "signal" };
 
 const UNTRUSTED =
-  "Signal does not trust the recipient's key any more: the safety number has changed. Compare it, tell signal-cli to `trust` it, and retry the delivery.";
-const UNREGISTERED = "Signal does not know the recipient (any more). Check the chat.";
+  "The recipient's safety number has changed. Compare it, run `trust` in signal-cli, and retry the message.";
+const UNREGISTERED = "The recipient is not registered with Signal. Check the chat.";
 const CAPTCHA =
-  "Should Signal want a captcha: signal-cli's submitRateLimitChallenge takes its solution (rest: POST /v1/accounts/{number}/rate-limit-challenge).";
+  "If Signal asks for a captcha, submit its solution with signal-cli's submitRateLimitChallenge (rest: POST /v1/accounts/{number}/rate-limit-challenge).";
 
 /** signal-cli, SignalJsonRpcCommandHandler. */
 const USER_ERROR = -1;
@@ -215,7 +216,10 @@ const INVALID_REQUEST = -32_600;
 const METHOD_NOT_FOUND = -32_601;
 const INVALID_PARAMS = -32_602;
 
-/** An error comes with HTTP 200 or 201 too; where a message has several recipients, one who got it is enough. */
+/**
+ * Returns the outcome of a JSON-RPC response. Errors also come with HTTP 200 or 201. With several recipients, one
+ * success is enough.
+ */
 function rpcOutcome(answer: PlatformAnswer<SignalRpcAnswer>): SendOutcome {
   const { body } = answer;
   if (body?.error) return errorOutcome(answer, body.error);
@@ -238,17 +242,17 @@ function errorOutcome(answer: PlatformAnswer<SignalRpcAnswer>, error: RpcError):
     case INVALID_PARAMS:
       return {
         status: "permanent",
-        error: `${summary} Has signal-cli the account of platforms.signal.account (SIGNAL_ACCOUNT)?`,
+        error: `${summary} Check that signal-cli has the account platforms.signal.account (SIGNAL_ACCOUNT).`,
       };
     case INVALID_REQUEST:
     case METHOD_NOT_FOUND:
-      return { status: "permanent", error: `${summary} Bring signal-cli up to date.` };
+      return { status: "permanent", error: `${summary} Update signal-cli.` };
     default:
       return { status: "retry", error: summary };
   }
 }
 
-/** What stands in the data differs between versions: no more of it is believed than fits. */
+/** Returns the valid results in `data`, whose form differs between versions. */
 function resultsIn({ data }: RpcError): readonly Result[] {
   const response = isRecord(data) ? data["response"] : undefined;
   const results = isRecord(response) ? response["results"] : undefined;
@@ -267,12 +271,15 @@ function userError(summary: string, reason = ""): SendFailure {
   return { status: "permanent", error: `${summary} Check the chat.` };
 }
 
-/** Undefined: somebody got it, or nobody is listed. What passes by itself goes before what needs people. */
+/**
+ * Returns the failure of all recipients, or undefined when one succeeded or none is listed. Temporary failures take
+ * precedence over permanent ones.
+ */
 function resultsOutcome(results: readonly Result[]): SendFailure | undefined {
   const types = new Set(results.map(({ type }) => type));
   if (types.size === 0 || types.has("SUCCESS")) return undefined;
   if (types.has("RATE_LIMIT_FAILURE")) {
-    return throttled(`Signal asks to send less often. ${CAPTCHA}`, waitOf(results));
+    return throttled(`Signal limits the rate. ${CAPTCHA}`, waitOf(results));
   }
   if (types.has("IDENTITY_FAILURE")) return { status: "permanent", error: UNTRUSTED };
   if (types.has("UNREGISTERED_FAILURE") && types.size === 1)
@@ -294,7 +301,10 @@ function isThrottling(reason: string): boolean {
   return /rate.?limit|captcha|challenge/i.test(reason);
 }
 
-/** signal-cli-rest-api: 201 and a time stamp, else 400 with the words of signal-cli, or 429 with challenge tokens. */
+/**
+ * Returns the outcome of signal-cli-rest-api: 201 with a timestamp, else 400 with the error of signal-cli, or 429 with
+ * challenge tokens.
+ */
 function restOutcome(answer: PlatformAnswer<SignalRestAnswer>): SendOutcome {
   const { status, body, retryAfterMs } = answer;
   if (status < 300 && body?.timestamp !== undefined) return { status: "delivered" };

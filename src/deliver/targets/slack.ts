@@ -17,10 +17,13 @@ type Settings = PlatformSettings<"slack">;
 const words = { title: "Slack", name: "slack" };
 /** chat.postMessage: "the text field should be limited to 4,000 characters"; 40,000 are cut off. */
 const TEXT_LIMIT = 4000;
-/** What may be told besides, in deliver_extra, as chat.postMessage names it. */
+/** Fields of chat.postMessage that deliver_extra may set. */
 const FLAGS = ["reply_broadcast", "unfurl_links", "unfurl_media"] as const;
 
-/** Web API, chat.postMessage: texts in mrkdwn, with &, < and > escaped, so that they address nobody. Repeats are not told apart. */
+/**
+ * Slack Web API, chat.postMessage: mrkdwn with &, < and > escaped, so that no text is a mention. The API does not
+ * deduplicate.
+ */
 export const slack: Platform<Settings> = {
   name: words.name,
   missing: ({ token }) => (token === undefined ? ["token (SLACK_BOT_TOKEN)"] : []),
@@ -68,7 +71,7 @@ function bodyOf({ chat, thread, extra }: Message, text: string): SlackMessage {
 
 function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
-    return "No channel is named: set deliver_extra.chat_id, or platforms.slack.home_channel (SLACK_HOME_CHANNEL).";
+    return "The message has no channel: set deliver_extra.chat_id, or platforms.slack.home_channel (SLACK_HOME_CHANNEL).";
   }
   if (!/^[#@]?[\p{L}\p{N}_.-]{1,80}$/u.test(chat))
     return "The channel must be its id, such as C0123456789, or #name.";
@@ -79,7 +82,7 @@ function findProblem({ chat, thread }: Message): string | undefined {
 }
 
 const token = "Check platforms.slack.token (SLACK_BOT_TOKEN).";
-const admins = "Ask those who administer the workspace.";
+const admins = "Ask an administrator of the workspace.";
 const rateLimits = new Set(["ratelimited", "rate_limited"]);
 const passing = new Set([
   "internal_error",
@@ -89,28 +92,28 @@ const passing = new Set([
   "team_added_to_org",
   "external_channel_migrating",
 ]);
-/** What to do about errors, by name. */
+/** What to do about errors, by error name. */
 const hints: ReadonlyMap<string, string> = new Map([
   ["not_in_channel", "Invite the bot to the channel: /invite @its-name."],
   [
     "channel_not_found",
-    "Is the channel's id right? A private one is not found until the bot is invited to it.",
+    "Check the channel's id. A private channel is found only after the bot was invited to it.",
   ],
-  ["is_archived", "Name another channel, or bring this one back."],
-  ["cannot_reply_to_message", "Name the message that began the thread, or none."],
-  ["thread_not_found", "Is the thread still there?"],
-  ["msg_too_long", "Set platforms.slack.text_limit lower."],
-  ["message_limit_exceeded", `The workspace has used up its messages. ${admins}`],
-  ["missing_scope", "Add the scope to the app, and install it again."],
-  ["restricted_action", `A setting of the workspace forbids it. ${admins}`],
+  ["is_archived", "Use another channel, or unarchive this one."],
+  ["cannot_reply_to_message", "Use the first message of the thread as thread_id, or none."],
+  ["thread_not_found", "Check that the thread exists."],
+  ["msg_too_long", "Lower platforms.slack.text_limit."],
+  ["message_limit_exceeded", `The workspace has reached its message limit. ${admins}`],
+  ["missing_scope", "Add the scope to the app and reinstall it."],
+  ["restricted_action", `A workspace setting forbids it. ${admins}`],
   [
     "restricted_action_read_only_channel",
-    "The channel is for reading: let the bot write there, or name another.",
+    "The channel is read-only: allow the bot to post there, or use another.",
   ],
-  ["restricted_action_thread_only_channel", "The channel takes answers in threads alone: name a thread."],
-  ["restricted_action_non_threadable_channel", "The channel takes no threads: name none."],
+  ["restricted_action_thread_only_channel", "The channel accepts only thread replies: set thread_id."],
+  ["restricted_action_non_threadable_channel", "The channel has no threads: remove thread_id."],
   ["ekm_access_denied", admins],
-  ["team_access_not_granted", "Grant the app the workspace."],
+  ["team_access_not_granted", "Grant the app access to the workspace."],
   ...[
     "invalid_auth",
     "not_authed",

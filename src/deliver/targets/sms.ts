@@ -10,10 +10,10 @@ type Settings = PlatformSettings<"sms">;
 
 /** Twilio, Message resource: Body has up to 1600 characters. */
 const TEXT_LIMIT = 1600;
-/** Ours: each is ten text messages by itself, and costs as much. */
+/** Our own limit: each part costs as much as ten text messages. */
 const MAX_PARTS = 10;
 
-/** Twilio's API 2010-04-01, POST Messages.json: text without markup. Repeats are not told apart. */
+/** Twilio API 2010-04-01, POST Messages.json: text without markup. The API does not deduplicate. */
 export const sms: Platform<Settings> = {
   name: "sms",
   missing: ({ account_sid: sid, auth_token: token, from_number: from }) => [
@@ -57,7 +57,7 @@ export const sms: Platform<Settings> = {
   },
 };
 
-/** A messaging service has a key of its own; all else, such as a number or a name, is a sender. */
+/** A messaging service has its own field; a number or a name is the sender. */
 function senderOf(from: string): Pick<SmsMessage, "From" | "MessagingServiceSid"> {
   if (/^MG[0-9a-f]{32}$/i.test(from)) return { MessagingServiceSid: from };
   return { From: readPhoneNumber(from) ?? from };
@@ -70,8 +70,8 @@ function basic(name: string, password: string): string {
 
 function findProblem(chat: string): string {
   return chat === ""
-    ? "No phone number is named: set deliver_extra.chat_id, or platforms.sms.home_channel (SMS_HOME_CHANNEL)."
-    : "The address must be a phone number with + and country code, such as sms:+15550100123; in deliver_extra in quotes, or the + is lost.";
+    ? "The message has no phone number: set deliver_extra.chat_id, or platforms.sms.home_channel (SMS_HOME_CHANNEL)."
+    : "The address must be a phone number with + and country code, such as sms:+15550100123; quote it in deliver_extra, or YAML drops the +.";
 }
 
 const words = { title: "Twilio", name: "sms" };
@@ -79,34 +79,34 @@ const SENDER = "Check platforms.sms.from_number (TWILIO_PHONE_NUMBER).";
 const CREDENTIALS =
   "Check platforms.sms.account_sid (TWILIO_ACCOUNT_SID) and auth_token (TWILIO_AUTH_TOKEN).";
 
-/** Twilio, Error and Warning Dictionary: what no further attempt changes, and what to do. */
+/** Twilio, Error and Warning Dictionary: permanent errors and what to do. */
 const permanent: ReadonlyMap<number, string> = new Map([
   [20_003, CREDENTIALS],
   [20_005, "The account is not active: see the Twilio console."],
   [20_404, CREDENTIALS],
-  [21_211, "It is no phone number that Twilio knows. Check the address."],
+  [21_211, "It is not a valid phone number. Check the address."],
   [21_212, SENDER],
-  [21_266, "Sender and receiver are the same number. Check the address."],
+  [21_266, "Sender and recipient are the same number. Check the address."],
   [21_408, "Allow the country in the console: Messaging, Geo permissions."],
   [21_603, SENDER],
   [21_606, SENDER],
   [21_608, "A trial account sends to verified numbers only: verify this one, or upgrade the account."],
-  [21_610, "The receiver has answered STOP: they must text START first."],
-  [21_612, `Twilio has no way from the sender to this number. ${SENDER}`],
-  [21_614, "It is no mobile number. Check the address."],
+  [21_610, "The recipient has replied STOP and must text START first."],
+  [21_612, `Twilio has no route from the sender to this number. ${SENDER}`],
+  [21_614, "It is not a mobile number. Check the address."],
   [21_617, "The text is too long: set platforms.sms.text_limit to 1600 or less."],
   [21_659, SENDER],
   [21_660, SENDER],
-  [30_003, "The phone cannot be reached. Is it on, and the number right?"],
-  [30_004, "The receiver or their network blocks the message."],
+  [30_003, "The phone is unreachable. Check the number, and that the phone is on."],
+  [30_004, "The recipient or their network blocks the message."],
   [30_005, "The number is not in use. Check the address."],
-  [30_006, "It is a landline, or its network takes no messages. Check the address."],
-  [30_007, "The network takes it for spam. Change the text, or register the sender with the networks."],
+  [30_006, "It is a landline, or its network accepts no messages. Check the address."],
+  [30_007, "The network filters it as spam. Change the text, or register the sender with the networks."],
   [30_034, "The sender must be registered for the United States (A2P 10DLC)."],
 ]);
-/** Too many at once, and a full queue of the sender. */
+/** Too many requests, and a full queue of the sender. */
 const throttling = new Set([20_429, 21_611, 14_107]);
-/** States of a message that is on its way, or has arrived. */
+/** States of an accepted message. */
 const taken = new Set(["queued", "accepted", "scheduled", "sending", "sent", "delivered"]);
 
 function smsOutcome(answer: PlatformAnswer<SmsAnswer>): SendOutcome {
@@ -126,7 +126,7 @@ function smsOutcome(answer: PlatformAnswer<SmsAnswer>): SendOutcome {
   return outcomeOfAnswer(answer, { ...words, reason });
 }
 
-/** It was made, and has failed at once. A state that is not known here says no more than that it was made. */
+/** Returns the outcome of a message that Twilio created and that failed at once, or has an unknown state. */
 function refused(answer: PlatformAnswer<SmsAnswer>, body: SmsAnswer): SendOutcome {
   const state = String(body.status);
   if (!["failed", "undelivered", "canceled"].includes(state)) return outcomeOfAnswer(answer, words);

@@ -20,10 +20,10 @@ type Settings = PlatformSettings<"telegram">;
 const words = { title: "Telegram", name: "telegram" };
 /** Bot API, sendMessage: 4096 characters after entities are parsed. */
 const TEXT_LIMIT = 4096;
-/** The general topic of a forum is left out: the API does not find it by its number. */
+/** The general topic of a forum is not sent: the API does not accept its number. */
 const GENERAL_TOPIC = 1;
 
-/** Bot API 10.1, method sendMessage: texts as HTML, in topics too; long ones are cut. Repeats are not told apart. */
+/** Telegram Bot API 10.1, sendMessage: HTML text, also in topics. The API does not deduplicate. */
 export const telegram: Platform<Settings> = {
   name: words.name,
   missing: ({ token }) => (token === undefined ? ["token (TELEGRAM_BOT_TOKEN)"] : []),
@@ -51,11 +51,11 @@ interface Chat {
   readonly call: Call;
   readonly token: string;
   readonly message: Message;
-  /** Changes when a group has become a supergroup. */
+  /** Changes when the group becomes a supergroup. */
   id: string;
 }
 
-/** The plain form goes out when the rich one is not understood, and a group that has moved is followed, both once. */
+/** Sends the plain text when the API rejects the HTML, and follows a group that moved, each once. */
 async function sendPart(chat: Chat, part: Part, options: SendOptions): Promise<SendOutcome> {
   let answer = await post(chat, { text: part.text, isHtml: true }, options);
   const moved = answer.kind === "answer" ? answer.body?.parameters?.migrate_to_chat_id : undefined;
@@ -99,9 +99,8 @@ function outcomeOf(answer: PlatformAnswer<TelegramAnswer>): SendOutcome {
 
 function withHint({ error }: SendFailure, body: TelegramAnswer | undefined): string {
   const description = body?.description ?? "";
-  if (/chat not found/i.test(description))
-    return `${error} Has the bot been added there, or been written to?`;
-  if (/thread not found/i.test(description)) return `${error} Is the topic still there?`;
+  if (/chat not found/i.test(description)) return `${error} Add the bot to the chat, or write to it first.`;
+  if (/thread not found/i.test(description)) return `${error} Check that the topic exists.`;
   return error;
 }
 
@@ -111,7 +110,7 @@ function cannotParse({ status, body }: PlatformAnswer<TelegramAnswer>): boolean 
 
 function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
-    return "No chat is named: set deliver_extra.chat_id, or platforms.telegram.home_channel (TELEGRAM_HOME_CHANNEL).";
+    return "The message has no chat: set deliver_extra.chat_id, or platforms.telegram.home_channel (TELEGRAM_HOME_CHANNEL).";
   }
   if (!/^(-?\d{1,20}|@\w{1,64})$/.test(chat))
     return "The chat must be a number, or the @name of a public channel.";

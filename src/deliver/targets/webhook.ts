@@ -9,9 +9,9 @@ export interface WebhookTargetOptions {
   readonly clock: Clock;
   /** Of agentd, for the header `user-agent`. */
   readonly version: string;
-  /** Signs what brings no secret of its own. */
+  /** Signs payloads without a secret of their own. */
   readonly secret?: string;
-  /** Hosts (`name` or `name:port`) that are told although they are not public. */
+  /** Private hosts (`name` or `name:port`) that are allowed. */
   readonly allowedPrivateHosts: readonly string[];
   /** Default 10 s. */
   readonly timeoutMs?: number;
@@ -19,33 +19,35 @@ export interface WebhookTargetOptions {
   readonly lookup?: GuardedFetchOptions["lookup"];
 }
 
-/** What is owed to a webhook. Others owe it a text, `{ text, extra: { url } }`, which goes out as JSON: `{ "text": ... }`. */
+/**
+ * The payload of a webhook event. A message `{ text, extra: { url } }` is also accepted and sent as `{ "text": ... }`.
+ */
 interface WebhookPayload {
   readonly url: string;
-  /** Header `webhook-id`: the event's own id. Default: the message's. */
+  /** Header `webhook-id`: the id of the event; default: the id of the message. */
   readonly id?: string;
   readonly secret?: string;
-  /** The JSON text to send, byte by byte as it is signed. */
+  /** The JSON text to send, exactly as it is signed. */
   readonly body: string;
 }
 
 const TIMEOUT_MS = 10_000;
-/** Five attempts in a little less than three minutes: who is told of events is waiting for them. */
+/** Five attempts in just under three minutes: receivers wait for events. */
 const RETRY_DELAYS_MS = [2_000, 8_000, 32_000, 128_000];
-/** Most of an answer that is read; nothing of it is kept. */
+/** Most bytes of a response that are read; none are kept. */
 const MAX_ANSWER_BYTES = 65_536;
 const MAX_RETRY_AFTER_MS = 3_600_000;
 const passing = new Set([408, 425, 429]);
 
 /**
- * POSTs JSON, signed as Standard Webhooks 1.0 says, to public addresses. Redirects are not followed: where a secret's
- * owner has an event sent is up to the owner alone.
+ * POSTs JSON, signed according to Standard Webhooks 1.0, to public addresses. Redirects are not followed: only the
+ * owner of the secret decides where an event goes.
  */
 export function createWebhookTarget(options: WebhookTargetOptions): Target {
   return {
     name: "webhook",
     isOrdered: false,
-    // Receivers tell repeats by the header webhook-id.
+    // Receivers deduplicate by the header webhook-id.
     supportsIdempotency: true,
     retryDelaysMs: RETRY_DELAYS_MS,
     async send(delivery, { signal, span }) {
@@ -54,12 +56,12 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
       if (!payload)
         return {
           status: "permanent",
-          error: "The message is no webhook: it needs a url (deliver_extra.url).",
+          error: "The message has no URL. Set deliver_extra.url.",
         };
       if (secret === undefined || !isWebhookSecret(secret)) {
         return {
           status: "permanent",
-          error: "There is no secret to sign with: set api_server.webhook_secret.",
+          error: "No secret is configured to sign the request. Set api_server.webhook_secret.",
         };
       }
       const nowMs = options.clock.now();
@@ -96,7 +98,7 @@ interface HeaderOptions {
   readonly id: string;
   readonly secret: string;
   readonly nowMs: number;
-  /** Of agentd. */
+  /** Version of agentd. */
   readonly version: string;
   readonly traceparent: string | undefined;
 }
@@ -119,9 +121,9 @@ async function headersOf(
 function outcomeOf(status: number, askedMs: number | undefined): SendOutcome {
   if (status >= 200 && status < 300) return { status: "delivered" };
   const error = `The receiver answered ${status}.`;
-  if (status === 410) return { status: "permanent", error: "The receiver is gone for good (410)." };
+  if (status === 410) return { status: "permanent", error: "The receiver is gone (410)." };
   if (status >= 300 && status < 400) {
-    return { status: "permanent", error: `${error} Redirects are not followed: give the final address.` };
+    return { status: "permanent", error: `${error} Redirects are not followed. Set the final URL.` };
   }
   if (status < 500 && !passing.has(status)) return { status: "permanent", error };
   if (askedMs === undefined) return { status: "retry", error };

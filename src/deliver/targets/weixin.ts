@@ -17,15 +17,16 @@ type Settings = PlatformSettings<"weixin">;
 
 const words = { title: "WeChat", name: "weixin" };
 const TEXT_LIMIT = 4000;
-/** The service takes about ten messages until the user writes again. */
+/** The service accepts about ten messages until the user writes again. */
 const MAX_PARTS = 10;
 const HOST = "https://ilinkai.weixin.qq.com";
 const CLIENT_ID_LENGTH = 64;
 const USER = /^[\w@.+=-]{1,128}$/;
 
 /**
- * iLink, sendmessage: plain texts to users who have written to the bot, each with the context token of the user's latest
- * message. Nothing is polled here, so any process may send. The service answers 0 to some messages that it never shows.
+ * iLink, sendmessage: plain text to users who have written to the bot, with the context token of the user's latest
+ * message. Nothing is polled here, so any process may send. The service reports success for some messages that it never
+ * shows.
  */
 export const weixin: Platform<Settings> = {
   name: words.name,
@@ -61,7 +62,7 @@ export const weixin: Platform<Settings> = {
 interface SendRequest {
   readonly call: Call;
   readonly token: string;
-  /** Of agentd. */
+  /** Version of agentd. */
   readonly version: string;
   readonly user: string;
   /** The context token. */
@@ -123,33 +124,35 @@ function contextOf({ chat, extra }: Message, { context_tokens: known = {} }: Set
 
 function findProblem({ chat }: Message, context: string | undefined): string | undefined {
   if (chat === "") {
-    return "No user is named: set deliver_extra.chat_id, or platforms.weixin.home_channel (WEIXIN_HOME_CHANNEL).";
+    return "The message has no user: set deliver_extra.chat_id, or platforms.weixin.home_channel (WEIXIN_HOME_CHANNEL).";
   }
   if (!USER.test(chat)) return "The chat must be the id of a user, such as NAME@im.wechat.";
   if (context !== undefined) return undefined;
-  return "WeChat lets bots only answer: the user must write to the bot first, and the context token of that message must stand in platforms.weixin.context_tokens or in deliver_extra.context_token.";
+  return "WeChat bots can only reply. The user must write to the bot first; set the context token of that message in platforms.weixin.context_tokens or deliver_extra.context_token.";
 }
 
 const SESSION_EXPIRED = -14;
 const RATE_LIMIT = -12;
-/** Too many at once, more than about ten since the user wrote, or an old context token: the service does not tell which. */
+/**
+ * Too many at once, more than about ten since the user wrote, or an old context token: the service does not say which.
+ */
 const NOT_NOW = -2;
 const RATE_LIMIT_MS = 60_000;
 
 const SIGN_IN =
-  "Sign in again by QR code, and set token (WEIXIN_TOKEN) and context_tokens of platforms.weixin anew.";
+  "Sign in again by QR code, and set a new token (WEIXIN_TOKEN) and context_tokens of platforms.weixin.";
 const WRITE_FIRST =
-  "If that stays so, the user has to write to the bot again, and platforms.weixin.context_tokens (or deliver_extra.context_token) needs the token of that message.";
+  "If this continues, ask the user to write to the bot again, and set the token of that message in platforms.weixin.context_tokens (or deliver_extra.context_token).";
 
-/** `secret` is the context token: it may stand in no error. */
+/** Returns the outcome of a response. `secret` is the context token, which no error may contain. */
 function outcomeOf(answer: PlatformAnswer<WeixinAnswer>, secret: string): SendOutcome {
   const { status, body } = answer;
   const reason = body?.errmsg?.replaceAll(secret, "[redacted]");
-  // Some answers to what was taken are empty objects.
+  // Some successful responses are empty objects.
   const code = body?.errcode || body?.ret || 0;
   if (status < 300 && body && code === 0) return { status: "delivered" };
   if (status >= 300 || !body) return outcomeOfAnswer(answer, { ...words, reason });
-  const summary = `WeChat does not take it: ${reason?.trim() || "no reason given"} (${code}).`;
+  const summary = `WeChat refused the message: ${reason?.trim() || "no reason given"} (${code}).`;
   if (code === SESSION_EXPIRED) return { status: "permanent", error: `${summary} ${SIGN_IN}` };
   if (code === RATE_LIMIT) return throttled(summary, RATE_LIMIT_MS);
   return { status: "retry", error: code === NOT_NOW ? `${summary} ${WRITE_FIRST}` : summary };

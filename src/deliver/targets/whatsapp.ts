@@ -18,9 +18,9 @@ type Parts = Parameters<Platform<Settings>["create"]>[1];
 /** Cloud API, text object: body has up to 4096 characters. */
 const TEXT_LIMIT = 4096;
 
-/** One text to one chat, by either way. */
+/** Sends one text to one chat, through the Cloud API or a bridge. */
 interface Sender {
-  /** The chat as this way writes it. */
+  /** Returns the chat in this API's form. */
   readonly chat: (chat: string) => { readonly id: string } | { readonly problem: string };
   readonly post: (text: WhatsappText, options: SendOptions) => Promise<SendOutcome>;
 }
@@ -29,13 +29,13 @@ interface WhatsappText {
   readonly to: string;
   readonly text: string;
   readonly extra: Message["extra"];
-  /** Only the first part is a reply. */
+  /** Set for the first part only. */
   readonly replyTo: string | undefined;
 }
 
 /**
- * WhatsApp Cloud API, POST messages; or a bridge of one's own, POST /send. Whoever has not written within 24 hours
- * gets only templates by the Cloud API, which agentd does not send. Repeats are not told apart.
+ * WhatsApp Cloud API, POST messages; or an own bridge, POST /send. Outside 24 hours after the recipient's last message
+ * the Cloud API accepts only templates, which agentd does not send. Neither API deduplicates.
  */
 export const whatsapp: Platform<Settings> = {
   name: "whatsapp",
@@ -118,25 +118,23 @@ function bridgeSender(baseUrl: string, { clock, version }: Parts): Sender {
   };
 }
 
-/** Chats of WhatsApp: a phone number, or the id that WhatsApp itself has for a chat, `number@s.whatsapp.net` or `id@g.us`. Pure. */
-
 type Found = { readonly id: string } | { readonly problem: string };
 
 const MISSING =
-  "No chat is named: set deliver_extra.chat_id, or platforms.whatsapp.home_channel (WHATSAPP_CLOUD_HOME_CHANNEL).";
+  "The message has no chat: set deliver_extra.chat_id, or platforms.whatsapp.home_channel (WHATSAPP_CLOUD_HOME_CHANNEL).";
 const NO_NUMBER = "The chat must be a phone number with its country code, such as whatsapp:+15550100123.";
 
-/** As the Cloud API takes it: digits. */
+/** Returns the chat as the Cloud API expects it: digits. */
 function cloudNumber(chat: string): Found {
   if (chat === "") return { problem: MISSING };
   if (/@g\.us$/i.test(chat)) {
-    return { problem: "The Cloud API does not write to groups: name a phone number, or set up a bridge." };
+    return { problem: "The Cloud API cannot write to groups. Use a phone number, or configure a bridge." };
   }
   const digits = digitsOf(chat.replace(/@(s\.whatsapp\.net|c\.us)$/i, ""));
   return digits === undefined ? { problem: NO_NUMBER } : { id: digits };
 }
 
-/** As bridges take it. */
+/** Returns the chat as bridges expect it: `number@s.whatsapp.net` or `id@g.us`. */
 function bridgeChat(chat: string): Found {
   if (chat === "") return { problem: MISSING };
   if (/^[\w.:-]{1,64}@[a-z.]{1,32}$/i.test(chat)) return { id: chat };
@@ -153,7 +151,7 @@ const words = { title: "WhatsApp", name: "whatsapp" };
 const bridgeWords = { ...words, title: "The WhatsApp bridge", addressKey: "bridge_url" };
 const CREDENTIALS = "Check platforms.whatsapp.access_token (WHATSAPP_CLOUD_ACCESS_TOKEN).";
 const PERMISSION =
-  "Has the token the permission whatsapp_business_messaging, and is platforms.whatsapp.phone_number_id right?";
+  "Check that the token has the permission whatsapp_business_messaging, and check platforms.whatsapp.phone_number_id.";
 const PARAMETER = "Check the chat, deliver_extra, platforms.whatsapp.phone_number_id and api_version.";
 const ACCOUNT = "See the account in the WhatsApp Manager.";
 
@@ -164,26 +162,26 @@ const permanent: ReadonlyMap<number, string> = new Map([
   [0, CREDENTIALS],
   [3, PERMISSION],
   [10, PERMISSION],
-  [33, "The sending number is gone. Check platforms.whatsapp.phone_number_id."],
+  [33, "The sending number does not exist. Check platforms.whatsapp.phone_number_id."],
   [100, PARAMETER],
   [190, CREDENTIALS],
   [368, ACCOUNT],
-  [130_497, "The account may not write to people in that country."],
+  [130_497, "The account may not write to users in that country."],
   [131_005, PERMISSION],
   [131_008, PARAMETER],
   [131_009, PARAMETER],
-  [131_021, "Sender and receiver are the same number. Check the chat."],
+  [131_021, "Sender and recipient are the same number. Check the chat."],
   [
     131_026,
-    "Has the receiver WhatsApp under this number, in a current version, and accepted its terms? Check the chat.",
+    "The recipient must use a current version of WhatsApp under this number and have accepted its terms. Check the chat.",
   ],
-  [131_030, "A test number writes to allowed numbers only: add this one in the App Dashboard."],
+  [131_030, "A test number can write only to allowed numbers: add this one in the App Dashboard."],
   [131_031, ACCOUNT],
-  [131_042, "Something is wrong with the payment method of the account."],
+  [131_042, "The payment method of the account has a problem."],
   [131_045, "Register the sending number with the Cloud API."],
   [
     131_047,
-    "The receiver has not written within the last 24 hours: then WhatsApp takes templates only. Let them write first, or use another platform.",
+    "The recipient has not written within the last 24 hours, so WhatsApp accepts only templates. Ask them to write first, or use another platform.",
   ],
   [131_051, PARAMETER],
   [133_010, "Register the sending number with the Cloud API."],
@@ -204,7 +202,7 @@ function cloudOutcome(answer: PlatformAnswer<WhatsappAnswer>): SendOutcome {
   return outcomeOfAnswer(answer, { ...words, reason });
 }
 
-/** Of the bridge that contracts describe: 503 while it is not connected, 400 when a field lacks, 500 for all else. */
+/** Returns the outcome of a bridge: 503 while it is not connected, 400 for a missing field, 500 for anything else. */
 function bridgeOutcome(answer: PlatformAnswer<WhatsappBridgeAnswer>): SendOutcome {
   const { status, body } = answer;
   if (status < 300 && body?.success === true) return { status: "delivered" };
@@ -212,9 +210,10 @@ function bridgeOutcome(answer: PlatformAnswer<WhatsappBridgeAnswer>): SendOutcom
   if (status < 300 && body?.success === false) {
     return {
       status: "retry",
-      error: `The WhatsApp bridge could not send: ${body.error ?? "it says no more"}.`,
+      error: `The WhatsApp bridge could not send: ${body.error ?? "no reason given"}.`,
     };
   }
-  if (status === 503) return { ...failure, error: `${failure.error} Is the bridge signed in to WhatsApp?` };
+  if (status === 503)
+    return { ...failure, error: `${failure.error} Check that the bridge is signed in to WhatsApp.` };
   return failure;
 }

@@ -1,8 +1,8 @@
-/** Markdown after reading: plain words, and what stands over which of them. Any stretch of it renders on its own. */
+/** Parsed Markdown: plain text with marked ranges. Any slice of it renders on its own. */
 
 import { eastAsianWidth } from "get-east-asian-width";
 
-/** In the order in which they nest, the outermost first. */
+/** In nesting order, the outermost first. */
 export const MARKS = ["bold", "italic", "strike", "code"] as const;
 export type Mark = (typeof MARKS)[number];
 
@@ -10,33 +10,33 @@ export type Mark = (typeof MARKS)[number];
 export interface Link {
   /** http, https or mailto. */
   readonly href: string;
-  /** True: the words are the address, which need not be told twice. */
+  /** Whether the text is the address itself, which need not be repeated. */
   isBare: boolean;
-  /** Where its words end. */
+  /** End of its text. */
   end: number;
 }
 
-/** A stretch of the text under the same marks. */
+/** A range of the text with the same marks. */
 export interface Run {
   readonly start: number;
   readonly end: number;
   readonly marks: readonly Mark[];
   readonly link?: Link;
-  /** What stands between two cells of a table. */
+  /** Whether this is the gap between two table cells. */
   readonly isGap?: boolean;
 }
 
 export interface Container {
   readonly kind: "quote" | "bullets" | "numbers" | "item";
   readonly id: number;
-  /** Of an item in a numbered list. */
+  /** Number of an item in a numbered list. */
   readonly number?: number;
-  /** Of an item: the index of its first block. */
+  /** Index of the first block of an item. */
   readonly firstBlock?: number;
 }
 
 export interface Table {
-  /** Columns of a terminal that each column of the table takes. */
+  /** Width of each column in terminal cells. */
   readonly widths: number[];
 }
 
@@ -44,9 +44,9 @@ export interface Block {
   readonly kind: "paragraph" | "heading" | "code" | "rule" | "row";
   readonly start: number;
   readonly end: number;
-  /** What it stands in, the outermost first. */
+  /** The containers around the block, the outermost first. */
   readonly containers: readonly Container[];
-  /** In a list whose items stand close together. */
+  /** Whether the block is in a list without blank lines between its items. */
   readonly isTight: boolean;
   /** Of a heading: 1 to 6. */
   readonly level?: number;
@@ -58,39 +58,39 @@ export interface Block {
 }
 
 export interface MarkdownDocument {
-  /** The words alone, blocks apart by line feeds. */
+  /** The plain text; line feeds separate blocks. */
   readonly text: string;
-  /** In order, each with a part of the text of its own. */
+  /** In order; each block has its own range of the text. */
   readonly blocks: readonly Block[];
-  /** In order; code and rules have none. */
+  /** In order; code blocks and rules have no runs. */
   readonly runs: readonly Run[];
-  /** True: markup had hidden a secret, so that there is only the redacted text. */
+  /** Whether markup hid a secret. Then the document is the redacted text without marks. */
   readonly isRedacted?: boolean;
 }
 
-/** A run as far as it lies in a slice. */
+/** The part of a run inside a slice. */
 export interface Words {
   readonly text: string;
   readonly marks: readonly Mark[];
   readonly link?: Link;
-  /** The link ends here: where it leads is told behind it. */
+  /** Whether the link ends here; its address then follows the text. */
   readonly endsLink: boolean;
   readonly isGap: boolean;
 }
 
-/** A block as far as it lies in a slice. */
+/** The part of a block inside a slice. */
 export interface Piece {
   readonly block: Block;
   readonly index: number;
   /** The whole text of the piece. */
   readonly text: string;
-  /** Empty for code and rules. */
+  /** Empty for code blocks and rules. */
   readonly words: readonly Words[];
-  /** False: the beginning of the block is in an earlier slice. */
+  /** Whether the block begins in this slice. */
   readonly isStart: boolean;
 }
 
-/** What lies between two places of the text. Costs no more than the slice is long. */
+/** Returns the blocks between two offsets, in time proportional to the slice. */
 export function slice({ text, blocks, runs }: MarkdownDocument, from: number, to: number): readonly Piece[] {
   const pieces: Piece[] = [];
   for (let index = firstEndingAfter(blocks, from); index < blocks.length; index += 1) {
@@ -116,7 +116,7 @@ export function slice({ text, blocks, runs }: MarkdownDocument, from: number, to
   return pieces;
 }
 
-/** A document of nothing but words. */
+/** Returns a document without marks. */
 export function literalDocument(text: string): MarkdownDocument {
   const range = { start: 0, end: text.length };
   return {
@@ -126,12 +126,12 @@ export function literalDocument(text: string): MarkdownDocument {
   };
 }
 
-/** The words of a piece where nothing can be marked: where a link leads is told behind it. */
+/** Returns the text without marks; the address of a link follows its text in parentheses. */
 export function plainWords({ text, link, endsLink }: Words): string {
   return link && endsLink && !link.isBare ? `${text} (${link.href})` : text;
 }
 
-/** In ranges that lie in order and apart. */
+/** Returns the index of the first range that ends after `at`; ranges are in order and do not overlap. */
 export function firstEndingAfter(ranges: readonly { readonly end: number }[], at: number): number {
   let low = 0;
   let high = ranges.length;
@@ -143,27 +143,27 @@ export function firstEndingAfter(ranges: readonly { readonly end: number }[], at
   return low;
 }
 
-/** Cells of a terminal: what tables are lined up by where letters are equally wide. */
+/** Returns the width in terminal cells, which aligns table columns in a monospaced font. */
 export function cellsOf(text: string): number {
   let cells = 0;
   for (const character of text) cells += eastAsianWidth(character.codePointAt(0) ?? 0);
   return cells;
 }
 
-/** Wider tables break on a phone: their rows become lines. */
+/** Wider tables wrap on a phone, so their rows become lines. */
 const MAX_TABLE_CELLS = 60;
 
-/** How a platform without blocks of its own shows them. */
+/** How blocks look on a platform that has only text. */
 export interface LayoutStyle {
   readonly bullet: string;
   readonly rule: string;
-  /** `sign`: each line begins with `> `; `span`: the platform is told where the quote begins and ends. */
+  /** `sign`: each line begins with `> `; `span`: the platform marks the start and the end of a quote. */
   readonly quotes: "sign" | "span";
-  /** True: the platform shows code line by line as it is, so that narrow tables can stand in columns there. */
+  /** Whether the platform shows code unchanged, so that narrow tables can be aligned in a code block. */
   readonly hasCode: boolean;
 }
 
-/** What to write, one after the other. `raw` is ours and needs no marks, though perhaps escapes. */
+/** The output in order. `raw` is generated text without marks; it may need escapes. */
 export type LayoutItem =
   | { readonly kind: "raw"; readonly text: string }
   | { readonly kind: "words"; readonly words: Words }
@@ -171,7 +171,7 @@ export type LayoutItem =
   | { readonly kind: "quote-open" }
   | { readonly kind: "quote-close" };
 
-/** Blocks as lines of text: lists with their signs, quotes, tables as columns or lines, a blank line where blocks part. */
+/** Lays out blocks as lines of text: list markers, quotes, tables as columns or lines, blank lines between blocks. */
 export function layOut(pieces: readonly Piece[], style: LayoutStyle): readonly LayoutItem[] {
   const items: LayoutItem[] = [];
   const raw = (text: string) => {
@@ -203,7 +203,7 @@ function putPiece(items: LayoutItem[], piece: Piece, style: LayoutStyle): void {
   const { first, rest } = prefixesOf(piece, style);
   const { kind, language = "" } = piece.block;
   if (kind === "code" && style.hasCode) {
-    // In front of the lines of code a sign would be part of the code; that of the item still tells it is one.
+    // A marker before a code line would become part of the code, so it gets a line of its own.
     if (first.trim() !== "" && !first.startsWith(">"))
       items.push({ kind: "raw", text: `${first.trimEnd()}\n` });
     items.push({ kind: "code", text: piece.text, language });
@@ -229,7 +229,7 @@ function emboldened(words: Words): Words {
   return words.marks.includes("bold") ? words : { ...words, marks: ["bold", ...words.marks] };
 }
 
-/** What stands in front of the first line of a piece, and of its other lines. */
+/** Returns the prefix of the first line and of the other lines. */
 function prefixesOf({ block, index, isStart }: Piece, { bullet, quotes }: LayoutStyle) {
   let first = "";
   let rest = "";
@@ -247,7 +247,7 @@ function prefixesOf({ block, index, isStart }: Piece, { bullet, quotes }: Layout
   return { first, rest };
 }
 
-/** A blank line, or only the end of the line within one table or one close list. */
+/** Returns a blank line, or only a line feed within one table or one tight list. */
 function gapBetween({ block: above }: Piece, { block: below }: Piece, { quotes }: LayoutStyle): string {
   if (above.table && above.table === below.table) return "\n";
   const shared = sharedContainers(above, below);
@@ -263,7 +263,7 @@ export function sharedContainers(above: Block, below: Block): readonly Container
 
 const isList = ({ kind }: Container) => kind === "bullets" || kind === "numbers";
 
-/** The outermost quote: platforms that are told where quotes begin and end have them only once. */
+/** Returns the id of the outermost quote: platforms with marked quotes do not nest them. */
 const quoteOf = (block: Block) => block.containers.find(({ kind }) => kind === "quote")?.id;
 
 function isNarrow(table: Table | undefined): boolean {

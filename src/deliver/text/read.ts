@@ -15,25 +15,24 @@ import {
 } from "./document.ts";
 import { toReadable } from "./text.ts";
 
-/** Longer texts are taken word for word. Reading costs up to 15 µs a character of hostile text. */
+/** Longer texts are not parsed. Parsing hostile text costs up to 15 µs a character. */
 const MAX_MARKDOWN_LENGTH = 65_536;
-/** Characters that may begin markup, in all; paragraphs behind the last of them are taken word for word. */
+/** Most characters that may begin markup; later paragraphs are not parsed. */
 const MAX_SIGNS = 20_000;
 const SIGNS = /[!*_~`<&[\\]/g;
-/** The parser leaves out what is nested deeper; such a text is taken word for word. */
+/** The parser drops deeper nesting, so such a text is not parsed. */
 const MAX_NESTING = 40;
 
 const parser = new MarkdownIt("default", { maxNesting: MAX_NESTING });
-// What is a link is decided by the builder; the parser would hide where others lead.
+// The builder decides which links are allowed; the parser would hide the address of the others.
 parser.validateLink = () => true;
-// Paragraphs are read one by one, within bounds.
+// Paragraphs are parsed one by one, within limits.
 parser.core.ruler.enableOnly(["normalize", "block"]);
 
 /**
- * What a text says and how it is marked: CommonMark with tables and strikethrough. HTML is text, but for `<br>`. A
- * text over 65,536 characters, or nested too deeply, is taken word for word, since parsers are slow on hostile input.
- * The text MUST be clean. Secrets that markup in their midst had hidden from `redact` are redacted, at the price of all
- * other markup. Links with more than `maxHrefLength` characters become words.
+ * Parses CommonMark with tables and strikethrough. HTML is text, except `<br>`. A text over 65,536 characters, or
+ * nested too deeply, stays unparsed, because parsers are slow on hostile input. The text MUST be clean. When markup hid
+ * a secret from `redact`, the secret is redacted and all marks are lost. Links longer than `maxHrefLength` become text.
  */
 export function readMarkdown(text: string, maxHrefLength = 2000): MarkdownDocument {
   if (text.length > MAX_MARKDOWN_LENGTH) return literalDocument(text);
@@ -63,16 +62,16 @@ function readInline(content: string, env: Env): readonly Token[] {
   return tokens;
 }
 
-/** Deeper ones are left out; what stands in them is not. */
+/** Deeper containers are dropped; their content stays. */
 const MAX_CONTAINERS = 6;
-/** Of all addresses that are told as words. One link definition may be used often. */
+/** Most characters of all addresses written as text: one link definition may be used often. */
 const MAX_SPELLED_LENGTH = 65_536;
-/** No name of a language is longer; other words behind a fence are for other readers. */
+/** The language after a fence; other words there are ignored. */
 const LANGUAGE = /^[\w+#.-]{1,32}/;
 
 type DraftRun = { -readonly [Key in keyof Run]: Run[Key] } & { readonly text: string };
 
-/** Turns the parser's tokens, one after the other, into a document. */
+/** Builds a document from the parser's tokens. */
 class DocumentBuilder {
   readonly #maxHrefLength: number;
   readonly #texts: string[] = [];
@@ -154,7 +153,7 @@ class DocumentBuilder {
     this.#end({ kind: "code", language: LANGUAGE.exec(info.trim())?.[0] ?? "" });
   }
 
-  /** The words of the block that was opened last. */
+  /** Adds the text of the open block. */
   addInline(tokens: readonly Token[]): void {
     for (const token of tokens) {
       const mark = markOf(token.tag);
@@ -198,7 +197,7 @@ class DocumentBuilder {
     this.#linkStart = this.#runs.length;
   }
 
-  /** An address that is no link, or too long for one, is told as words, unless they tell it already. */
+  /** Writes an unsafe or too long address as text, unless the text already contains it. */
   #closeLink(): void {
     const link = this.#link;
     if (!link) return;
@@ -249,7 +248,7 @@ class DocumentBuilder {
     const { start = 0, isTight = false } = this.#open ?? {};
     if (this.#length === start) return;
     const containers = this.#containers.slice(0, MAX_CONTAINERS);
-    // A list without its item is none.
+    // A list without an item is dropped.
     if (/bullets|numbers/.test(containers.at(-1)?.kind ?? "")) containers.pop();
     this.#blocks.push({ start, end: this.#length, containers, isTight, ...kind });
   }

@@ -14,8 +14,8 @@ import {
 const TAGS: Readonly<Record<Mark, string>> = { bold: "strong", italic: "em", strike: "del", code: "code" };
 
 /**
- * HTML of tags and attributes that Matrix lets through (client-server API, "m.room.message msgtypes"), which mail
- * readers show as well. Every word is escaped; nothing of it comes from outside but words, numbers and addresses.
+ * Renders HTML with the tags and attributes that Matrix allows (Client-Server API, "m.room.message msgtypes"), which
+ * mail readers also show. All text is escaped; only text, numbers and addresses come from the input.
  */
 export function renderHtml(pieces: readonly Piece[]): string {
   let out = "";
@@ -69,7 +69,7 @@ function lines(words: readonly Words[]): string {
   return nestMarks(words, TAGS).replaceAll("\n", "<br>");
 }
 
-/** Words in the tags of their marks, with as few tags as they need, all closed at the end. */
+/** Wraps text in the tags of its marks, with as few tags as possible, all closed at the end. */
 function nestMarks(words: readonly Words[], tags: Readonly<Record<Mark, string>>): string {
   let out = "";
   let open: readonly string[] = [];
@@ -132,7 +132,9 @@ function escapeHtml(text: string): string {
 const TELEGRAM_LAYOUT: LayoutStyle = { bullet: "•", rule: "———", quotes: "span", hasCode: true };
 const TELEGRAM_TAGS: Readonly<Record<Mark, string>> = { bold: "b", italic: "i", strike: "s", code: "code" };
 
-/** Telegram's HTML (Bot API, "HTML style"): b, i, s, code, pre, a and blockquote; everything else is escaped. */
+/**
+ * Renders Telegram's HTML (Bot API, "HTML style"): b, i, s, code, pre, a and blockquote; everything else is escaped.
+ */
 export function renderTelegram(pieces: readonly Piece[]): string {
   const items = layOut(pieces, TELEGRAM_LAYOUT);
   let out = "";
@@ -163,13 +165,13 @@ function telegramHtmlOf(item: LayoutItem | undefined): string {
   }
 }
 
-/** Code takes no other mark there, and no link. */
+/** In Telegram, code allows no other mark and no link. */
 function withoutOtherMarks(words: Words): Words {
   if (!words.marks.includes("code")) return words;
   return { ...words, marks: words.link ? words.marks.filter((mark) => mark !== "code") : ["code"] };
 }
 
-/** Characters that Telegram counts, which are those without tags, each escape as one. */
+/** Returns the characters that Telegram counts: the text without tags, with each escape as one character. */
 export function visibleText(html: string): string {
   return html.replace(/<[^<>]*>/g, "").replace(/&(?:amp|lt|gt|quot);/g, "&");
 }
@@ -179,19 +181,25 @@ const SIGNS: Readonly<Record<Mark, string>> = { bold: "*", italic: "_", strike: 
 const WORD_END = /[\p{L}\p{N}_]$/u;
 const WORD_START = /^[\p{L}\p{N}_]/u;
 
-/** WhatsApp: `*bold*`, `_italic_`, `~strike~`, `` `code` ``, code between three backticks. It knows no escapes. */
+/**
+ * Renders WhatsApp's markup: `*bold*`, `_italic_`, `~strike~`, `` `code` ``, code between three backticks. WhatsApp has
+ * no escapes.
+ */
 export function renderWhatsApp(pieces: readonly Piece[]): string {
   return renderMarked(pieces, { escape: (text) => text, wordsOf: plainWords });
 }
 
-/** Slack's mrkdwn: as WhatsApp, with `<address|words>`, and with &, < and > escaped, so that no text can mention anybody. */
+/**
+ * Renders Slack's mrkdwn: like WhatsApp, with `<address|text>`, and with &, < and > escaped, so that no text is a
+ * mention.
+ */
 export function renderSlack(pieces: readonly Piece[]): string {
   return renderMarked(pieces, { escape: escapeSlack, wordsOf: linkForSlack });
 }
 
 interface Signs {
   readonly escape: (text: string) => string;
-  /** Words with their link, escaped. */
+  /** Returns escaped text with its link. */
   readonly wordsOf: (words: Words) => string;
 }
 
@@ -200,7 +208,7 @@ function renderMarked(pieces: readonly Piece[], { escape, wordsOf }: Signs): str
   let out = "";
   for (const [at, item] of items.entries()) {
     if (item.kind === "raw") out += item.text;
-    // Three backticks would end it; a joiner between them is not seen.
+    // Three backticks would end the block; a word joiner between them is invisible.
     if (item.kind === "code") out += `\`\`\`\n${escape(item.text.replaceAll("```", "`\u2060``"))}\n\`\`\``;
     if (item.kind === "words")
       out += marked(item.words, { before: out, after: items[at + 1], text: wordsOf(item.words) });
@@ -208,7 +216,7 @@ function renderMarked(pieces: readonly Piece[], { escape, wordsOf }: Signs): str
   return out;
 }
 
-/** Signs only where platforms read them as such: around words, not in their midst, and not over the same sign. */
+/** Adds marks only where platforms recognize them: around words, not inside them, and not around the same mark. */
 function marked(
   { text: words, marks, link }: Words,
   place: { readonly before: string; readonly after: LayoutItem | undefined; readonly text: string },
@@ -219,7 +227,7 @@ function marked(
   const tail = text.slice(text.trimEnd().length);
   const next = place.after?.kind === "words" ? place.after.words.text : "";
   const isApart = (head || !WORD_END.test(place.before.slice(-2))) && (tail || !WORD_START.test(next));
-  // Neither platform follows a link in code.
+  // Neither platform makes a link inside code.
   const shown = link ? marks.filter((mark) => mark !== "code") : marks;
   const signs = shown.map((mark) => SIGNS[mark]).filter((sign) => !words.includes(sign));
   if (body === "" || !isApart || signs.length === 0) return text;
@@ -236,15 +244,15 @@ function escapeSlack(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-/** SMS has no other bullet than the hyphen in its own alphabet; one other sign would halve what fits in. */
+/** The hyphen is the only bullet in the GSM alphabet; any other character would halve the length of an SMS. */
 const PLAIN_LAYOUT: LayoutStyle = { bullet: "-", rule: "---", quotes: "sign", hasCode: false };
 
-/** Words without any mark, links as `words (address)`. */
+/** Renders text without marks, with links as `text (address)`. */
 export function renderPlain(pieces: readonly Piece[]): string {
   return renderSignal(pieces).text;
 }
 
-/** The names of signal-cli (manual page, `--text-style`). */
+/** Style names of signal-cli (manual page, `--text-style`). */
 const SIGNAL_STYLES: Readonly<Record<Mark, string>> = {
   bold: "BOLD",
   italic: "ITALIC",
@@ -252,7 +260,7 @@ const SIGNAL_STYLES: Readonly<Record<Mark, string>> = {
   code: "MONOSPACE",
 };
 
-/** As {@link renderPlain}, with `start:length:STYLE` for what is marked, in UTF-16 code units. */
+/** Renders like {@link renderPlain}, with `start:length:STYLE` for each mark, in UTF-16 code units. */
 export function renderSignal(pieces: readonly Piece[]): {
   readonly text: string;
   readonly styles: readonly string[];

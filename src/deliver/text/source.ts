@@ -16,7 +16,7 @@ import {
 } from "./render.ts";
 import { readMarkdown } from "./read.ts";
 
-/** What a platform renders; `commonmark` is for those that render Markdown themselves. */
+/** The markup that a platform renders; `commonmark` for platforms that render Markdown. */
 export type TextFormat =
   | "plain"
   | "signal"
@@ -27,48 +27,49 @@ export type TextFormat =
   | "email"
   | "commonmark";
 
-/** How a platform counts: UTF-16 code units, code points, or bytes of UTF-8. */
+/** The unit in which a platform counts: UTF-16 code units, code points, or UTF-8 bytes. */
 export type TextUnit = "utf16" | "codepoints" | "bytes";
 
 export interface PartsOptions {
   readonly format: TextFormat;
-  /** Most that one part may have, in `unit`, in each of its forms; Infinity: never cut. At least 16. */
+  /** Longest part, in `unit`, in each of its forms; at least 16. Infinity: never split. */
   readonly limit: number;
   readonly unit: TextUnit;
-  /** Default 40. What does not fit into so many is left out, and the last part says so. */
+  /** Default 40. The rest is omitted, and the last part says so. */
   readonly maxParts?: number;
-  /** Where the whole text is, for the note about what was left out, as in `the transcript of run run_1`. */
+  /** Where the whole text is, for the note about omitted text: `the transcript of run run_1`. */
   readonly wholeIn?: string;
-  /** Such as `@all`: what shall address nobody. Not for `signal`, whose ranges do not count what is put in. */
+  /** Mentions to disarm, such as `@all`. Not for `signal`: its ranges would not count the inserted characters. */
   readonly mentions?: readonly string[];
 }
 
-/** What one message of a long text says, in the forms that a platform may want. */
+/** One message of a long text, in the forms that a platform may need. */
 export interface Part {
-  /** In the format that was asked for. For `matrix`, `email` and `signal`, which send forms side by side: as `plain`. */
+  /**
+   * Text in the requested format. For `matrix`, `email` and `signal`, which send several forms, the same as `plain`.
+   */
   readonly text: string;
-  /** `matrix`: the `formatted_body`; `email`: the body of the HTML alternative. Safe: no markup from outside. */
+  /** `matrix`: the `formatted_body`; `email`: the body of the HTML alternative. Contains no markup from the input. */
   readonly html?: string;
-  /** `signal`: ranges of `text` for signal-cli, `start:length:STYLE` in UTF-16 code units. Absent: none. */
-  readonly styles?: readonly string[];
-  /** The same words without markup, for a platform that rejects the rich form. */
+  /** `signal`: ranges of `text` for signal-cli, `start:length:STYLE` in UTF-16 code units. */ readonly styles?: readonly string[];
+  /** The text without markup, for a platform that rejects the rich form. */
   readonly plain: string;
 }
 
-/** A text that parts are made of. Places are offsets in `text`. */
+/** A text that can be rendered in slices. Positions are offsets in `text`. */
 export interface TextSource {
   readonly text: string;
-  /** What lies between two places, with a paragraph of ours behind it. */
+  /** Renders a slice, followed by a paragraph `note`. */
   readonly render: (from: number, to: number, note?: string) => Part;
-  /** The same without any mark. */
+  /** Renders a slice without marks. */
   readonly renderLiteral: (from: number, to: number) => Part;
-  /** Where to cut instead of at a place where nothing should be cut. */
+  /** Returns where to cut instead of at a position that must not be cut. */
   readonly cutInstead: (at: number) => number;
-  /** Where to go on instead. */
+  /** Returns where to continue instead. */
   readonly startInstead: (at: number) => number;
 }
 
-/** Links over this share of a message become words, which can be cut. */
+/** Links longer than this share of a message become text, which can be split. */
 const LINK_SHARE = 4;
 const MAX_HREF_LENGTH = 2000;
 
@@ -142,37 +143,37 @@ function pieceOf(note: string): Piece {
   return { block, index: -1, text: note, words: [words], isStart: true };
 }
 
-/** Between the sign and the word: no platform takes the two for a mention then, and nobody sees it. */
+/** Word joiner, inserted between the sign and the name: it is invisible, and no platform sees a mention. */
 const JOINER = "\u2060";
 
 /**
- * `text` in which none of `mentions`, such as `@everyone`, addresses anybody, in whatever case it is written; longer
- * words and addresses of mail, such as `@allan` and `bob@all.example`, stay. For platforms that have no parameter to
- * switch mentions off. Only in what goes out: reading may make one of a text that had none.
+ * Disarms `mentions`, such as `@everyone`, in any case; longer words and email addresses, such as `@allan` and
+ * `bob@all.example`, stay. For platforms without a parameter that disables mentions. Apply it to the rendered text:
+ * rendering may create a mention.
  */
 export function defuseMentions(text: string, mentions: readonly string[]): string {
   if (mentions.length === 0) return text;
   const any = mentions.map(patternOf).join("|");
   return text.replace(new RegExp(any, "gi"), (mention) => {
     const name = mention.search(/[\p{L}\p{N}]/u);
-    // A tag may begin with signs alone, such as `<@`: it is broken behind the first.
+    // A tag such as `<@` has no name; it is broken after its first character.
     const at = name < 0 && mention.length > 1 ? 1 : Math.max(name, 0);
     return `${mention.slice(0, at)}${JOINER}${mention.slice(at)}`;
   });
 }
 
-/** Platforms see a name behind and before letters that are not ASCII, and a tag behind everything. */
+/** Platforms recognize a name next to non-ASCII letters, and a tag after any character. */
 function patternOf(mention: string): string {
   const name = RegExp.escape(mention);
   return mention.startsWith("@") ? `(?<![a-z0-9])${name}(?![a-z0-9])` : name;
 }
 
-/** A fenced block of code in the source. */
+/** A fenced code block in the source. */
 interface Fence {
   readonly start: number;
   readonly codeStart: number;
   readonly codeEnd: number;
-  /** Behind the line that closes it; Infinity when none does. */
+  /** End of the closing line; Infinity when the fence is not closed. */
   readonly end: number;
   readonly opening: string;
   readonly closing: string;
@@ -182,12 +183,12 @@ const OPENING = /^((?:[ \t]*>)*[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3
 const CLOSING = /^(?:[ \t]*>)*[ \t]*(`{3,}|~{3,})[ \t]*$/;
 const QUOTE = /^(?: {0,3}>)+ ?/;
 const SIGNS = /\\.|`+|\*\*|__|~~/gs;
-/** Of longer lines only the beginning is looked through for a fence. */
+/** Only this many characters of a line are searched for a fence. */
 const MAX_FENCE_LENGTH = 300;
-/** In longer paragraphs marks are not followed. */
+/** Marks are not tracked in longer paragraphs. */
 const MAX_PARAGRAPH_LENGTH = 10_000;
 
-/** Fences from the top. One that is never closed ends with the text, as CommonMark says. */
+/** Returns the fences in order. An unclosed fence ends with the text, as CommonMark says. */
 function findFences(text: string): readonly Fence[] {
   const fences: Fence[] = [];
   let open: Fence | undefined;
@@ -208,15 +209,18 @@ function findFences(text: string): readonly Fence[] {
 function fenceFrom(line: string, place: Pick<Fence, "start" | "codeStart">): Fence | undefined {
   const [whole, before = "", sign = "", info = ""] = OPENING.exec(line) ?? [];
   if (whole === undefined || (sign.startsWith("`") && info.includes("`"))) return undefined;
-  // The sign of a list item is not told again; its width is.
+  // A list marker is not repeated; spaces of its width are.
   const indent = before.replace(/[^\s>]/g, " ");
   const lines = { opening: `${indent}${sign}${info}`, closing: `${indent}${sign}` };
   return { ...place, codeEnd: Infinity, end: Infinity, ...lines };
 }
 
 /**
- * What lies between two places. Fences, quotes, `**`, `__`, `~~` and code that begin before it are opened again, and
- * those that end behind it are closed. Single `*` and `_` are not: only a parser knows which of them mean anything.
+ * ` and code that begin before it are opened again, and those that end behind it are closed. Single `*` and `_` are
+ * not: only a parser knows which of them mean anything. ~~ Returns a slice of the source. It reopens fences, quotes,
+ * `**`, `__`, `~~` and code that begin before the slice, and closes those that end after it. Single `*` and `_` are
+ * left alone: only a parser knows which of them are marks.~~` and code that begin before it are opened again, and those
+ * that end behind it are closed. Single `*` and `_` are not: only a parser knows which of them mean anything.
  */
 function sourceBetween(
   text: string,
@@ -232,7 +236,7 @@ function sourceBetween(
   return head + body + (isInLast ? `\n${last.closing}` : marksAt(text, fences, to).toReversed().join(""));
 }
 
-/** A place that parts a line of a fence from its code is moved before or behind the fence's line. */
+/** Moves a position inside a fence line before or after that line. */
 function outsideFenceLines(
   fences: readonly Fence[],
   at: number,
@@ -243,14 +247,14 @@ function outsideFenceLines(
   return at < fence.codeEnd - 1 ? { before: at, after: at } : { before: at, after: fence.end };
 }
 
-/** The signs of the quote in whose line a part begins. */
+/** Returns the quote markers of the line in which a part begins. */
 function quoteAt(text: string, at: number): string {
   const before = text.slice(Math.max(0, at - MAX_PARAGRAPH_LENGTH), at);
   const line = before.slice(before.lastIndexOf("\n") + 1);
   return QUOTE.exec(line)?.[0] ?? "";
 }
 
-/** Which marks are open at a place and closed behind it in its paragraph, the outermost first. */
+/** Returns the marks that are open at a position and closed later in its paragraph, outermost first. */
 function marksAt(text: string, fences: readonly Fence[], at: number): readonly string[] {
   const nextFence = firstEndingAfter(fences, at);
   const floor = Math.max(fences[nextFence - 1]?.end ?? 0, at - MAX_PARAGRAPH_LENGTH);

@@ -120,13 +120,13 @@ test("what cannot be used is told, with the name that was probably meant", () =>
   assert.match(problem(" , ,"), /names no target/);
   assert.match(problem("telegram:"), /names no chat/);
   assert.match(problem("telegram::7"), /names no chat/);
-  assert.match(problem("telegram:5:"), /names no thread/);
+  assert.match(problem("telegram:5:"), /has no thread/);
   assert.match(problem("log:x"), /log takes no address/);
   assert.match(problem("slack:a\u0007b"), /control characters/);
   assert.match(problem(`slack:${"x".repeat(600)}`), /too long/);
   assert.match(
     problem(Array.from({ length: 17 }, (_, n) => `telegram:${n + 1}`).join()),
-    /17 targets; at most 16/,
+    /17 targets; the maximum is 16/,
   );
   for (const good of ["log", "origin", "all", "sms:+1", "matrix:!a:b.c:$e", "email:a@b.c,telegram:-1:2"]) {
     assert.equal(problem(good), "", good);

@@ -72,7 +72,7 @@ test("being slowed down costs no attempt, never asks at once, and ends after a d
   assert.equal(on({ ...slow, afterMs: 5_000 }, { nowMs: DAY_MS - 5_000 }).status, "again");
   const over = on({ ...slow, afterMs: 5_000 }, { nowMs: DAY_MS - 4_999 });
   assert.equal(over.status, "dead");
-  assert.match("error" in over ? over.error : "", /^429 It was put off for a day/);
+  assert.match("error" in over ? over.error : "", /^429 The platform throttled it for a day/);
   const retried = { ...row, retried_at: DAY_MS };
   assert.equal(on(slow, { nowMs: DAY_MS + 5, tried: retried }).status, "again");
 });

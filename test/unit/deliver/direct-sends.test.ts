@@ -36,7 +36,7 @@ test("a target that is not ready is asked nothing: it is tried later, and the at
   const end = await sends.send(row, 8_000);
   assert.equal(sent, 0);
   assert.ok(end.status === "retry" && end.isThrottled);
-  assert.match(end.error, /telegram takes no messages from this process for now/);
+  assert.match(end.error, /telegram accepts no messages from this process for now/);
   await store.write((tx) => sends.record(tx, row, end));
   const owed = await store.find("outbox", { id: row.id });
   assert.deepEqual([owed?.status, owed?.attempts], ["due", 0]);

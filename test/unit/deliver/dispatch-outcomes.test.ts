@@ -76,7 +76,7 @@ test("an attempt without an outcome leaves a message unknown where the platform 
   await target.count(1);
   clock.tick(20_000);
   const { last_error: error, attempts } = await reached(store, id, "unknown");
-  assert.deepEqual([error, attempts], ["There was no outcome within 20 s: the message may have arrived.", 1]);
+  assert.deepEqual([error, attempts], ["The attempt had no outcome within 20 s. The message may have arrived.", 1]);
 });
 
 test("parts that arrived are kept before the next one goes, and not sent again", async (t) => {
@@ -114,7 +114,7 @@ test("a part is not followed by the next once the lease is lost, nor once the at
   });
   await dispatch([target], { sendTimeoutMs: 20_000 }).start();
   const lost = await enqueue(store, { target: "test:lost" });
-  await logged("lease was lost");
+  await logged("lost the lease");
   const over = await enqueue(store, { target: "test:late" });
   await target.count(2);
   clock.tick(20_000);
@@ -171,7 +171,7 @@ test("when its sender is lost in the last attempt a message may have arrived: it
   await dispatch([target], { settled: note }).start();
   await clock.waitedFor(30_000);
   clock.tick(30_000);
-  assert.match((await reached(store, id, "unknown")).last_error ?? "", /was lost during the attempt/);
+  assert.match((await reached(store, id, "unknown")).last_error ?? "", /ended during the attempt/);
   await reached(store, next, "delivered");
   await logged("may have arrived");
   assert.deepEqual(settled, [

@@ -57,7 +57,7 @@ test("a failing message is tried 5 times, with longer and longer pauses, and sta
     target.sent.map(({ id: sent, attempt }) => [sent, attempt]),
     [1, 2, 3, 4, 5].map((attempt) => [id, attempt]),
   );
-  await logged("given up");
+  await logged("no attempt is left");
 });
 
 test("a target's own figure for the wait is honoured, and its own number of attempts", async (t) => {
@@ -114,7 +114,7 @@ test("a target that nobody knows here, and a message that is no JSON, stall noth
   await store.write(async (tx) => void (await tx.update("outbox", { id: garbled }, { payload: "{" })));
   await dispatch([target]).start();
   await reached(store, await enqueue(store), "delivered");
-  assert.equal((await reached(store, garbled, "dead")).last_error, "The message is no JSON.");
+  assert.equal((await reached(store, garbled, "dead")).last_error, "The message is not valid JSON.");
   await clock.waitedFor(1_000);
   clock.tick(1_000);
   assert.match((await reached(store, unknown, "dead")).last_error ?? "", /no delivery target pigeon/);
@@ -241,11 +241,11 @@ test("an attempt whose lease another has taken is cut, and changes nothing", asy
   sleeper.isBroken = false;
   clock.tick(10_000);
   clock.tick(10_000);
-  await logged("could not be renewed");
+  await logged("cannot renew");
   await clock.waitedFor(10_000);
   clock.tick(10_000);
   await cut.promise;
-  await logged("lease was lost");
+  await logged("lost the lease");
   assert.equal((await row(store, id)).status, "delivered");
 });
 
@@ -260,7 +260,7 @@ test("an attempt without an outcome ends in time, and is made again where the pl
   await target.count(1);
   clock.tick(20_000);
   await clock.waitedFor(1_000);
-  assert.match((await row(store, id)).last_error ?? "", /no outcome within 20 s/);
+  assert.match((await row(store, id)).last_error ?? "", /had no outcome within 20 s/);
   clock.tick(1_000);
   await reached(store, id, "delivered");
 });
@@ -320,7 +320,7 @@ test("a store that fails for a while is asked again, less and less often", async
   const target = new TestTarget();
   broken.isBroken = true;
   await dispatch([target], { store: broken }).start();
-  await logged("could not be read");
+  await logged("cannot read");
   for (const waitMs of [1_000, 2_000]) {
     await clock.waitedFor(waitMs);
     clock.tick(waitMs);

@@ -200,7 +200,7 @@ test("errors, also those with status 200, are given up, and it is said what to d
     return `${outcome.status} ${"error" in outcome ? outcome.error : ""}`;
   };
   assert.match(await said("oc_outside"), /^permanent .*230002.*Add the app's bot/);
-  assert.match(await said("ou_nobody"), /^permanent .*230034.*id right/);
+  assert.match(await said("ou_nobody"), /^permanent .*230034.*Check the chat's id/);
   assert.match(await said(`${CHAT}:om_gone`), /^permanent .*230001/);
   assert.match(
     await said(CHAT, error(400, 99991672, "Access denied.")),

@@ -20,7 +20,7 @@ test("a gateway that waited in vain does not know whether the platform took the 
     assert.deepEqual(of(status), {
       status: "unknown",
       error: `Telegram answered ${status}. The message may have arrived.`,
-      said: `Telegram answered ${status}.`,
+      baseError: `Telegram answered ${status}.`,
     });
   }
 });

@@ -50,7 +50,7 @@ test("a message whose process is killed before its request began is sent, and th
     attemptLog.map(({ outcome }) => outcome),
     ["lost", "delivered"],
   );
-  assert.match(attemptLog[0]?.error ?? "", /before it did/);
+  assert.match(attemptLog[0]?.error ?? "", /before it sent it/);
 });
 
 test("that a request begins is on record before it does, where the platform cannot recognise a repeat, and only there", async (t) => {
@@ -97,7 +97,7 @@ test("a process whose lease went to another before its request began sends nothi
     write: store.write.bind(store),
   } as typeof store;
   await dispatch([target], { store: stolen }).start();
-  await logged("lease was lost");
+  await logged("lost the lease");
   assert.deepEqual(target.sent, []);
 });
 
@@ -111,7 +111,7 @@ test("a request that the end of the service cuts is unknown, and one that had no
   await dispatcher.close({ graceMs: 0 });
   const cut = await row(store, id);
   assert.equal(cut.status, "unknown");
-  assert.match(cut.last_error ?? "", /service ended during the attempt/);
+  assert.match(cut.last_error ?? "", /service stopped during the attempt/);
 
   const gate = Promise.withResolvers<void>();
   const reachedStart = Promise.withResolvers<void>();

@@ -52,13 +52,13 @@ test("an id that numbers do not hold, or that is none, is refused by its key; pl
   const problem = (extra: unknown, platform = "discord") => idProblem(platform, { text: "", extra });
   assert.match(
     problem({ chat_id: Number("1234567890123456789") }) ?? "",
-    /deliver_extra\.chat_id in quotes.*lost digits/,
+    /Quote deliver_extra\.chat_id.*lost digits/,
   );
-  assert.match(problem({ thread_id: 1_712_345_678.12 }, "slack") ?? "", /deliver_extra\.thread_id in quotes/);
+  assert.match(problem({ thread_id: 1_712_345_678.12 }, "slack") ?? "", /Quote deliver_extra\.thread_id/);
   for (const id of [true, {}, ["42"]]) {
     assert.match(
       problem({ message_thread_id: id }) ?? "",
-      /deliver_extra\.message_thread_id must be an id.*in quotes/,
+      /deliver_extra\.message_thread_id must be an id.*quoted string/,
     );
   }
   assert.match(problem({ chat_id: "4".repeat(501) }) ?? "", /deliver_extra\.chat_id is too long/);

@@ -229,7 +229,7 @@ describe("qqbot: POST /v2/users|groups/{openid}/messages and /channels/{id}/mess
     const fake = await startQq(t);
     fake.next(tokenReply, error(400, 304003, "url not allowed"));
     const { outcome } = await sendThrough(qqbot, settings(fake.url), { address: "channel:77" });
-    assert.match((outcome as { error: string }).error, /Register the addresses/);
+    assert.match((outcome as { error: string }).error, /Register the links/);
   });
 
   test("nobody is addressed in a channel", async (t) => {

@@ -128,9 +128,9 @@ describe("signal-cli's JSON-RPC", () => {
 
   test("a recipient that is not registered is given up, and so is one whose key is not trusted", async (t) => {
     const { fake, send } = await place(t);
-    assert.match((await send({ address: "+15550100199" })).told, /^permanent .*does not know the recipient/);
+    assert.match((await send({ address: "+15550100199" })).told, /^permanent .*not registered with Signal/);
     fake.next(rpcError(-1, "The user +15550100123 is not registered."));
-    assert.match((await send({ address: someone })).told, /^permanent .*does not know the recipient/);
+    assert.match((await send({ address: someone })).told, /^permanent .*not registered with Signal/);
     fake.next(
       rpcError(-4, "Failed to send message due to untrusted identities", [rpcResult("IDENTITY_FAILURE")]),
     );
@@ -220,7 +220,7 @@ describe("signal-cli's JSON-RPC", () => {
   test("a daemon that knows no send is given up, and an update is advised", async (t) => {
     const { fake, send } = await place(t);
     fake.next(rpcError(-32_601, "Method not implemented"));
-    assert.match((await send({ address: someone })).told, /^permanent .*up to date/);
+    assert.match((await send({ address: someone })).told, /^permanent .*Update signal-cli/);
   });
 });
 

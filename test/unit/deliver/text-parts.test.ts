@@ -280,7 +280,7 @@ test("what exceeds the number of parts is left out, and the last part says how m
     assert.equal(parts.length, 3);
     assert.match(
       parts[2]?.plain ?? "",
-      /\n\n\(\d+ more characters are left out\. The whole text is in the transcript of run run_1\.\)$/,
+      /\n\n\(\d+ more characters are omitted\. The whole text is in the transcript of run run_1\.\)$/,
     );
     assert.ok((parts[2]?.plain.length ?? 0) <= 200);
     assert.doesNotMatch(parts[1]?.plain ?? "", /left out/);

@@ -124,7 +124,7 @@ describe("wecom: the connection of an intelligent bot", () => {
     const target = targetOf(t, fake.url, { store });
     const outcome = await sendTo(target, { address: "nobody" });
     assert.equal(outcome.status, "permanent");
-    assert.match(said(outcome), /93006.*written to the bot/);
+    assert.match(said(outcome), /93006.*must write to the bot/);
     for (const address of ["a b", "x/y", "webhook", ""]) {
       assert.equal((await sendTo(target, { address })).status, "permanent", address);
     }
@@ -332,7 +332,7 @@ describe("wecom: one connection per bot", () => {
     );
     assert.equal((await sendTo(sibling)).status, "retry", "a sibling does not kick back either");
     assert.equal(fake.signIns, 1);
-    assert.match(lines.join(), /allows one only/);
+    assert.match(lines.join(), /only connection of the WeCom bot/);
     assert.ok(!lines.join().includes(WECOM_BOT.secret));
     clock.tick(FIVE_MINUTES_MS);
     assert.equal(target.isReady?.(), true);

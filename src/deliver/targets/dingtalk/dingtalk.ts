@@ -34,8 +34,9 @@ const WEBHOOK_FORM =
   "a webhook_url (DINGTALK_WEBHOOK_URL) as DingTalk shows it, https://oapi.dingtalk.com/robot/send?access_token=...";
 
 /**
- * DingTalk, as Markdown. The robot of a group (webhook_url) gets what names no chat, or `webhook`; the robot of an app
- * (client_id and client_secret) what names one: the openConversationId of a group, or user:ID. Repeats are not told apart.
+ * DingTalk, Markdown. Messages without a chat, or to `webhook`, go to the robot of a group (webhook_url). Messages to
+ * the openConversationId of a group or to user:ID go through the robot of an app (client_id and client_secret). The API
+ * does not deduplicate.
  */
 export const dingtalk: Platform<Settings> = {
   name: dingtalkWords.name,
@@ -56,7 +57,7 @@ export const dingtalk: Platform<Settings> = {
     return {
       name: dingtalkWords.name,
       ...(home === undefined ? {} : { home }),
-      // What goes through the app's robot need not wait for the other one.
+      // Messages through the app's robot need not wait for the webhook.
       isReady: () => app !== undefined || webhook?.waitMs === 0,
       async send(delivery, options) {
         const message = readMessage(dingtalkWords.name, delivery);
@@ -71,14 +72,14 @@ export const dingtalk: Platform<Settings> = {
 };
 
 const NO_CHAT =
-  "No chat is named: set deliver_extra.chat_id or platforms.dingtalk.home_channel (DINGTALK_HOME_CHANNEL), or platforms.dingtalk.webhook_url (DINGTALK_WEBHOOK_URL) for the group of a robot.";
+  "The message has no chat: set deliver_extra.chat_id or platforms.dingtalk.home_channel (DINGTALK_HOME_CHANNEL), or platforms.dingtalk.webhook_url (DINGTALK_WEBHOOK_URL) for the group of a robot.";
 const NO_APP =
-  "Only the webhook of one group is set, which reaches no other chat: name none, or set client_id (DINGTALK_CLIENT_ID) and client_secret (DINGTALK_CLIENT_SECRET) of platforms.dingtalk.";
+  "Only the webhook of one group is configured. Remove the chat, or set client_id (DINGTALK_CLIENT_ID) and client_secret (DINGTALK_CLIENT_SECRET) of platforms.dingtalk.";
 
 const HOST = "https://api.dingtalk.com";
 /** "Robot sends a group message": `msgParam`. */
 const MAX_PARAM_BYTES = 15_000;
-/** Bytes of a text; the rest of `msgParam` is for the title and for what JSON adds. */
+/** Bytes of a text; the rest of `msgParam` is for the title and the JSON syntax. */
 const APP_TEXT_LIMIT = 14_500;
 const MAX_APP_PARTS = 20;
 const USER = "user:";
@@ -97,7 +98,7 @@ interface SendRequest {
   readonly options: SendOptions;
 }
 
-/** The robot of an app: writes to groups that it is in, and to users of its organization. */
+/** Creates the robot of an app, which writes to its groups and to users of its organization. */
 function createAppRobot(
   { client_id: id = "", client_secret: secret = "", ...settings }: PlatformSettings<"dingtalk">,
   { clock, version }: Pick<PlatformParts, "clock" | "version">,
@@ -119,7 +120,7 @@ function createAppRobot(
   };
 }
 
-/** "Obtain the access token of an internal app": good for 2 hours. */
+/** "Obtain the access token of an internal app": valid for 2 hours. */
 function tokenRequest(
   call: Call,
   body: { readonly appKey: string; readonly appSecret: string },
@@ -134,7 +135,7 @@ function tokenRequest(
   };
 }
 
-/** A token that has served and is refused now is asked for anew, once. */
+/** Requests a new token, once, when the cached one is refused. */
 async function sendPart(request: SendRequest, text: DingtalkText): Promise<SendOutcome> {
   const { tokens, options } = request;
   for (;;) {
@@ -180,18 +181,18 @@ function findChatProblem(chat: string): string | undefined {
   return isGood ? undefined : "The chat must be the openConversationId of a group, or user: and a user's id.";
 }
 
-/** Error 460101 of the robot: more is too long. */
+/** Larger bodies fail with error 460101. */
 const MAX_BODY_BYTES = 20_000;
-/** Bytes of a text: as JSON it is longer. */
+/** Bytes of a text, which is longer as JSON. */
 const WEBHOOK_TEXT_LIMIT = 15_000;
 const MAX_WEBHOOK_TEXT_LIMIT = 19_000;
-/** "Custom robot access": 20 messages in a minute, of which one text may take half. */
+/** "Custom robot access": 20 messages a minute; one text may use half of them. */
 const PER_MINUTE = 20;
 const MAX_WEBHOOK_PARTS = 10;
 const MINUTE_MS = 60_000;
 
 interface WebhookRobot {
-  /** Milliseconds until it may be written to again; 0: now. */
+  /** Milliseconds until the next message is allowed; 0: now. */
   readonly waitMs: number;
   send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
 }
@@ -200,7 +201,7 @@ function parseWebhook(url: string): RobotWebhook | undefined {
   return parseRobotWebhook(url, "/robot/send", "access_token");
 }
 
-/** The robot of one group, through its webhook. It is not written to faster than it wants: it would punish that. */
+/** Creates the robot of one group, which keeps the rate limit: DingTalk blocks a robot that exceeds it. */
 function createWebhookRobot(
   { baseUrl, key }: RobotWebhook,
   { webhook_secret: secret = "", ...settings }: PlatformSettings<"dingtalk">,
@@ -212,7 +213,7 @@ function createWebhookRobot(
   const pace = new Pace({ clock, limit: PER_MINUTE, windowMs: MINUTE_MS });
   const sendOne = async (body: DingtalkRobotMessage, options: SendOptions): Promise<SendOutcome> => {
     const waitMs = pace.take();
-    if (waitMs > 0) return throttled("The robot may not be written to faster.", waitMs);
+    if (waitMs > 0) return throttled("The rate limit of the robot is reached.", waitMs);
     const query = { access_token: key, ...signed(secret.trim(), clock) };
     const answer = await call(
       "DingtalkRobotAnswer",
@@ -236,7 +237,7 @@ function createWebhookRobot(
   };
 }
 
-/** "Custom robot security settings": the signature is good for an hour. */
+/** "Custom robot security settings": the signature is valid for an hour. */
 function signed(secret: string, clock: Clock): { readonly timestamp?: string; readonly sign?: string } {
   if (secret === "") return {};
   const timestamp = String(clock.now());

@@ -1,4 +1,4 @@
-/** A text as DingTalk takes it: a Markdown with a title for the list of chats, or plain. Pure. */
+/** Texts in DingTalk's form, and the meaning of its responses. Pure. */
 import type { Message } from "../../message.ts";
 import { renderParts } from "../../text/parts.ts";
 import type { Part } from "../../text/source.ts";
@@ -22,20 +22,20 @@ export type DingtalkText =
   | { readonly kind: "text"; readonly content: string };
 
 const TITLE_CHARACTERS = 40;
-/** Of a part, for its title. */
+/** Characters of a part that are read for its title. */
 const BEGINNING_UNITS = 400;
 
 interface DingtalkTextOptions {
-  /** Bytes of a part before it is written as JSON. */
+  /** Most bytes of a part before it becomes JSON. */
   readonly limit: number;
   readonly maxParts: number;
-  /** Whether what is sent of a part keeps DingTalk's limit. */
+  /** Returns whether the request of a part keeps DingTalk's limit. */
   readonly fits: (text: DingtalkText) => boolean;
 }
 
 /**
- * The messages that a text makes. `deliver_extra.msgtype: text` sends it plain; `deliver_extra.title` is the title, else
- * the beginning of each part is.
+ * Splits a text into messages. `deliver_extra.msgtype: text` sends plain text. `deliver_extra.title` is the title;
+ * default: the start of each part.
  */
 export function dingtalkTexts(
   { text, extra }: Message,
@@ -43,7 +43,7 @@ export function dingtalkTexts(
 ): readonly DingtalkText[] {
   const isPlain = extra["msgtype"] === "text";
   const title = typeof extra["title"] === "string" ? cleanText(extra["title"]) : undefined;
-  // JSON writes quotes, backslashes and line feeds as two bytes: half is always enough.
+  // JSON escapes at most double the size, so half of the limit always fits.
   for (const bytes of [limit, Math.floor(limit / 2)]) {
     const format = isPlain ? "plain" : "commonmark";
     const parts = renderParts(text, { format, limit: bytes, unit: "bytes", maxParts });
@@ -65,7 +65,7 @@ function toText(
   };
 }
 
-/** Without its marks. */
+/** Returns the start of a part without marks. */
 function beginningOf({ text }: Part): string {
   const [plain] = renderParts(text.slice(0, BEGINNING_UNITS), {
     format: "plain",
@@ -85,29 +85,29 @@ function titleOf(text: string): string {
 
 export const dingtalkWords = { title: "DingTalk", name: "dingtalk" };
 
-/** "Custom robot access": who sends more than 20 messages in a minute is not heard for 10 minutes. */
+/** "Custom robot access": after more than 20 messages a minute a robot is blocked for 10 minutes. */
 const PENALTY_MS = 600_000;
 const BUSY_MS = 60_000;
 const SENT_TOO_FAST = 130101;
-/** The robot's, the app's and the API's own limits. */
+/** Rate limits of the robot, the app and the API. */
 const BUSY = new Set([90002, 90005, 90018, 90030, 410100]);
 const SYSTEM_BUSY = -1;
-/** The robot's own rules refuse the text, the signature or our address. */
+/** The robot's security settings refuse the text, the signature or our address. */
 const RULES = 310000;
-/** The key is wrong; the group, or the robot in it, is gone or switched off. */
+/** The key is wrong, or the group or its robot is gone or disabled. */
 const GONE = new Set([300001, 300005, 40014, 400013, 400101, 400102, 400106]);
 
 const CREDENTIALS =
   "Check client_id (DINGTALK_CLIENT_ID) and client_secret (DINGTALK_CLIENT_SECRET) of platforms.dingtalk.";
 
-/** Of the webhook: errors come with status 200. */
+/** Returns the outcome of the webhook, whose errors come with status 200. */
 export function outcomeOfWebhook(answer: PlatformAnswer<DingtalkRobotAnswer>): SendOutcome {
   const { status, body } = answer;
   const words = { ...dingtalkWords, addressKey: "webhook_url", reason: body?.errmsg };
   if (status >= 300 || !body) return outcomeOfAnswer(answer, words);
   const { errcode: code, errmsg = "" } = body;
   if (code === 0) return { status: "delivered" };
-  const summary = `DingTalk refuses it: ${errmsg.trim() || "no reason given"} (${code}).`;
+  const summary = `DingTalk refused the message: ${errmsg.trim() || "no reason given"} (${code}).`;
   if (code === SENT_TOO_FAST) return throttled(summary, PENALTY_MS);
   if (BUSY.has(code)) return throttled(summary, BUSY_MS);
   if (code === SYSTEM_BUSY) return { status: "retry", error: summary };
@@ -117,16 +117,16 @@ export function outcomeOfWebhook(answer: PlatformAnswer<DingtalkRobotAnswer>): S
 
 function hintOf(code: number, reason: string): string | undefined {
   if (GONE.has(code)) {
-    return "Check webhook_url (DINGTALK_WEBHOOK_URL) of platforms.dingtalk, and whether the robot is still in the group.";
+    return "Check webhook_url (DINGTALK_WEBHOOK_URL) of platforms.dingtalk, and that the robot is still in the group.";
   }
   if (code !== RULES) return undefined;
   if (/keyword/i.test(reason))
-    return "The text needs one of the robot's keywords, or the robot another rule.";
-  if (/\bip\b|whitelist/i.test(reason)) return "Add this machine's address to those that the robot hears.";
-  return "Check webhook_secret (DINGTALK_WEBHOOK_SECRET) of platforms.dingtalk against the robot's rules, and this machine's clock.";
+    return "The text must contain one of the robot's keywords. Change the text or the robot's security settings.";
+  if (/\bip\b|whitelist/i.test(reason)) return "Add this machine's address to the robot's security settings.";
+  return "Check webhook_secret (DINGTALK_WEBHOOK_SECRET) of platforms.dingtalk against the robot's security settings, and check this machine's clock.";
 }
 
-/** Of the app's robot. */
+/** Returns the outcome of the app's robot. */
 export function outcomeOfApp(answer: PlatformAnswer<DingtalkAnswer>): SendOutcome {
   const { status, body } = answer;
   const failure = outcomeOfAnswer(answer, { ...dingtalkWords, reason: reasonOf(body) });
@@ -134,11 +134,11 @@ export function outcomeOfApp(answer: PlatformAnswer<DingtalkAnswer>): SendOutcom
   if (body?.invalidStaffIdList?.length) {
     return {
       status: "permanent",
-      error: "DingTalk knows no such user: the chat must be user: and a user id of the organization.",
+      error: "DingTalk does not know the user. The chat must be user: and a user id of the organization.",
     };
   }
   if (body?.flowControlledStaffIdList?.length) {
-    return throttled("DingTalk lets this user get no more for now.", BUSY_MS);
+    return throttled("DingTalk limits messages to this user for now.", BUSY_MS);
   }
   return body?.processQueryKey === undefined ? failure : { status: "delivered" };
 }
@@ -149,14 +149,14 @@ function outcomeOfError(failure: SendFailure, body: DingtalkAnswer | undefined):
   if (code === "unknown.send.result") return { status: "unknown", error: failure.error };
   if (failure.status !== "permanent") return failure;
   if (/staffId|userId/i.test(code))
-    return { ...failure, error: `${failure.error} Is the user one of the organization?` };
+    return { ...failure, error: `${failure.error} Check that the user belongs to the organization.` };
   if (/openConversationId|group\.disbanded|robotCode|bot\.stopped/i.test(code)) {
-    return { ...failure, error: `${failure.error} Is the app's robot still in that group?` };
+    return { ...failure, error: `${failure.error} Check that the app's robot is still in the group.` };
   }
   return failure;
 }
 
-/** The token that was shown is not, or no longer, good. */
+/** Returns whether the token is invalid or expired. */
 export function isTokenRefused({ status, body }: PlatformAnswer<DingtalkAnswer>): boolean {
   return (
     status === 401 ||
@@ -164,7 +164,7 @@ export function isTokenRefused({ status, body }: PlatformAnswer<DingtalkAnswer>)
   );
 }
 
-/** Why no token was given. */
+/** Returns why the platform issued no token. */
 export function tokenFailure(answer: PlatformAnswer<DingtalkToken> | NoAnswer): SendFailure {
   if (answer.kind === "none") return answer.outcome;
   const { status, body } = answer;
@@ -172,7 +172,7 @@ export function tokenFailure(answer: PlatformAnswer<DingtalkToken> | NoAnswer): 
   if (failure.status !== "permanent" || status < 400) return failure;
   return /QpsLimit/i.test(body?.code ?? "")
     ? throttled(failure.error, BUSY_MS)
-    : { status: "permanent", error: `DingTalk gives no token${summary(reasonOf(body))}. ${CREDENTIALS}` };
+    : { status: "permanent", error: `DingTalk issued no token${summary(reasonOf(body))}. ${CREDENTIALS}` };
 }
 
 function reasonOf(

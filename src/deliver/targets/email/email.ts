@@ -12,16 +12,16 @@ type Settings = PlatformSettings<"email">;
 const NAME = "email";
 const PORT = 587;
 const TLS_PORT = 465;
-/** Of one mail: with both of its forms far below what servers take. */
+/** Most characters of one mail; both of its forms stay far below the limits of servers. */
 const TEXT_LIMIT = 250_000;
-/** Servers count connections of one sender. */
+/** Servers limit the connections of one sender. */
 const CONCURRENCY = 4;
 const LOOPBACK = /^(localhost|127(?:\.\d{1,3}){3}|::1)$/i;
 
 /**
- * Mail over SMTP (RFC 5321), encrypted but to this machine itself: STARTTLS must come about, or TLS from the start on
- * port 465. Each mail has the text, and as HTML what its Markdown makes of it. Its Message-ID is the same for every
- * attempt; mail servers keep repeats all the same, so that a mail whose answer got lost stays unknown.
+ * Mail over SMTP (RFC 5321), encrypted except to this machine: STARTTLS is required, or implicit TLS on port 465. Each
+ * mail has plain text and HTML. Its Message-ID is the same for every attempt, but mail servers do not deduplicate, so a
+ * mail without a confirmation stays unknown.
  */
 export const email: Platform<Settings> = {
   name: NAME,
@@ -79,13 +79,13 @@ function serverOf(settings: Settings): SmtpServer {
 
 function findProblem({ chat }: Message): string | undefined {
   if (chat === "") {
-    return "No address is named: set deliver_extra.chat_id, or platforms.email.home_channel (EMAIL_HOME_ADDRESS).";
+    return "The message has no address: set deliver_extra.chat_id, or platforms.email.home_channel (EMAIL_HOME_ADDRESS).";
   }
   return isAddress(chat) ? undefined : "The recipient must be one plain address, such as name@example.org.";
 }
 
 interface Envelope {
-  /** Of the delivery. */
+  /** Id of the message. */
   readonly id: string;
   readonly from: string;
   readonly message: Message;
@@ -101,17 +101,17 @@ const ADDRESS = new RegExp(
 const MESSAGE_ID = /^<?([^\s<>@]{1,200}@[^\s<>@]{1,200})>?$/;
 const MAX_REFERENCES = 20;
 const MAX_SUBJECT_CHARACTERS = 200;
-/** Of the first line of a text. */
+/** Most characters of a subject made from the first line. */
 const MAX_LINE_CHARACTERS = 80;
 
-/** One address, and no more: nothing that could begin another header or another recipient. */
+/** Returns whether `text` is exactly one address, so that it cannot inject a header or another recipient. */
 function isAddress(text: string): boolean {
   return text.length <= MAX_ADDRESS_CHARACTERS && ADDRESS.test(text);
 }
 
 /**
- * The mail of one part. `subject`, `in_reply_to` and `references` of `deliver_extra` are honoured; without a subject the
- * first line of the text stands there. Later parts answer the first.
+ * Returns the mail of one part. `subject`, `in_reply_to` and `references` come from `deliver_extra`; the default
+ * subject is the first line of the text. Later parts reply to the first.
  */
 function toMail(parts: readonly Part[], index: number, { id, from, message }: Envelope): Mail {
   const { text = "", plain = "", html } = parts[index] ?? {};
@@ -146,7 +146,7 @@ function subjectOf(value: unknown, text: string): string {
   return oneLine(first, MAX_LINE_CHARACTERS) || "Message";
 }
 
-/** Line breaks would begin a header of their own. */
+/** Removes line breaks, which would begin another header. */
 function oneLine(text: string, maxCharacters: number): string {
   const characters = Array.from(cleanText(text.slice(0, 10_000)).replace(/\s+/g, " ").trim());
   const cut = characters
@@ -156,7 +156,7 @@ function oneLine(text: string, maxCharacters: number): string {
   return characters.length > maxCharacters ? `${cut}…` : characters.join("");
 }
 
-/** What is no id of a message is left out: a mail outside its thread is better than none. */
+/** Skips invalid message ids: a mail outside its thread is better than none. */
 function readIds(value: unknown): readonly string[] {
   const texts = Array.isArray(value) ? value : [value];
   return texts

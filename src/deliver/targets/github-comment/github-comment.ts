@@ -20,24 +20,27 @@ const NAME = "github_comment";
 /** GitHub: body is too long (maximum is 65536 characters). */
 const TEXT_LIMIT = 65_536;
 const MAX_PARTS = 10;
-/** Between comments of one text: GitHub, Best practices for using the REST API, Pause between mutative requests. */
+/**
+ * Pause between the comments of one text: GitHub, Best practices for using the REST API, Pause between mutative
+ * requests.
+ */
 const PAUSE_MS = 1_000;
-/** A message that is owed for so long may have been sent by a service that was stopped meanwhile. */
+/** An older message may have been sent by a process that stopped meanwhile. */
 const FRESH_MS = 10_000;
 /** How far GitHub's clock may be behind ours. */
 const CLOCK_SKEW_MS = 600_000;
 const PER_PAGE = 100;
 const MAX_PAGES = 10;
-/** GitHub, Best practices: avoid concurrent requests. Each is a process besides. */
+/** GitHub, Best practices: avoid concurrent requests. Each request is also a process. */
 const CONCURRENCY = 2;
 const ID = /^[A-Za-z0-9_-]{1,128}$/;
 
 /**
- * Comments on a pull request, else on an issue, through GitHub's command-line client: every pull request is an issue to
- * the comments API, so that one call serves both, and a number that is no pull request gets the comment as an issue.
+ * Comments on a pull request or an issue through GitHub's command-line client. The comments API treats every pull
+ * request as an issue, so one call serves both.
  *
- * A hidden mark at the end of each comment bears the message's id. Before a message is tried again the comments since
- * it was owed are searched for it, so that none appears twice.
+ * A hidden mark at the end of each comment contains the message's id. Before a retry, the comments since the message
+ * was enqueued are searched for the mark, so that no comment appears twice.
  */
 export const githubComment: Platform<Settings> = {
   name: NAME,
@@ -58,13 +61,13 @@ interface Tools {
 
 function createTarget(settings: Settings, tools: Tools): Target {
   const { clock } = tools;
-  // Asks for silence alone count; what is sent does not.
+  // Only blocks by GitHub count; sent comments do not.
   const pace = new Pace({ clock, limit: Infinity, windowMs: 0 });
   return {
     name: NAME,
     concurrency: CONCURRENCY,
     supportsIdempotency: true,
-    // Limits hold for the token, whatever the repository.
+    // Limits apply to the token, whatever the repository.
     isReady: () => pace.waitMs === 0,
     async send(delivery, options) {
       const outcome = await sendMessage(settings, tools, { delivery, options });
@@ -84,7 +87,7 @@ async function sendMessage(settings: Settings, tools: Tools, sending: Sending): 
   const message = readMessage(NAME, delivery);
   if (!message) return { status: "permanent", error: "The message has no text." };
   if (!ID.test(delivery.id))
-    return { status: "permanent", error: "The message's id cannot stand in a comment." };
+    return { status: "permanent", error: "The message's id is not valid in a comment." };
   const address = readAddress(message.extra, settings.host);
   if ("problem" in address) return { status: "permanent", error: address.problem };
   const parts = renderParts(message.text, {
@@ -121,11 +124,11 @@ async function post(
   });
   const status = end.kind === "exit" ? parseAnswer(end.output)?.status : undefined;
   options.span.set({ "http.response.status_code": status });
-  // Cut off behind its status, the answer still says that the comment is there.
+  // A response truncated after its status still confirms the comment.
   return status === 201 ? { status: "delivered" } : failureOf(end, clock.now());
 }
 
-/** Indexes of the parts that are there from an earlier attempt, when there may have been one; else the failed look. */
+/** Returns the indexes of parts that an earlier attempt posted, or the failure of the search. */
 async function findParts(
   address: CommentAddress,
   { gh, clock }: Tools,
@@ -144,7 +147,7 @@ async function findParts(
     const answer = end.kind === "exit" ? parseAnswer(end.output) : undefined;
     if (answer?.status !== 200) {
       const { error, ...failure } = failureOf(end, clock.now());
-      // Nothing was sent by looking.
+      // The search sends no comment.
       return { ...failure, status: failure.status === "unknown" ? "retry" : failure.status, error };
     }
     for (const [, part = "1"] of answer.body.matchAll(mark)) found.add(Number(part) - 1);
@@ -160,27 +163,27 @@ function commentsOf({ repo, number }: CommentAddress): string {
 /** Where a comment goes: `repo` and `pr_number` of `deliver_extra`, which may have come with an event. Pure. */
 
 interface CommentAddress {
-  /** Undefined: gh's own choice, github.com unless it is told otherwise. */
+  /** Undefined: the default of gh, normally github.com. */
   readonly host: string | undefined;
   /** `owner/name`. */
   readonly repo: string;
   readonly number: number;
 }
 
-/** Why there is no such place, a sentence that says what to do. */
+/** Why the address is invalid, and what to do. */
 interface AddressProblem {
   readonly problem: string;
 }
 
-/** GitHub's own host is known to gh whatever the configuration says. */
+/** Always allowed. */
 const GITHUB = "github.com";
 const PART = /^[A-Za-z0-9._-]{1,100}$/;
-/** As numbers of pull requests are written. */
+/** A pull request number. */
 const NUMBER = /^[1-9]\d{0,9}$/;
 
 /**
- * Reads `repo` as `owner/name` or `host/owner/name`. A host must be github.com or the configured one: gh would sign
- * what it sends to any other with whatever token it has, and events do not choose who gets that.
+ * Reads `repo` as `owner/name` or `host/owner/name`. The host must be github.com or the configured one: gh would send
+ * its token to any other, and the extra may come from an event.
  */
 function readAddress(
   { repo, pr_number: number }: Readonly<Record<string, unknown>>,
@@ -188,28 +191,29 @@ function readAddress(
 ): CommentAddress | AddressProblem {
   if (repo === undefined || number === undefined) {
     return {
-      problem: "No pull request is named: set deliver_extra.repo (owner/name) and deliver_extra.pr_number.",
+      problem:
+        "The message has no pull request: set deliver_extra.repo (owner/name) and deliver_extra.pr_number.",
     };
   }
   const parts = typeof repo === "string" ? repo.trim().split("/") : [];
   const [owner = "", name = ""] = parts.slice(-2);
   const host = parts.length === 3 ? (parts[0] ?? "") : undefined;
   if (parts.length < 2 || parts.length > 3 || !isName(owner) || !isName(name) || host === "") {
-    return { problem: "deliver_extra.repo names no repository: write owner/name, or host/owner/name." };
+    return { problem: "deliver_extra.repo is not a repository: use owner/name or host/owner/name." };
   }
   if (host !== undefined && !isKnown(host, configuredHost)) {
     return {
       problem:
-        "deliver_extra.repo names a host that is not set up: set platforms.github_comment.host (GH_HOST) to it.",
+        "The host in deliver_extra.repo is not configured: set platforms.github_comment.host (GH_HOST) to it.",
     };
   }
   const digits =
     typeof number === "number" ? String(number) : typeof number === "string" ? number.trim() : "";
-  if (!NUMBER.test(digits)) return { problem: "deliver_extra.pr_number must be a whole number from 1 on." };
+  if (!NUMBER.test(digits)) return { problem: "deliver_extra.pr_number must be a positive integer." };
   return { host: host?.toLowerCase() ?? configuredHost, repo: `${owner}/${name}`, number: Number(digits) };
 }
 
-/** Nothing that reads as an option or as a step through folders. */
+/** Rejects names that look like an option or a path. */
 function isName(text: string): boolean {
   return PART.test(text) && !text.startsWith("-") && text !== "." && text !== "..";
 }

@@ -21,8 +21,9 @@ const WEBHOOK_FORM =
   "a webhook_url (WECOM_WEBHOOK_URL) as WeCom shows it, https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=...";
 
 /**
- * WeCom, as Markdown. The robot of a group (webhook_url) gets what names no chat, or `webhook`; an intelligent bot (bot_id
- * and secret) what names a user or a group, over the one connection that it may have. Repeats are not told apart.
+ * WeCom, Markdown. Messages without a chat, or to `webhook`, go to the robot of a group (webhook_url). Messages to a
+ * user or a group go through an intelligent bot (bot_id and secret), over its only connection. The API does not
+ * deduplicate.
  */
 export const wecom: Platform<Settings> = {
   name: wecomWords.name,
@@ -42,7 +43,7 @@ export const wecom: Platform<Settings> = {
     return {
       name: wecomWords.name,
       ...(home === undefined ? {} : { home }),
-      // What goes through one of the two need not wait for the other.
+      // Messages through one of the two need not wait for the other.
       isReady: () => (bot?.isReady ?? false) || webhook?.waitMs === 0,
       async send(delivery, options) {
         const message = readMessage(wecomWords.name, delivery);
@@ -57,11 +58,11 @@ export const wecom: Platform<Settings> = {
 };
 
 const NO_CHAT =
-  "No chat is named: set deliver_extra.chat_id or platforms.wecom.home_channel (WECOM_HOME_CHANNEL), or platforms.wecom.webhook_url (WECOM_WEBHOOK_URL) for the group of a robot.";
+  "The message has no chat: set deliver_extra.chat_id or platforms.wecom.home_channel (WECOM_HOME_CHANNEL), or platforms.wecom.webhook_url (WECOM_WEBHOOK_URL) for the group of a robot.";
 const NO_BOT =
-  "Only the webhook of one group is set, which reaches no other chat: name none, or set bot_id (WECOM_BOT_ID) and secret (WECOM_SECRET) of platforms.wecom.";
+  "Only the webhook of one group is configured. Remove the chat, or set bot_id (WECOM_BOT_ID) and secret (WECOM_SECRET) of platforms.wecom.";
 
-/** "Long connection of intelligent robots": bytes of a Markdown; plain texts are not taken. */
+/** "Long connection of intelligent robots": bytes of a Markdown text; plain text is not accepted. */
 const BOT_TEXT_LIMIT = 20_480;
 const MAX_BOT_PARTS = 10;
 const CHAT = /^[\w@.-]{1,128}$/;
@@ -72,7 +73,7 @@ interface WecomBot {
   close(): Promise<void>;
 }
 
-/** An intelligent bot: writes to the users and groups that have written to it. */
+/** Creates an intelligent bot, which writes to users and groups that have written to it. */
 export function createWecomBot(
   { bot_id: id = "", secret = "", ...settings }: PlatformSettings<"wecom">,
   { clock, log, store }: PlatformParts,
@@ -113,8 +114,7 @@ export function createWecomBot(
 }
 
 /**
- * Optional, and seldom needed: loaded with the first message. Of its CommonJS, bundlers keep the names under `default`
- * alone.
+ * Loads the SDK with the first message: it is optional. Bundlers keep the names of its CommonJS only under `default`.
  */
 async function loadSdk(): Promise<WecomSdk | undefined> {
   try {
@@ -124,18 +124,18 @@ async function loadSdk(): Promise<WecomSdk | undefined> {
   }
 }
 
-/** "Message push configuration": bytes of a Markdown, and of a plain text. */
+/** "Message push configuration": bytes of a Markdown and of a plain text. */
 const MARKDOWN_LIMIT = 4096;
 const PLAIN_LIMIT = 2048;
-/** "Message push configuration": 20 messages in a minute, of which one text may take half. */
+/** "Message push configuration": 20 messages a minute; one text may use half of them. */
 const PER_MINUTE = 20;
 const MAX_PARTS = 10;
 const MINUTE_MS = 60_000;
-/** "Message push configuration": in a Markdown this begins the mention of a user. */
+/** "Message push configuration": this begins a mention in Markdown. */
 const MENTIONS = ["<@"];
 
 interface WecomRobot {
-  /** Milliseconds until it may be written to again; 0: now. */
+  /** Milliseconds until the next message is allowed; 0: now. */
   readonly waitMs: number;
   send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
 }
@@ -144,7 +144,7 @@ function parseWebhook(url: string): RobotWebhook | undefined {
   return parseRobotWebhook(url, "/cgi-bin/webhook/send", "key");
 }
 
-/** The robot of one group, through its webhook. `deliver_extra.msgtype: text` sends plain words. */
+/** Creates the robot of one group. `deliver_extra.msgtype: text` sends plain text. */
 function createWebhookRobot(
   { baseUrl, key }: RobotWebhook,
   settings: PlatformSettings<"wecom">,
@@ -155,7 +155,7 @@ function createWebhookRobot(
   const pace = new Pace({ clock, limit: PER_MINUTE, windowMs: MINUTE_MS });
   const sendOne = async (body: WecomRobotMessage, options: SendOptions): Promise<SendOutcome> => {
     const waitMs = pace.take();
-    if (waitMs > 0) return throttled("The robot may not be written to faster.", waitMs);
+    if (waitMs > 0) return throttled("The rate limit of the robot is reached.", waitMs);
     const answer = await call(
       "WecomRobotAnswer",
       (client) => client.wecomRobotSend({ query: { key }, body }),
