@@ -1,4 +1,4 @@
-/** What a person does at the screen, carried out at the gateway. */
+/** The chat's controller: carries out the user's actions at the gateway. */
 import { cleanHead, cleanText } from "./clean-text.ts";
 import { complete, localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
 import {
@@ -19,7 +19,7 @@ import { CurrentSession, type SessionTarget } from "./current-session.ts";
 import { answersOf, nextPart, putQuestion, requestIdOf, removeQuestion } from "./state/reduce-questions.ts";
 
 const MAX_HISTORY = 200;
-/** How long the second Ctrl-C may wait. */
+/** Time in which a second Ctrl-C leaves the chat. */
 const LEAVE_WITHIN_MS = 3_000;
 const MAX_OUTPUT = 50_000;
 
@@ -35,9 +35,9 @@ export class Chat implements ChatActions {
   readonly #options: ChatOptions;
   readonly #session: CurrentSession;
   readonly #opened = Promise.withResolvers<void>();
-  /** What was sent is carried out one after the other, and nothing before there is a session. */
+  /** Runs submitted actions one after the other, starting when a session is open. */
   #queue: Promise<void> = this.#opened.promise;
-  /** Aborts what is asked for a text that stands in the composer no more. */
+  /** Aborts completions of a text that has changed. */
   #completing = new AbortController();
   #columns = 80;
   #disarm: ReturnType<typeof setTimeout> | undefined;
@@ -48,7 +48,7 @@ export class Chat implements ChatActions {
     this.#session = new CurrentSession({ call, store, now, columns: () => this.#columns });
   }
 
-  /** What the gateway tells, or the client of itself. */
+  /** Handles an event of the gateway or the client. */
   readonly take = (event: GatewayClientEvent): void => {
     if (isNotice(event)) return this.#notice(event);
     this.#session.take(event);
@@ -59,13 +59,13 @@ export class Chat implements ChatActions {
     if (isUndone && event.session_id === this.#session.sessionId) this.reload();
   };
 
-  /** Rejects when the session cannot be opened. */
+  /** Opens a session. Rejects when it cannot be opened. */
   readonly open = async (target: SessionTarget): Promise<void> => {
     await this.#session.open(target);
     this.#opened.resolve();
   };
 
-  /** Reads the session anew: events were lost, or messages taken back. */
+  /** Reloads the session after events were lost or messages undone. */
   readonly reload = (): void => this.#enqueue(() => this.#session.reload());
 
   readonly submit = (text: string, mode?: SubmitMode): void => {
@@ -97,7 +97,7 @@ export class Chat implements ChatActions {
       }));
     };
     if (sessionId === undefined) return;
-    // Nothing is lost without them, so that a failure is not worth a word.
+    // Completions are optional, so a failure is ignored.
     complete(this.#options.call, { text, sessionId, signal }).then(hint, () => hint([]));
   };
 
@@ -134,7 +134,7 @@ export class Chat implements ChatActions {
         const { call } = this.#options;
         await respond(call, { sessionId, questionId: requestIdOf(question), answer, answers });
       } catch (error) {
-        // Nothing asks again what was seen before: it stands until it is answered.
+        // The gateway does not ask again, so the question stays until it is answered.
         if (sessionId === this.#session.sessionId) {
           this.#update((state) => answered.reduce(putQuestion, state));
         }
@@ -166,7 +166,7 @@ export class Chat implements ChatActions {
     const { sessionId } = this.#session;
     if (sessionId === undefined) return;
     const { call } = this.#options;
-    // The gateway only lays text out by it.
+    // The gateway only uses it for layout.
     call("terminal.resize", { session_id: sessionId, cols: this.#columns, rows }).catch(() => {});
   };
 
@@ -175,7 +175,7 @@ export class Chat implements ChatActions {
     this.#options.leave();
   };
 
-  /** `provider:model`, for this session. */
+  /** Sets the model of this session, as `provider:model`. */
   async chooseModel(model: string): Promise<void> {
     const { sessionId } = this.#session;
     if (sessionId === undefined) return;
@@ -185,7 +185,7 @@ export class Chat implements ChatActions {
       session_id: sessionId,
       scope: "session",
     });
-    this.#say("info", `The model is ${model} now, in this session.`);
+    this.#say("info", `This session now uses the model ${model}.`);
     if (warning !== undefined) this.#say("warning", warning);
   }
 
@@ -198,7 +198,7 @@ export class Chat implements ChatActions {
     if (notification.type === "client.lost") {
       this.#say(
         "error",
-        `The session is not heard of any more: ${notification.payload.message} /sessions lists those there are.`,
+        `The session was lost: ${notification.payload.message} /sessions lists the sessions.`,
       );
     }
   }
@@ -226,7 +226,7 @@ export class Chat implements ChatActions {
   async #prompt(text: string, mode?: SubmitMode): Promise<void> {
     const ask = async () => {
       const { sessionId } = this.#session;
-      if (sessionId === undefined) throw new Error("No session is open yet. /new begins one.");
+      if (sessionId === undefined) throw new Error("No session is open. /new creates one.");
       return this.#options.call("prompt.submit", {
         session_id: sessionId,
         text,
@@ -235,7 +235,7 @@ export class Chat implements ChatActions {
       });
     };
     const { status } = await ask().catch(async (error: unknown) => {
-      // It was closed because nobody used it.
+      // The session was closed because it was idle.
       if (reasonOf(error) !== "not_live") throw error;
       await this.#session.reopen();
       return ask();
@@ -262,7 +262,7 @@ export class Chat implements ChatActions {
 
   async #slash(name: string, text: string): Promise<void> {
     const { sessionId } = this.#session;
-    if (sessionId === undefined) throw new Error("No session is open yet. /new begins one.");
+    if (sessionId === undefined) throw new Error("No session is open. /new creates one.");
     const done = await runSlash(this.#options.call, { text, sessionId });
     if (done.sessionId !== undefined && done.sessionId !== sessionId) {
       await this.open({ kind: "saved", ref: done.sessionId });

@@ -1,13 +1,13 @@
-/** Which session the chat is in, and how it comes into another one without losing an event on the way. */
+/** The session of the chat. Switches sessions without losing an event. */
 import { reduceEvent, showSession, type OpenedSession } from "./state/reduce.ts";
 import { reasonOf, type GatewayCall } from "./gateway.ts";
 import type { GatewayEvent } from "../client/gateway.ts";
 import type { WritableStore } from "./state/state.ts";
 
-/** More events than this while a session is being opened mean that something else is wrong. */
+/** Most events that are buffered while a session opens. */
 const MAX_BUFFERED = 10_000;
 
-/** Which session is wanted. */
+/** The session to open. */
 export type SessionTarget =
   | { readonly kind: "new"; readonly cwd?: string; readonly model?: string; readonly title?: string }
   /** `ref`: an id or an exact title. */
@@ -24,16 +24,16 @@ interface CurrentSessionOptions {
 
 export class CurrentSession {
   readonly #options: CurrentSessionOptions;
-  /** Events that came while a session was being opened: its first ones may be among them. */
+  /** Events received while a session opens, which may include its first ones. */
   #buffered: GatewayEvent[] | undefined;
-  /** The last event that what was read of the session has in it already. */
+  /** The last event that the loaded session already includes. */
   #read = { sessionId: "", seq: 0 };
 
   constructor(options: CurrentSessionOptions) {
     this.#options = options;
   }
 
-  /** Id of the session that is shown. */
+  /** Id of the shown session. */
   get sessionId(): string | undefined {
     return this.#options.store.get().session?.id;
   }
@@ -43,7 +43,7 @@ export class CurrentSession {
     else if (this.#isNews(event)) this.#options.store.update((state) => reduceEvent(state, event));
   }
 
-  /** Leaves the session that was shown; the gateway tells of it no more, and its turn goes on. */
+  /** Opens a session and detaches from the previous one, whose turn continues. */
   async open(target: SessionTarget): Promise<void> {
     const before = this.sessionId;
     await this.#show(() => this.#enter(target));
@@ -51,13 +51,13 @@ export class CurrentSession {
     await this.#options.call("session.detach", { session_id: before });
   }
 
-  /** Reads the session anew, as after messages were taken back. */
+  /** Reloads the session, such as after an undo. */
   async reload(): Promise<void> {
     const { sessionId } = this;
     if (sessionId !== undefined) await this.#show(() => this.#resume(sessionId));
   }
 
-  /** Opens the session again that was closed because nobody used it; the screen stays. */
+  /** Reopens a session that was closed because it was idle; the screen stays. */
   async reopen(): Promise<void> {
     const { call } = this.#options;
     if (this.sessionId !== undefined)
@@ -87,7 +87,7 @@ export class CurrentSession {
     if (target.kind === "saved") return this.#resume(target.ref);
     if (target.kind === "recent") {
       const { session_id: id } = await call("session.most_recent", {});
-      if (id === null) throw new Error("There is no session to go on with. Begin one: agentd chat.");
+      if (id === null) throw new Error("No session to continue. Start one with agentd chat.");
       return this.#resume(id);
     }
     const { cwd, model, title } = target;
@@ -105,7 +105,7 @@ export class CurrentSession {
       return await call("session.resume", { session_id: ref, cols: columns() });
     } catch (error) {
       if (reasonOf(error) !== "stored_session_not_found") throw error;
-      // One that is open and has no prompt yet is not saved.
+      // An open session without a prompt is not saved yet.
       return call("session.activate", { session_id: ref, cols: columns() }).catch(() => {
         throw error;
       });

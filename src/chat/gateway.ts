@@ -1,4 +1,4 @@
-/** Calls of the gateway, and what their failures mean to people. */
+/** Calls of the gateway: failures, connection states, and answers to questions. */
 import {
   ConnectionCutError,
   GatewayError,
@@ -14,32 +14,32 @@ import type { QuestionAnswer } from "./screen.ts";
 
 export type GatewayCall = GatewayClient["call"];
 
-/** The stable name of an error answer, such as `not_live`; undefined for anything else. */
+/** Returns the stable name of an error response, such as `not_live`; undefined for any other error. */
 export function reasonOf(error: unknown): string | undefined {
   return error instanceof GatewayError ? error.reason : undefined;
 }
 
-/** What failed, and what to do next where that is known. */
+/** Returns what failed and, if known, what to do next. */
 export function describeFailure(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
-  const hint = error instanceof ConnectionCutError ? "Then try again." : HINTS[reasonOf(error) ?? ""];
+  const hint = error instanceof ConnectionCutError ? "Then retry." : HINTS[reasonOf(error) ?? ""];
   return hint === undefined ? message : `${message} ${hint}`;
 }
 
 const HINTS: Readonly<Record<string, string>> = {
-  session_not_found: "/sessions lists the sessions there are.",
+  session_not_found: "/sessions lists the sessions.",
   session_busy: "Wait for the turn to end, or press Ctrl-C.",
   queue_full: "Wait until the queue is shorter.",
   overloaded: "Try again in a moment.",
   session_limit: "Close another session first.",
 };
 
-/** What an event of that type carries. */
+/** The payload of an event type. */
 export type GatewayPayload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
 
 type ConnectionUpdate = Extract<GatewayNotice, { type: "client.state" }>["payload"];
 
-/** Whether the client itself tells this, and not the gateway. */
+/** Returns whether the event comes from the client, not from the gateway. */
 export function isNotice(event: GatewayClientEvent): event is GatewayNotice {
   return event.type.startsWith("client.");
 }
@@ -58,14 +58,14 @@ function connectionOf({ state, attempt, message = "" }: ConnectionUpdate): Conne
 
 interface AnswerRequest {
   readonly sessionId: string;
-  /** Of the request, as the gateway calls it. */
+  /** The gateway's id of the request. */
   readonly questionId: string;
   readonly answer: QuestionAnswer;
-  /** To each of several questions, by their ids. */
+  /** Answers to several questions, by question id. */
   readonly answers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** Sends an answer. Somebody else may have answered, or nobody in time: that is no failure of this one. */
+/** Sends an answer. A question that was answered elsewhere or has expired is not an error. */
 export async function respond(call: GatewayCall, request: AnswerRequest): Promise<void> {
   try {
     await send(call, request);
@@ -100,7 +100,7 @@ async function send(
   }
 }
 
-/** What says no to a question. */
+/** Returns the answer that refuses a question. */
 export function refusalOf({ kind }: Question): QuestionAnswer {
   switch (kind) {
     case "approval":

@@ -1,37 +1,37 @@
-/** Slash commands: what the chat does itself, and what it asks the gateway to do. */
+/** Slash commands of the chat and of the gateway, and completions for the composer. */
 import { reasonOf, type GatewayCall } from "./gateway.ts";
 import { cleanLine } from "./clean-text.ts";
 import type { Completion } from "./state/state.ts";
 
-/** Commands of the chat itself, beside those of the gateway. */
+/** Commands of the chat itself. */
 const LOCAL_COMMANDS: readonly { readonly name: string; readonly description: string }[] = [
-  { name: "sessions", description: "Choose another session" },
+  { name: "sessions", description: "Switch to another session" },
   { name: "quit", description: "Leave" },
 ];
 
-/** The chat's own part of `/help`. */
+/** Returns the chat's part of `/help`. */
 export function localHelp(): string {
   const lines = LOCAL_COMMANDS.map(({ name, description }) => `/${name}  ${description}`);
   return ["In this chat", ...lines].join("\n");
 }
 
-/** What is to be done after a command. */
+/** The result of a command. */
 interface CommandOutcome {
-  /** To print. */
+  /** Text to print. */
   readonly output?: string;
   readonly isWarning?: boolean;
-  /** To submit as a prompt. */
+  /** Prompt to submit. */
   readonly prompt?: string;
-  /** How to submit it while a turn is at work; absent: as any prompt. */
+  /** How to submit the prompt during a turn; absent: as any prompt. */
   readonly mode?: "queue";
-  /** To put into the composer. */
+  /** Text for the composer. */
   readonly prefill?: string;
-  /** To go on in. */
+  /** Session to switch to. */
   readonly sessionId?: string;
 }
 
 const MAX_ALIASES = 5;
-/** The gateway wants these said in the other way. */
+/** Errors after which `command.dispatch` is used instead. */
 const DISPATCHED = new Set(["not_dispatchable", "method_not_found"]);
 
 export interface TypedCommand {
@@ -40,13 +40,13 @@ export interface TypedCommand {
   readonly args: string;
 }
 
-/** Undefined for text that is no command: `/usr/bin is full` is a prompt. */
+/** Parses a command. Undefined for any other text: `/usr/bin is full` is a prompt. */
 export function parseSlash(text: string): TypedCommand | undefined {
   const match = /^\/([A-Za-z][\w-]*)(?:\s+([\s\S]*))?$/.exec(text.trim());
   return match ? { name: (match[1] ?? "").toLowerCase(), args: (match[2] ?? "").trim() } : undefined;
 }
 
-/** Runs a command of the gateway, through as many aliases as are sensible. */
+/** Runs a command of the gateway and resolves aliases. */
 export async function runSlash(
   call: GatewayCall,
   { text, sessionId }: { readonly text: string; readonly sessionId: string },
@@ -57,10 +57,10 @@ export async function runSlash(
     if (result.type !== "alias") return outcomeOf(result);
     command = String(result.target ?? "").replace(/^\//, "");
   }
-  throw new Error(`/${command} leads from one alias to the next and never ends.`);
+  throw new Error(`/${command} is an alias of too many aliases.`);
 }
 
-/** What `slash.exec` and `command.dispatch` answer, as one. */
+/** The result of `slash.exec` or `command.dispatch`. */
 interface CommandResult {
   readonly type?: string;
   readonly output?: string;
@@ -102,7 +102,7 @@ function outcomeOf(result: CommandResult): CommandOutcome {
 }
 
 const MAX_COMPLETIONS = 30;
-/** The word at the end that looks like a path. */
+/** Matches a path at the end of the text. */
 const PATH = /(?:^|\s)(@\S*|(?:\.{1,2}|~)?\/\S*)$/;
 
 interface CompletionRequest {
@@ -111,7 +111,10 @@ interface CompletionRequest {
   readonly signal: AbortSignal;
 }
 
-/** Commands for text that begins with a slash, else paths for a word that looks like one; none for all other text. */
+/**
+ * Returns completions: commands for text that begins with a slash, paths for a last word that looks like a path,
+ * otherwise none.
+ */
 export async function complete(call: GatewayCall, wanted: CompletionRequest): Promise<readonly Completion[]> {
   const { text, sessionId, signal } = wanted;
   if (/^\/[^\s/]*(\s|$)/.test(text)) return commands(call, wanted);

@@ -1,6 +1,5 @@
 /**
- * The client of the TUI gateway: typed calls, events that survive every cut, questions as functions. No dependencies; runs
- * in Node, Deno and browsers.
+ * The client of the TUI gateway: typed calls, events that survive reconnects, questions as functions. No dependencies; runs in Node, Deno and browsers.
  *
  * ```ts
  * import { connectGateway, webSocketTransport } from "agentd/gateway";
@@ -21,11 +20,11 @@
  * await gateway.close();
  * ```
  *
- * With `spawnTransport({ command: "agentd" })` the gateway is a process of its own instead, which nobody else can reach. A
+ * With `spawnTransport({ command: "agentd" })` the gateway is a private child process instead. A
  * page of another origin than the gateway's needs a line in `api_server.cors_origins`, and should connect by tickets.
  *
- * When the connection is cut, the client connects again and goes on with each session behind the last event that came:
- * nothing is lost, nothing comes twice. What it cannot mend it says among the events: see GatewayNotice.
+ * When the connection is cut, the client reconnects and resumes each session after its last event:
+ * nothing is lost or repeated. What it cannot recover it reports among the events: see GatewayNotice.
  */
 import { ReconnectingClient } from "./gateway/client.ts";
 import type { GatewayClient, GatewayOptions } from "./gateway/types.ts";
@@ -49,8 +48,8 @@ export {
 } from "./gateway/transport.ts";
 
 /**
- * Resolves when the gateway is ready. Rejects with TransportError when it cannot be reached, GatewayError when it does not
- * take the client, or the signal's reason.
+ * Connects to a gateway. Resolves when it is ready. Rejects with TransportError when it is unreachable, GatewayError
+ * when it refuses the client, or the signal's reason.
  */
 export async function connectGateway(options: GatewayOptions): Promise<GatewayClient> {
   try {

@@ -7,7 +7,7 @@ export interface ClientOptions {
   readonly fetch?: typeof fetch;
 }
 
-/** Sends one request, once. AgentApiError for an error answer; what `fetch` throws for none. */
+/** Sends one request, once. Throws AgentApiError for an error response, and what `fetch` throws without a response. */
 export async function send(options: ClientOptions, path: string, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);
   if (options.apiKey !== undefined) headers.set("authorization", `Bearer ${options.apiKey}`);
@@ -17,29 +17,29 @@ export async function send(options: ClientOptions, path: string, init: RequestIn
   throw new AgentApiError(response.status, await errorOf(response), response.headers);
 }
 
-/** Something else than the server, such as a proxy, may have answered. */
+/** Reads the error body. A proxy may have answered instead of the server. */
 async function errorOf(response: Response): Promise<ErrorEnvelope["error"]> {
   const text = await response.text().catch(() => "");
   try {
     const { error } = JSON.parse(text) as Partial<ErrorEnvelope>;
     if (error) return error;
   } catch {
-    // No JSON: the status is all there is to tell.
+    // Not JSON: only the status is known.
   }
   const message = `The server answered ${response.status}.`;
   return { message, type: "server_error", param: null, code: "unknown_error" };
 }
 
-/** An error answer of the server, or an error that ended a stream. */
+/** An error response of the server, or an error that ended a stream. */
 export class AgentApiError extends Error {
   override readonly name = "AgentApiError";
-  /** HTTP status; 0 for an error that came inside a stream. */
+  /** HTTP status; 0 for an error inside a stream. */
   readonly status: number;
   readonly type: string;
   readonly code: string;
   readonly param: string | null;
   readonly requestId: string | undefined;
-  /** What the server asked to wait, if it did. */
+  /** Value of `Retry-After`, if any. */
   readonly retryAfterSeconds: number | undefined;
 
   constructor(status: number, body: ErrorEnvelope["error"], headers?: Headers) {
@@ -54,10 +54,10 @@ export class AgentApiError extends Error {
   }
 }
 
-/** A stream that ended before its end and could not be resumed. The run goes on or not as it was asked to. */
+/** A stream that was cut and cannot be resumed. Whether the run continues depends on `agent.on_disconnect`. */
 export class StreamCutError extends Error {
   override readonly name = "StreamCutError";
-  /** Follow it with `streamRunEvents`. */
+  /** The run to follow with `streamRunEvents`. */
   readonly runId: string | undefined;
 
   constructor(runId: string | undefined, cause?: unknown) {
@@ -68,20 +68,20 @@ export class StreamCutError extends Error {
 
 export interface ResumeOptions {
   readonly signal?: AbortSignal | undefined;
-  /** Connections in a row that may bring nothing before the stream is given up; default 10. */
+  /** Most consecutive connections without an event before the stream fails; default 10. */
   readonly maxAttempts?: number | undefined;
 }
 
 export interface StreamRequest extends ResumeOptions {
   readonly headers?: Readonly<Record<string, string>>;
-  /** The server makes one run of all requests with this key. */
+  /** The server creates one run for all requests with this key. */
   readonly idempotencyKey?: string;
 }
 
 export interface Posted {
   readonly response: Response;
   readonly runId: string | undefined;
-  /** The run goes on when the connection is cut, so its stream can be resumed. */
+  /** Whether the run continues when the connection is cut, so that its stream can be resumed. */
   readonly isDetached: boolean;
 }
 
@@ -89,7 +89,7 @@ interface Streamable {
   readonly agent?: { readonly on_disconnect?: "cancel" | "continue" };
 }
 
-/** Sends a request for a stream, once. Unless it says otherwise its run outlives the connection. */
+/** Sends a request for a stream, once. By default its run outlives the connection. */
 export async function post(
   options: ClientOptions,
   path: string,
@@ -111,7 +111,7 @@ export async function post(
   return { response, runId, isDetached: on_disconnect === "continue" };
 }
 
-/** Nobody looks at the run any more. Best effort: it ends by itself at the latest. */
+/** Stops a run that has no reader any more. Best effort: errors are ignored. */
 export function stopRun(options: ClientOptions, runId: string | undefined): void {
   if (runId === undefined) return;
   const path = `/v1/runs/${encodeURIComponent(runId)}/stop`;

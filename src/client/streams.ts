@@ -15,9 +15,9 @@ import {
 } from "./request.ts";
 
 /**
- * The events of a run, from the one after `after` to its final one, over as many connections as it takes: none is lost,
- * none comes twice. AgentApiError for an error answer that will not pass (an unknown run, events that are no longer
- * kept), StreamCutError when the server cannot be reached any more.
+ * Yields the events of a run after `after` to its final one, over as many connections as needed, without loss or
+ * repetition. Throws AgentApiError for a permanent error (an unknown run, expired events) and StreamCutError when the
+ * server stays unreachable.
  */
 export async function* streamRunEvents(
   options: ClientOptions,
@@ -52,15 +52,15 @@ const FINAL: ReadonlySet<string> = new Set<FinalEvent["event"]>([
   "run.interrupted",
 ]);
 
-/** Whether a run has no more events after this one. */
+/** Returns whether this is the last event of a run. */
 export function isFinal(event: RunEvent): event is FinalEvent {
   return FINAL.has(event.event);
 }
 
 /**
- * The events of a new response. The request is sent once, never again: when its connection is cut, the rest is fetched
- * by `starting_after`, without loss or repetition. Leaving the loop, or aborting `signal`, stops the run unless it is
- * in the background. What was asked not to be stored, or to end with the connection, cannot be resumed: StreamCutError.
+ * Yields the events of a new response. The request is sent once: when its connection is cut, the rest is fetched with
+ * `starting_after`, without loss or repetition. Leaving the loop, or aborting `signal`, stops the run unless it is in
+ * the background. A response that is not stored, or ends with the connection, cannot be resumed: throws StreamCutError.
  */
 export async function* streamResponse(
   options: ClientOptions,
@@ -96,7 +96,7 @@ export async function* streamResponse(
   }
 }
 
-/** The events of a stored response, from the one after `after`; resumes by itself. Errors as of {@link streamRunEvents}. */
+/** Yields the events of a stored response after `after`, and resumes when cut. Errors as in {@link streamRunEvents}. */
 export async function* followResponse(
   options: ClientOptions,
   id: string,
@@ -132,7 +132,7 @@ async function* readEvents(response: Response): AsyncGenerator<ResponseStreamEve
   }
 }
 
-/** Whether a response has no more events after this one. */
+/** Returns whether this is the last event of a response. */
 function isLast({ type }: ResponseStreamEvent): boolean {
   return type === "response.completed" || type === "response.incomplete" || type === "response.failed";
 }
@@ -142,9 +142,9 @@ const BASE_MS = 50;
 const MAX_WAIT_MS = 10_000;
 
 /**
- * Goes on with a stream over as many connections as it takes. `connect` opens the next one where the last one stopped,
- * and returns true once the stream is over. Errors of the server that will not pass (4xx but 408 and 429) are thrown at
- * once; connections that bring nothing are tried again with growing waits, then StreamCutError.
+ * Continues a stream over as many connections as needed. `connect` opens the next one where the last one stopped, and
+ * returns true once the stream is over. Throws permanent server errors (4xx except 408 and 429) at once. Retries
+ * connections without an event with growing delays, then throws StreamCutError.
  */
 async function* resumed<T>(
   connect: () => AsyncGenerator<T, boolean>,
@@ -186,7 +186,9 @@ function isLasting(error: unknown): boolean {
   return status < 500 && status !== 408 && status !== 429;
 }
 
-/** What the server asked for, else doubled each time, with jitter so that clients do not come back all at once. */
+/**
+ * Returns the server's `Retry-After`, else a doubling delay with jitter, so that clients do not reconnect all at once.
+ */
 function waitMs(failures: number, failure: unknown): number {
   if (failure instanceof AgentApiError && failure.retryAfterSeconds !== undefined) {
     return Math.min(failure.retryAfterSeconds * 1000, MAX_WAIT_MS);
@@ -215,10 +217,13 @@ interface StreamFrame {
   readonly id: string | undefined;
 }
 
-/** Most characters of one frame: beyond it something else than the server must be speaking. */
+/** Most characters of one frame; a longer one does not come from the server. */
 const MAX_FRAME_CHARACTERS = 64_000_000;
 
-/** The events of an answer (WHATWG HTML, 9.2.6); comments are left out. Leaving the loop lets the connection go. */
+/**
+ * Yields the server-sent events of a response (WHATWG HTML, 9.2.6) without comments. Leaving the loop closes the
+ * connection.
+ */
 export async function* readFrames(response: Response): AsyncGenerator<StreamFrame> {
   if (!response.body) return;
   const decoder = new TextDecoder();

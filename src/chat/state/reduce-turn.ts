@@ -1,11 +1,11 @@
-/** What the model says and thinks, as items of the transcript. Pure. */
+/** Reduces the events of a turn (text, reasoning, tools, sub-agents) to transcript items. Pure. */
 import { cleanHead, cleanLine, cleanText, cleanTail } from "../clean-text.ts";
 import { append, closeAll, closeText, notice, replaceAt, isTerminal } from "./items.ts";
 import type { AssistantItem, ChatState, SubagentItem, ToolItem, TranscriptItem } from "./state.ts";
 import type { GatewayPayload } from "../gateway.ts";
 import type { SubagentReport } from "../../client/gateway.ts";
 
-/** Longer text is cut on the screen; the session has it whole. */
+/** Longer text is truncated on the screen; the session has all of it. */
 const MAX_TEXT = 200_000;
 const HOLE = " […] ";
 
@@ -52,7 +52,7 @@ export function addReasoning(
   return replaceAt(state, state.live.length - 1, { ...last, text: last.text + said });
 }
 
-/** The whole of a piece of reasoning, whether or not it came bit by bit before. */
+/** Sets the complete text of a reasoning item, with or without earlier deltas. */
 export function wholeReasoning(state: ChatState, { text }: GatewayPayload<"reasoning.available">): ChatState {
   const whole = cleanHead(text, MAX_TEXT);
   const last = state.live.at(-1);
@@ -63,12 +63,12 @@ export function wholeReasoning(state: ChatState, { text }: GatewayPayload<"reaso
   return append(closeText(state), { kind: "reasoning", text: whole, isStreaming: false });
 }
 
-/** A word about what goes on; empty at the beginning and the end of every message. */
+/** Sets the activity line; it is empty at the start and the end of every message. */
 export function thinking(state: ChatState, { text }: GatewayPayload<"thinking.delta">): ChatState {
   return withTurn(state, { activity: cleanLine(text), ...(text === "" ? { isBetweenMessages: true } : {}) });
 }
 
-/** The turn's end. Its text counts, whatever the deltas said. */
+/** Ends the turn. Its text replaces the deltas. */
 export function completeTurn(state: ChatState, payload: GatewayPayload<"message.complete">): ChatState {
   const { status, warning, undelivered_steer: undelivered = [] } = payload;
   let next = closeAll(withAnswer(state, payload));
@@ -76,7 +76,11 @@ export function completeTurn(state: ChatState, payload: GatewayPayload<"message.
   if (status === "interrupted") next = notice(next, "info", cleanText(payload.error ?? "Interrupted."));
   if (status === "error") next = notice(next, "error", failure(payload));
   for (const text of undelivered) {
-    next = notice(next, "warning", `The turn ended before the agent got this: ${cleanHead(text, 2_000)}`);
+    next = notice(
+      next,
+      "warning",
+      `The turn ended before the agent received this: ${cleanHead(text, 2_000)}`,
+    );
   }
   const { turn: _, ...rest } = next;
   return rest;
@@ -93,7 +97,7 @@ function withAnswer(state: ChatState, payload: GatewayPayload<"message.complete"
   return append(closeText(state), { kind: "assistant", text, status });
 }
 
-/** A message before a tool call may be the last that a turn says: it stands there already. */
+/** Returns whether the text is already shown: a message before a tool call may be the last of a turn. */
 function isSaid({ settled, live }: ChatState, text: string): boolean {
   const items = [...settled, ...live];
   const prompt = items.findLastIndex(({ kind }) => kind === "user");
@@ -186,7 +190,7 @@ export function reportSubagent(state: ChatState, report: SubagentReport): ChatSt
   if (known?.kind === "subagent") {
     return isTerminal(known.status) ? state : replaceAt(state, index, subagentOf(known.id, report, known));
   }
-  // It ended and stands in the transcript: what comes late changes nothing.
+  // The sub-agent has ended and is settled; late events change nothing.
   if (state.settled.some(isIt)) return state;
   const id = itemId("subagent", report.subagent_id, state.serial);
   return append(closeText(state), subagentOf(id, report, undefined));
@@ -213,7 +217,7 @@ interface ToolCall {
   readonly nowMs: number;
 }
 
-/** The tool call's place among the items at work; made when it is not known, as after a reconnect. */
+/** Returns the live item of a tool call and its index; adds it when it is unknown, such as after a reconnect. */
 function toolIn(state: ChatState, call: ToolCall): readonly [ChatState, number, ToolItem] {
   const index = indexOf(state, call.id);
   const known = state.live[index];
@@ -239,7 +243,7 @@ function indexOf(state: ChatState, toolId: string): number {
   return state.live.findIndex((item) => isOf(item, "tool", toolId));
 }
 
-/** Models use the ids of their calls again in later turns; items are one each. */
+/** Makes a unique id: models reuse call ids in later turns. */
 function itemId(kind: string, id: string, serial: number): string {
   return `${kind}:${id}#${serial}`;
 }

@@ -1,4 +1,4 @@
-/** What an event of the gateway changes on the screen. Pure; events of other sessions change nothing. */
+/** Reduces the events of the gateway to the state of the screen. Pure. */
 import { cleanHead, cleanLine, cleanText } from "../clean-text.ts";
 import {
   addReasoning,
@@ -30,7 +30,7 @@ const MAX_QUEUE = 32;
 /** Names the notification that stands for work outside a turn. */
 const WORK = "work";
 
-/** The state after `event`; the same object when nothing is to be seen of it. */
+/** Returns the state after `event`, or the same object when nothing changes. Ignores events of other sessions. */
 export function reduceEvent(state: ChatState, event: GatewayEvent): ChatState {
   if (event.session_id !== undefined && event.session_id !== state.session?.id) return state;
   switch (event.type) {
@@ -76,7 +76,7 @@ export function reduceEvent(state: ChatState, event: GatewayEvent): ChatState {
   }
 }
 
-/** Events about the session and not about what is said in it. */
+/** Reduces events about the session itself. */
 function reduceSession(state: ChatState, event: GatewayEvent): ChatState {
   switch (event.type) {
     case "session.info":
@@ -88,11 +88,7 @@ function reduceSession(state: ChatState, event: GatewayEvent): ChatState {
     case "session.closed":
       return notice(state, "warning", `The session was closed (${cleanLine(event.payload.reason)}).`);
     case "session.reclaimed":
-      return notice(
-        state,
-        "info",
-        "The session was closed, as nobody used it. The next prompt opens it again.",
-      );
+      return notice(state, "info", "The session was closed because it was idle. The next prompt reopens it.");
     case "status.update":
       return withStatus(state, event.payload);
     case "error":
@@ -100,11 +96,11 @@ function reduceSession(state: ChatState, event: GatewayEvent): ChatState {
     case "background.complete":
       return background(state, event.payload);
     default:
-      return state; // gateway.ready, session.usage, sessions.changed, skin.changed: for others than the fold
+      return state; // gateway.ready, session.usage, sessions.changed, skin.changed: not shown
   }
 }
 
-/** A snapshot of the session; without a turn at work it also ends what was not told to its end. */
+/** Applies a snapshot of the session. Without a running turn it also closes live items. */
 function withInfo(state: ChatState, info: SessionInfo): ChatState {
   const { usage, branch, reasoning_effort: effort } = info;
   const { turn, ...rest } = state;
@@ -156,7 +152,10 @@ function withQueue(state: ChatState, { queued }: GatewayPayload<"session.queue">
   };
 }
 
-/** Kinds: `warn` and `error` stay to be read, work outside a turn shows until it is done, the rest is a passing word. */
+/**
+ * `warn` and `error` become notices, work outside a turn is shown until it is done, anything else is a transient
+ * activity.
+ */
 function withStatus(state: ChatState, { kind, text }: GatewayPayload<"status.update">): ChatState {
   const line = cleanLine(text, 500);
   const { turn } = state;
@@ -194,7 +193,7 @@ const MAX_HISTORY = 200;
 export type OpenedSession = Pick<LiveSession, "session_id" | "messages" | "info"> &
   Partial<Pick<LiveSession, "inflight" | "latest_seq" | "open_requests" | "running">>;
 
-/** Shows another session, or the same one anew. Notifications and the connection stay. */
+/** Shows a session. Notifications and the connection stay. */
 export function showSession(state: ChatState, opened: OpenedSession, nowMs: number): ChatState {
   const { session_id: id, info, inflight, open_requests: open = [] } = opened;
   const messages = [...opened.messages, ...(inflight?.messages ?? [])];
@@ -244,7 +243,7 @@ function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
   }
 }
 
-/** The turn that was at work when somebody came. What of it is whole stands among the items already. */
+/** Adds the running turn of a session. Its complete messages are already among the items. */
 function atWork(state: ChatState, inflight: LiveSession["inflight"], startedAtMs: number): ChatState {
   const turn = { id: "", startedAtMs, activity: "", isBetweenMessages: false, isInterrupting: false };
   const working = { ...state, turn };

@@ -1,4 +1,4 @@
-/** The whole screen: what is printed, what is live, and the keys. */
+/** The Ink components of the screen, and its colours. */
 import { Box, useCursor, useInput, usePaste, Static, Text, type TextProps } from "ink";
 import { createElement as h, type ReactNode, useContext, createContext } from "react";
 import { pressesOf, type Press } from "./keys.ts";
@@ -30,13 +30,13 @@ export function App({ frame, hasColour, onPress, onPaste }: AppProps): ReactNode
 }
 
 interface TranscriptProps {
-  /** Another one prints again. */
+  /** A new serial prints the lines. */
   readonly serial: number;
   readonly lines: readonly Line[];
 }
 
 function Transcript({ serial, lines }: TranscriptProps): ReactNode {
-  // A new list for each batch, so that nothing of a long session stays in memory.
+  // A new list for each batch, so that printed lines do not stay in memory.
   return h(Static<Line>, {
     key: serial,
     items: lines as Line[],

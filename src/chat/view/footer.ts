@@ -1,4 +1,4 @@
-/** What stands below the transcript: what goes on, the question, the picker or the composer, and the status. */
+/** The footer: activity, the question, the picker or the composer, and the status lines. */
 import type { ChatState, Question, StatusInfo } from "../state/state.ts";
 import { approvalDialog, clarifyDialog, type DialogLines, hiddenDialog } from "./dialog/dialog.ts";
 import { composerLines } from "./composer/lines.ts";
@@ -26,12 +26,12 @@ interface FooterOptions {
   readonly state: ChatState;
   readonly ui: Ui;
   readonly columns: number;
-  /** Lines that there are for it. */
+  /** Available lines. */
   readonly rows: number;
   readonly nowMs: number;
 }
 
-/** At most `rows` lines; if they do not suffice, the lower lines win. */
+/** Returns at most `rows` lines; the upper ones are cut when they do not fit. */
 export function footerLines(options: FooterOptions): DialogLines {
   const { state, ui, columns: width, rows } = options;
   const above = [
@@ -55,7 +55,7 @@ function middleLines(options: FooterOptions, space: number): DialogLines {
   if (question !== undefined && ui.dialog?.id === question.id) {
     const dialog = dialogLines(question, ui.dialog, options);
     if (question.kind === "sudo" || question.kind === "secret") return dialog;
-    // A draft stays in sight, as what is typed too early goes there.
+    // A draft stays visible: keys that arrive too early go there.
     return ui.draft.text === ""
       ? dialog
       : below(dialog, composerLines({ state, ui, width, rows: 2 }).lines, width);
@@ -67,7 +67,7 @@ function middleLines(options: FooterOptions, space: number): DialogLines {
 }
 
 function below(dialog: DialogLines, lines: readonly Line[], width: number): DialogLines {
-  const note: Line = [span("  what is typed beside the answer waits in the composer", "dim")];
+  const note: Line = [span("  other text stays in the composer", "dim")];
   return { ...dialog, lines: [...dialog.lines, BLANK, ...lines, cutLine(note, width)] };
 }
 
@@ -99,7 +99,7 @@ function activityLines({
   const text = turn.isInterrupting
     ? "interrupting"
     : isWaiting
-      ? "waits for you"
+      ? "waiting for you"
       : toOneLine(turn.activity) || "working";
   const seconds = Math.max(0, Math.floor((nowMs - turn.startedAtMs) / 1000));
   const clock = seconds < 1 ? "" : `  ${seconds < 10 ? `${seconds} s` : durationText(seconds)}`;
@@ -107,7 +107,7 @@ function activityLines({
   return [cutLine([sign, span(text, turn.isInterrupting ? "warning" : "plain"), span(clock, "dim")], width)];
 }
 
-/** Prompts that wait behind the turn at work. */
+/** The prompts queued behind the running turn. */
 function waitingLines({ queue }: ChatState, width: number): readonly Line[] {
   const prompts = queue.slice(0, MAX_QUEUE_LINES).map(({ preview }) => waitingLine("next", preview, width));
   const hidden = queue.length - prompts.length;
@@ -127,10 +127,10 @@ function notificationLines({ notifications }: ChatState, width: number): readonl
 
 const SEPARATOR = span(" · ", "dim");
 const MAX_TITLE_CELLS = 32;
-/** Of the context, in percent, from which on the line warns. */
+/** Percentage of the context from which the line warns. */
 const CONTEXT_IS_TIGHT = 80;
 
-/** As many facts as fit, the most important ones first. */
+/** Returns as many values as fit, the most important first. */
 function statusLine(state: ChatState, width: number): Line {
   const { connection, session, status } = state;
   const title = toOneLine(session?.title ?? "");

@@ -1,4 +1,4 @@
-/** An item of the transcript as lines. */
+/** Renders items of the transcript as lines. */
 import type {
   AssistantItem,
   NoticeItem,
@@ -16,7 +16,7 @@ import { diffLines } from "./text/diff.ts";
 const INDENT: Line = [span("  ")];
 const INDENTED = { first: INDENT, rest: INDENT };
 
-/** @param nowMs Unix milliseconds, for the clocks of what is at work. */
+/** @param nowMs Unix milliseconds, for the clocks of running items. */
 export function itemLines(item: TranscriptItem, width: number, nowMs: number): readonly Line[] {
   switch (item.kind) {
     case "user":
@@ -34,20 +34,20 @@ export function itemLines(item: TranscriptItem, width: number, nowMs: number): r
   }
 }
 
-/** A part of an answer; `state` is the one behind the part before. */
+/** Renders a part of an answer; `state` is the one after the previous part. */
 export function answerLines(text: string, width: number, state?: MarkdownState) {
   if (text === "") return { lines: [], state: state ?? {} };
   const shown = markdownLines(text, Math.max(1, width - 2), state);
   return { lines: shown.lines.map((line) => [...INDENT, ...line]), state: shown.state };
 }
 
-/** What stands below an answer that did not end well. */
+/** Renders the line below an answer that was interrupted or failed. */
 export function endLines({ status }: AssistantItem, width: number): readonly Line[] {
   if (status === "interrupted") return wrap([span("interrupted", "warning")], width, INDENTED);
   return status === "error" ? wrap([span("ended with an error", "bad")], width, INDENTED) : [];
 }
 
-/** Whether no blank line stands between two items: calls of tools stay together. */
+/** Returns whether two items have no blank line between them: tool calls stay together. */
 export function isTight(before: TranscriptItem["kind"], after: TranscriptItem["kind"]): boolean {
   const isCall = (kind: TranscriptItem["kind"]) => kind === "tool" || kind === "subagent";
   return (isCall(before) && isCall(after)) || (before === "notice" && after === "notice");
@@ -119,7 +119,7 @@ const TODO_SIGNS: Readonly<Record<Todo["status"], Span>> = {
   cancelled: span("☒ ", "dim"),
 };
 
-/** @param nowMs Unix milliseconds, for the clock of a call at work. */
+/** @param nowMs Unix milliseconds, for the clock of a running call. */
 function toolLines(tool: ToolItem, width: number, nowMs: number): readonly Line[] {
   return [...headLines(tool, width, nowMs), ...bodyLines(tool, width)];
 }
@@ -135,9 +135,9 @@ function headLines(tool: ToolItem, width: number, nowMs: number): readonly Line[
   return wrap(spans, width, hanging([TOOL_SIGNS[tool.status], span(" ")]));
 }
 
-/** How long it took, or what goes on. */
+/** Returns the duration or the current state. */
 function asideOf({ status, durationSeconds, startedAtMs }: ToolItem, nowMs: number): string {
-  if (status === "writing") return "is being written";
+  if (status === "writing") return "being written";
   if (status === "cut") return "cut off";
   if (durationSeconds !== undefined) return durationText(durationSeconds);
   const seconds = Math.floor((nowMs - startedAtMs) / 1000);

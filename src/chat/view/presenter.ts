@@ -1,4 +1,4 @@
-/** Makes frames of the chat's state and of what is typed, at most thirty a second, and counts nothing twice. */
+/** Builds frames from the chat's state and the input, at most thirty a second. */
 import type { ChatActions } from "../screen.ts";
 import type { ChatState, ChatStore, Question } from "../state/state.ts";
 import { commandLines } from "./dialog/dialog.ts";
@@ -13,9 +13,9 @@ import { FIRST_UI, type InputContext, type Ui } from "./ui-state.ts";
 /** As fast as Ink draws. */
 export const MAX_FPS = 30;
 const FRAME_MS = 1000 / MAX_FPS;
-/** A card asks for this many lines beside what it asks about. */
+/** Lines of a dialog besides the command. */
 const DIALOG_LINES = 14;
-/** A frame leaves the row of the cursor below it free, and the top row: tmux moves a screen that is erased whole into its history. */
+/** A frame leaves the cursor's row and the top row free: tmux moves a fully erased screen into its history. */
 const SPARE_ROWS = 2;
 const SECOND_MS = 1_000;
 
@@ -25,13 +25,13 @@ interface TerminalSize {
 }
 
 export interface Frame {
-  /** Grows with every frame that prints something. */
+  /** Grows with every frame that prints lines. */
   readonly printSerial: number;
   /** Lines for the scrollback, printed once for each `printSerial`. */
   readonly print: readonly Line[];
-  /** The screen is to be cleared before `print`. */
+  /** Whether to clear the screen before `print`. */
   readonly isNew: boolean;
-  /** The terminal has another size than with the frame before. */
+  /** Whether the terminal's size has changed since the previous frame. */
   readonly isResized: boolean;
   readonly lines: readonly Line[];
   /** From 0, within `lines`; absent: hidden. */
@@ -41,7 +41,7 @@ export interface Frame {
 interface PresenterOptions {
   readonly store: ChatStore;
   readonly actions: ChatActions;
-  /** The terminal's size now. */
+  /** Returns the terminal's size. */
   readonly size: () => TerminalSize;
   readonly show: (frame: Frame) => void;
   /** Unix milliseconds. */
@@ -52,7 +52,7 @@ interface PresenterOptions {
 export class Presenter {
   readonly #options: PresenterOptions;
   readonly #scrollback = new Scrollback();
-  /** Questions whose command was printed, as it is longer than the terminal is high. */
+  /** Questions whose command was printed because it is too long for the dialog. */
   readonly #printed = new Set<string>();
   #ui: Ui = FIRST_UI;
   #printSerial = 0;
@@ -86,12 +86,12 @@ export class Presenter {
     this.#wake(0);
   }
 
-  /** The terminal's size may be another one. */
+  /** Call after a possible resize. */
   resize(): void {
     this.#draw();
   }
 
-  /** The last frame is on the terminal. */
+  /** Call when the last frame is on the terminal. */
   drawn(): void {
     this.#ui = markShown(this.#ui, this.#options.now());
   }
@@ -105,7 +105,7 @@ export class Presenter {
     return followState(this.#ui, this.#options.store.get(), this.#options.now());
   }
 
-  /** Draws soon: in `afterMs` since the last frame, or at once if that is past. */
+  /** Schedules a frame `afterMs` after the last one, or at once. */
   #wake(afterMs: number): void {
     if (this.#options.signal.aborted) return;
     const nowMs = this.#options.now();
@@ -132,7 +132,7 @@ export class Presenter {
     else if (state.questions[0]?.expiresAtMs !== undefined) this.#wake(SECOND_MS);
   }
 
-  /** Returns whether the terminal's size is another one than with the frame before. */
+  /** Returns whether the terminal's size has changed. */
   #measure(): boolean {
     const { columns, rows } = this.#options.size();
     if (columns === this.#size.columns && rows === this.#size.rows) return false;
@@ -160,7 +160,7 @@ export class Presenter {
     return { frame, isBehind: step.isBehind };
   }
 
-  /** A command that is too long for the card is printed whole above it, once. */
+  /** Returns a command that is too long for the dialog, to print it once above it. */
   #longCommand({ questions }: ChatState, columns: number, rows: number): readonly Line[] {
     const question = questions[0];
     if (!isTooLong(question, columns, rows) || this.#printed.has(question.id)) return [];
@@ -172,7 +172,7 @@ export class Presenter {
     const question = state.questions[0];
     if (!isTooLong(question, columns, rows)) return state;
     const count = commandLines(question, columns).length;
-    const command = `(the whole command stands above: ${count} lines)`;
+    const command = `(the whole command is above: ${count} lines)`;
     return { ...state, questions: [withoutDiff({ ...question, command }), ...state.questions.slice(1)] };
   }
 }

@@ -1,4 +1,4 @@
-/** Keys and changes of the chat's state, handed to whatever part of the screen they concern. */
+/** Routes keys and state changes to the parts of the screen. */
 import type { ChatState } from "../state/state.ts";
 import { pasteComposer, pressComposer } from "./composer/keys.ts";
 import { draftOf, EMPTY_DRAFT } from "./composer/draft.ts";
@@ -7,10 +7,12 @@ import { pressPicker } from "./dialog/picker.ts";
 import { pasteQuestion, pressQuestion } from "./dialog/question-keys.ts";
 import { isHidden, type InputContext, type Ui } from "./ui-state.ts";
 
-/** A password that is typed on after its question ended must not land in the composer. */
+/**
+ * Keys are muted this long after a hidden question ended, so that the rest of a password does not land in the composer.
+ */
 const MUTE_MS = 1_000;
 
-/** The screen's part after a change of the chat's state. */
+/** Updates the local state after a change of the chat's state. */
 export function followState(ui: Ui, state: ChatState, nowMs: number): Ui {
   return withPrefill(withPicker(withDialog(ui, state, nowMs), state), state);
 }
@@ -36,13 +38,13 @@ export function pasteUi(ui: Ui, text: string, context: InputContext): Ui {
   return pasteComposer(ui, text, context);
 }
 
-/** Notes that a frame with this card stands on the terminal. */
+/** Records that a frame with this dialog is on the terminal. */
 export function markShown(ui: Ui, nowMs: number): Ui {
   if (ui.dialog === undefined || ui.dialog.shownAtMs !== undefined) return ui;
   return { ...ui, dialog: { ...ui.dialog, shownAtMs: nowMs } };
 }
 
-/** A draft is thrown away first: one Ctrl-C too many costs nothing then. */
+/** Handles Ctrl-C. It first clears a draft, so that an extra Ctrl-C does no harm. */
 function interrupt(ui: Ui, { state, actions }: InputContext): Ui {
   const isIdle = state.turn === undefined && state.questions.length === 0 && state.picker === undefined;
   if (isIdle && ui.draft.text !== "") {

@@ -1,4 +1,4 @@
-/** The client itself: one connection after the other, and what outlives them. */
+/** The client: one connection after the other, and the state that outlives them. */
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
 import type { Cursor, GatewayReadyPayload, LiveSession } from "../../../generated/gateway/types/types.gen.ts";
@@ -23,9 +23,9 @@ import { QuestionService, type ReceivedQuestion } from "./questions.ts";
 import type { TransportError } from "./transport.ts";
 
 const CLOSE_MS = 10_000;
-/** The gateway refuses what is in flight beyond 256 calls. */
+/** The gateway allows 256 calls in flight. */
 const ATTACH_AT_ONCE = 99;
-/** Stands for the length of a frame. */
+/** Nominal frame length of a notice. */
 const NOTICE_SIZE = 256;
 
 const systemClock: GatewayClock = {
@@ -45,14 +45,14 @@ export class ReconnectingClient implements GatewayClient {
   readonly #sessions = new FollowedSessions();
   readonly #questions: QuestionService;
   readonly #queues = new Map<EventQueue, string | undefined>();
-  /** Resolves when the first connection is ready; rejects with what hindered it. */
+  /** Resolves when the first connection is ready; rejects with why it failed. */
   readonly opened = Promise.withResolvers<GatewayClient>();
   readonly #closed = Promise.withResolvers<Error | undefined>();
   readonly closed = this.#closed.promise;
   state: GatewayState = "reconnecting";
   ready!: GatewayReadyPayload;
   #connection!: GatewayConnection;
-  /** Connections in a row that did not stand. */
+  /** Consecutive connections that failed. */
   #attempt = 0;
   #wasOpen = false;
   #cancelWait: (() => void) | undefined;
@@ -107,7 +107,7 @@ export class ReconnectingClient implements GatewayClient {
     return this.close();
   }
 
-  /** Connects, and again whenever the connection has ended. */
+  /** Connects, and reconnects whenever the connection has ended. */
   async #run(): Promise<void> {
     const { reconnect = {} } = this.#options;
     const { minMs = 1_000, maxMs = 30_000, attempts = 20, first = false } = reconnect || {};
@@ -116,13 +116,13 @@ export class ReconnectingClient implements GatewayClient {
     const isLast = isLasting(error) || !reconnect || this.#attempt > attempts || !(this.#wasOpen || first);
     if (isLast) return this.#shut(error);
     this.#become("reconnecting", error);
-    // Clients that were cut together do not come back together.
+    // Jitter: clients that were cut together do not reconnect together.
     const share = this.#attempt ? (1 + Math.random()) / 2 : Math.random() / 4;
     const waitMs = share * Math.min(maxMs, minMs * 2 ** Math.max(0, this.#attempt - 1));
     this.#cancelWait = this.#clock.after(waitMs, () => void this.#run());
   }
 
-  /** One connection, from its beginning to its end. Resolves to why it ended. */
+  /** Runs one connection. Resolves to why it ended. */
   async #serve(minMs: number): Promise<Error> {
     const connection = new GatewayConnection(this.#options.transport, this.#clock, {
       event: (event, size) => this.#event(event, size),
@@ -151,19 +151,19 @@ export class ReconnectingClient implements GatewayClient {
       connection.end("refused");
     }
     const error = await connection.cut.promise;
-    // One that stood for a moment is as good as none: else a gateway that falls over each time is asked without a wait.
+    // A very short connection counts as failed; otherwise a crashing gateway would be contacted without a delay.
     this.#attempt = this.#clock.now() - openedMs < minMs || refusal ? this.#attempt + 1 : 0;
     return refusal instanceof GatewayError ? refusal : error;
   }
 
-  /** Goes on with a session of the last connection where it stopped. */
+  /** Resumes a session of the last connection where it stopped. */
   async #attachAgain(id: string): Promise<void> {
     const open = new Set<string>();
     try {
       const result = await this.#callOwn("session.resume", this.#sessions.resumption(id));
       for (const { id: request } of (result as unknown as LiveSession).open_requests) open.add(request);
     } catch (error) {
-      // The session is gone; other failures are those of the connection.
+      // The session does not exist any more; other failures are those of the connection.
       if (!isLasting(error)) throw error;
       const { code, reason, message } = error as GatewayError;
       this.#sessions.delete(id);
@@ -185,7 +185,7 @@ export class ReconnectingClient implements GatewayClient {
     this.#connection.send(call.frame);
   }
 
-  /** A call of the client's own, while the connection is made. It ends with the connection. */
+  /** Makes a call of the client itself during the connection setup. It ends with the connection. */
   #callOwn(method: GatewayMethod, params: object): Promise<Fields> {
     const call = this.#calls.add(method, params as Fields, { isOwn: true });
     this.#send(call);
@@ -197,10 +197,10 @@ export class ReconnectingClient implements GatewayClient {
     const isTurn = method === "prompt.submit";
     const id = params["session_id"] as string;
     if (isTurn && this.state !== "closed" && !this.cursor(id)) {
-      // Its place in the session is known before the turn begins: no event of it can be missed.
+      // Attaches before the turn begins, so that no event of it is missed.
       const attach = this.#call("session.activate", { session_id: id, omit_messages: true }, options);
       await attach.catch((error: unknown) => {
-        // What is wrong with the session is the answer to the submit itself.
+        // A problem with the session becomes the response to the submit itself.
         if (!isLasting(error)) throw error;
       });
     }
@@ -212,7 +212,7 @@ export class ReconnectingClient implements GatewayClient {
     );
     const { max_frame_bytes: max } = this.ready.limits;
     if (call.frame.length > max / 3 && new Blob([call.frame]).size > max) {
-      // The gateway would close the connection, again each time that the call is repeated.
+      // The gateway would close the connection each time the call is repeated.
       const data = { reason: "frame_too_large" };
       call.settle(new GatewayError({ code: -32600, message: `A frame has at most ${max} bytes.`, data }));
     } else if (this.state === "open" && !this.#connection.isCut) {
@@ -221,7 +221,7 @@ export class ReconnectingClient implements GatewayClient {
     return call.answer;
   }
 
-  /** Nothing may come between an answer and what it says of the frames behind it: all happens at once. */
+  /** Handles a response synchronously: it determines how the following frames are read. */
   #answer(answer: Answer): void {
     const call = this.#calls.answer(answer);
     const { result } = answer;
@@ -250,10 +250,10 @@ export class ReconnectingClient implements GatewayClient {
       const answer = result ? { result } : { error: { code: -32601, message: "declined" } };
       return this.#connection.send(JSON.stringify({ jsonrpc: "2.0", id, ...answer }));
     }
-    // Its connection is gone: it can be answered, but declined no more.
+    // Its connection is gone: the question can be answered, but no longer declined.
     if (!result) return;
     const done = this.#call("request.answer", { id, session_id: params.session_id, result }, {});
-    // Another was first; or there was a cut, and question and answer come and go again.
+    // Another client answered first; or the connection was cut, and the question is sent again.
     done.catch(() => {});
   }
 
@@ -290,12 +290,12 @@ export class ReconnectingClient implements GatewayClient {
   }
 }
 
-/** Trying again is of no use: so say GatewayError and TransportError. */
+/** Returns whether an error is permanent, according to GatewayError and TransportError. */
 function isLasting(error: unknown): boolean {
   return (error as TransportError).retryable === false;
 }
 
-/** Pages that are not of a secure context have no `crypto.randomUUID`. */
+/** Pages outside a secure context have no `crypto.randomUUID`. */
 function randomName(): string {
   return crypto.getRandomValues(new Uint32Array(4)).join("");
 }

@@ -2,12 +2,12 @@ import type { Cursor, LiveSession, SessionResumeParams } from "../../../generate
 import { EventsLostError, type GatewayClientEvent } from "./types.ts";
 import type { Fields, PendingCall } from "./calls.ts";
 
-/** Events on their way to one reader: bounded, in order; deltas of one stream merge while they wait. */
+/** A bounded, ordered queue of events for one reader; waiting deltas of one stream are merged. */
 export interface EventQueue {
   readonly events: AsyncGenerator<GatewayClientEvent, void>;
   /** `size` is the length of the event's frame. */
   push(event: GatewayClientEvent, size: number, epoch: string): void;
-  /** Nothing comes any more. What waits can be read, then `error` is thrown, if there is one. */
+  /** Ends the queue. Waiting events can still be read; then `error`, if given, is thrown. */
   end(error?: Error): void;
 }
 
@@ -29,7 +29,7 @@ interface Delta {
 const MAX_EVENTS = 8_192;
 const MAX_SIZE = 16 * 1_048_576;
 
-/** `onEnd` is called once, when the queue wants no more. */
+/** Creates a queue. `onEnd` is called once, when it has ended. */
 export function createEventQueue(onEnd: () => void): EventQueue {
   const cursors = new Map<string, Cursor>();
   let waiting: Waiting[] = [];
@@ -85,36 +85,36 @@ export function createEventQueue(onEnd: () => void): EventQueue {
   };
 }
 
-/** As the gateway merges them. Undefined when `next` does not continue `last`. */
+/** Merges two deltas like the gateway. Returns undefined when `next` does not continue `last`. */
 function merge(last: GatewayClientEvent, next: GatewayClientEvent): GatewayClientEvent | undefined {
   if (last.type !== next.type || !/^(mess|reason|think)\w+\.delta$/.test(next.type)) return undefined;
   const [a, b] = [last as Delta, next as Delta];
   if (a.session_id !== b.session_id || a.turn_id !== b.turn_id) return undefined;
-  // A thinking line replaces the one before.
+  // A thinking line replaces the previous one.
   const text = b.type[0] === "t" ? b.payload.text : a.payload.text + b.payload.text;
   const dropped = (a.payload.dropped ?? 0) + (b.payload.dropped ?? 0);
   const payload = { ...b.payload, text, ...(dropped && { dropped }) };
   return { ...b, first_seq: a.first_seq ?? a.seq, payload } as GatewayClientEvent;
 }
 
-/** Events are missing between the last that came and `cursor`. */
+/** Events are missing between the last received one and `cursor`. */
 interface Gap {
   readonly reason: "truncated" | "epoch";
   readonly cursor: Cursor;
 }
 
-/** The sessions that this client hears of, and the last event of each. */
+/** The sessions that this client is attached to, with the last event of each. */
 export class FollowedSessions extends Map<string, Cursor> {
-  /** Those that are to be closed with the connection, also the next one. */
+  /** Sessions that close with the connection, also with the next one. */
   readonly #brief = new Set<string>();
 
-  /** Parameters of `session.resume` that go on where the session stopped. */
+  /** Returns the parameters of `session.resume` that continue where the session stopped. */
   resumption(id: string): SessionResumeParams {
     const close_on_disconnect = this.#brief.has(id);
     return { session_id: id, omit_messages: true, close_on_disconnect, cursor: this.get(id) as Cursor };
   }
 
-  /** Whether the event is news: one that came before is none. */
+  /** Returns whether the event is new, and stores its number. */
   isNew(event: GatewayClientEvent): boolean {
     const { type, session_id: id = "", seq } = event as { type: string; session_id?: string; seq?: number };
     if (type === "session.closed") this.delete(id);
@@ -126,8 +126,8 @@ export class FollowedSessions extends Map<string, Cursor> {
   }
 
   /**
-   * To be called before any frame that follows the answer is looked at. `epoch` is that of the connection. Returns what is
-   * missing, where something is.
+   * Updates the sessions after a response; call it before reading the next frame. `epoch` is that of the connection.
+   * Returns the gap when events are missing.
    */
   answered({ method, params }: PendingCall, result: Fields, epoch: string): Gap | undefined {
     const id = String(result["session_id"] ?? params["session_id"]);
@@ -138,7 +138,7 @@ export class FollowedSessions extends Map<string, Cursor> {
     const { latest_seq, truncated, epoch: now } = result as unknown as LiveSession;
     const requested = params["cursor"] as Cursor | undefined;
     const cursor = { epoch: now, last_seen: latest_seq };
-    // Without a cursor, one who is attached already goes on where it is: some of its events may be on their way.
+    // Without a cursor, an attached session continues where it is: some of its events may still arrive.
     this.set(id, truncated ? cursor : (requested ?? this.get(id) ?? cursor));
     return truncated ? { reason: requested?.epoch === now ? "truncated" : "epoch", cursor } : undefined;
   }

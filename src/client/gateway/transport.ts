@@ -1,10 +1,10 @@
-/** How frames come and go. A transport makes one connection after the other; the client asks for the next one. */
+/** Opens connections to a gateway, one after the other. */
 export interface GatewayTransport {
   /**
-   * Opens a connection. MUST hand each frame to `sink.frame` in order, as text without a line break, and MUST call
-   * `sink.cut` once when the connection ends, whoever ended it; nothing after that. MAY reject instead, when nothing was
-   * opened; with a TransportError that is not `retryable`, when trying again is of no use. `signal` aborts when the connection
-   * is wanted no more before this resolves.
+   * Opens a connection. MUST pass each frame to `sink.frame` in order, as text without a line break, and MUST call
+   * `sink.cut` once when the connection ends, whoever ended it, and nothing after that. MAY reject instead when nothing
+   * was opened, with a TransportError that is not `retryable` when a retry cannot succeed. `signal` aborts when the
+   * connection is no longer wanted before this resolves.
    */
   open(sink: TransportSink, signal: AbortSignal): Promise<TransportLink>;
 }
@@ -15,16 +15,16 @@ export interface TransportSink {
 }
 
 export interface TransportLink {
-  /** One JSON value. MUST NOT throw when the connection has ended. */
+  /** Sends one JSON value. MUST NOT throw when the connection has ended. */
   send(text: string): void;
-  /** Asks for the end; `sink.cut` says when it has come. */
+  /** Closes the connection; `sink.cut` is called when it has ended. */
   close(): void;
 }
 
-/** Why a connection ended or did not come about. */
+/** Why a connection ended or could not be opened. */
 export class TransportError extends Error {
   override readonly name = "TransportError";
-  /** False: trying again is of no use, as the key is wrong or the pipe is gone. */
+  /** False when a retry cannot succeed, because the key is wrong or the pipe is gone. */
   readonly retryable: boolean;
 
   constructor(
@@ -39,18 +39,18 @@ export class TransportError extends Error {
 export interface WebSocketTransportOptions {
   /** `http:`, `https:`, `ws:` or `wss:`. Without a path: `/api/ws`. */
   readonly url: string | URL;
-  /** An API key. It goes into the query, as sockets of the web send no headers; where that is too open, use tickets. */
+  /** An API key, sent in the query because web sockets cannot send headers. Use tickets where that is too exposed. */
   readonly token?: string;
   /**
-   * Gets a ticket for each connection: your server asks for it with `POST /api/auth/ws-ticket`. MAY reject with a
-   * TransportError that is not `retryable`, when trying again is of no use.
+   * Returns a ticket for each connection, which your server requests with `POST /api/auth/ws-ticket`. MAY reject with a
+   * TransportError that is not `retryable` when a retry cannot succeed.
    */
   readonly ticket?: () => Promise<string>;
-  /** Another implementation than the runtime's own. */
+  /** Replaces the runtime's WebSocket. */
   readonly WebSocket?: typeof WebSocket;
 }
 
-/** A gateway behind a URL. */
+/** Creates a transport to a gateway at a URL. */
 export function webSocketTransport(options: WebSocketTransportOptions): GatewayTransport {
   const { token, ticket, WebSocket: Socket = WebSocket } = options;
   return {
@@ -68,7 +68,7 @@ export function webSocketTransport(options: WebSocketTransportOptions): GatewayT
       socket.onopen = () => opened.resolve({ send: (text) => socket.send(text), close });
       socket.onmessage = ({ data }) => sink.frame(data as string);
       socket.onclose = ({ code, reason }) => {
-        // The gateway says with the first two that the key is not good enough.
+        // The gateway uses these codes for an invalid key.
         const retryable = code !== 4401 && code !== 4403;
         const error = new TransportError(`${name} closed the socket: ${code} ${reason}`, { retryable });
         opened.reject(error);
@@ -84,22 +84,24 @@ export interface SpawnTransportOptions {
   readonly command: string;
   /** Default: `["rpc"]`. */
   readonly args?: readonly string[];
-  /** The whole environment of the process; default: that of this one. */
+  /** The whole environment of the child process; default: that of this process. */
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
-  /** Gets what the process writes to standard error, a line each. Without it the last line tells why the process ended. */
+  /**
+   * Receives each line of the process's standard error. The last line is also part of the error when the process ends.
+   */
   readonly onStderr?: (line: string) => void;
 }
 
-/** How long the process has to end by itself, once nobody writes to it. */
+/** Time for the process to exit after its input is closed. */
 const END_MS = 8_000;
 
-/** Each connection is a process of its own: one that died is started again. */
+/** Creates a transport that starts a child process per connection and restarts one that died. */
 export function spawnTransport(options: SpawnTransportOptions): GatewayTransport {
   const { command, args = ["rpc"], env, cwd, onStderr } = options;
   return {
     async open(sink) {
-      // Not imported, so that bundlers for browsers have nothing to resolve.
+      // Not imported, so that browser bundlers have nothing to resolve.
       const machine = globalThis.process?.getBuiltinModule?.("child_process");
       if (!machine) throw new TransportError("No processes here.", { retryable: false });
       const child = machine.spawn(command, [...args], { cwd, env });
@@ -108,7 +110,7 @@ export function spawnTransport(options: SpawnTransportOptions): GatewayTransport
       let last = "";
       let timer: ReturnType<typeof setTimeout>;
       child.on("error", (cause) => {
-        ended.resolve(new TransportError(`${command} cannot be started.`, { retryable: false, cause }));
+        ended.resolve(new TransportError(`Cannot start ${command}.`, { retryable: false, cause }));
       });
       child.on("close", (code, signal) => {
         clearTimeout(timer);
@@ -128,7 +130,7 @@ export function spawnTransport(options: SpawnTransportOptions): GatewayTransport
         close() {
           link.close();
           clearTimeout(timer);
-          // One that has ended needs no time to do so.
+          // A process that has exited needs no timer.
           if (child.exitCode === null && child.signalCode === null)
             timer = setTimeout(() => child.kill("SIGKILL"), END_MS);
         },
@@ -138,23 +140,23 @@ export function spawnTransport(options: SpawnTransportOptions): GatewayTransport
 }
 
 export interface StdioTransportOptions {
-  /** What the gateway writes, such as a ReadableStream. */
+  /** The gateway's output, such as a ReadableStream. */
   readonly readable: AsyncIterable<Uint8Array>;
-  /** What the gateway reads: a stream of the web, or of Node. */
+  /** The gateway's input: a web stream or a Node stream. */
   readonly writable: WritableStream<Uint8Array> | NodeWritable;
 }
 
-/** As much of a writable stream of Node as is needed. */
+/** The used part of a writable Node stream. */
 interface NodeWritable {
   write(text: string): unknown;
   end(): unknown;
   on?(event: "error", listener: () => void): unknown;
 }
 
-/** Most characters of one frame: beyond it something else than a gateway must be speaking. */
+/** Most characters of one frame; a longer one does not come from a gateway. */
 const MAX_FRAME = 64_000_000;
 
-/** A gateway at the other end of two pipes. They are good for one connection. */
+/** Creates a transport over two pipes, which last for one connection. */
 export function stdioTransport({ readable, writable }: StdioTransportOptions): GatewayTransport {
   let isUsed = false;
   return {
@@ -169,7 +171,7 @@ export function stdioTransport({ readable, writable }: StdioTransportOptions): G
   };
 }
 
-/** Hands the frames on, a line each. Resolves when there are no more, to what went wrong, if anything did. Never rejects. */
+/** Passes on one frame per line. Resolves at the end of the stream, to the error if there was one. Never rejects. */
 export async function readFrames(
   readable: AsyncIterable<Uint8Array>,
   { frame }: Pick<TransportSink, "frame">,
@@ -192,11 +194,11 @@ export async function readFrames(
   }
 }
 
-/** Writes a line for each frame. That nobody reads any more shows where it is read. */
+/** Creates a link that writes one line per frame. Write errors are ignored: the reading side reports the cut. */
 function writerOf(writable: StdioTransportOptions["writable"]): TransportLink {
   const ignore = () => {};
   if (!("getWriter" in writable)) {
-    // Else its error would be one that nobody handles.
+    // Otherwise its error would be unhandled.
     writable.on?.("error", ignore);
     return { send: (text) => void writable.write(`${text}\n`), close: () => void writable.end() };
   }

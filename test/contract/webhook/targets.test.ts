@@ -81,7 +81,7 @@ test("a chat_id that YAML reads as an inexact number fails, and the reason names
   await using service = await start({ telegram }, routes, { home_channel: "-100123" });
   assert.equal((await service.post("direct")).status, 502);
   const [row] = await service.deliveries();
-  assert.match(row?.reason ?? "", /deliver_extra\.chat_id in quotes/);
+  assert.match(row?.reason ?? "", /Quote deliver_extra\.chat_id/);
   assert.equal(telegram.asked.length, 0, "the home channel hears nothing of it");
 });
 

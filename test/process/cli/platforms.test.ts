@@ -143,7 +143,7 @@ describe("agentd platforms test", () => {
         { status: 429, body: { ok: false, parameters: { retry_after: 3 } } },
         /^Not delivered: .*429[\s\S]*tried again/,
       ],
-      ["close", /^Nobody knows: [\s\S]*Look whether it arrived/],
+      ["close", /^Unknown: [\s\S]*Check whether the message arrived/],
     ] as const) {
       fake.next(reply);
       const { code, stdout, stderr } = await send();

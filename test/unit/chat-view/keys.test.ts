@@ -94,12 +94,12 @@ test("a second key does not answer the next approval", () => {
   assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice: "once" }]]);
 });
 
-test("one answer for all approvals that wait", () => {
+test("one answer can apply to all pending approvals", () => {
   using screen = testScreen({ ...ASKED, questions: [approval("q1"), approval("q2"), approval("q3")] });
   screen.wait(LATER_MS);
-  assert.match(screen.text(), /a {2}the same for the 2 others that wait ☐/);
+  assert.match(screen.text(), /a {2}same for the 2 other pending approvals ☐/);
   screen.press("text:a");
-  assert.match(screen.text(), /that wait ☑/);
+  assert.match(screen.text(), /pending approvals ☑/);
   screen.press("text:4");
   assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice: "deny", all: true }]]);
 });

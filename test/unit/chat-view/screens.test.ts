@@ -77,7 +77,7 @@ test("a turn at work: the running tool with its progress, what waits, and the ap
     one
     two
 
-● waits for you  3 s
+● waiting for you  3 s
   next  and then ⏎ run the tests
 
 ▌ approval  terminal asks to run  3:20 left

@@ -150,7 +150,7 @@ test("what the disk refuses is tried again, and says why", async () => {
     throw Object.assign(new Error("secret path"), { code });
   };
   for (const [code, why] of [
-    ["ENOSPC", /The disk is full \(ENOSPC\)/],
+    ["ENOSPC", /the disk is full \(ENOSPC\)/],
     ["EACCES", /may not be written \(EACCES\)/],
     ["EIO", /could not be written \(EIO\)/],
   ] as const) {

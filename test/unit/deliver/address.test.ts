@@ -114,7 +114,10 @@ test("what cannot be used is told, with the name that was probably meant", () =>
   assert.match(problem("telegarm:5"), /"telegarm" is not a target; did you mean "telegram"/);
   assert.match(problem("Slack"), /did you mean "slack"/);
   assert.match(problem("orgin"), /did you mean "origin"/);
-  assert.match(problem("log, carrier_pigeon:home"), /"carrier_pigeon" is not a target; known are: log, local/);
+  assert.match(
+    problem("log, carrier_pigeon:home"),
+    /"carrier_pigeon" is not a target; known are: log, local/,
+  );
   assert.match(problem("constructor"), /is not a target/);
   assert.match(problem(""), /names no target/);
   assert.match(problem(" , ,"), /names no target/);

@@ -76,7 +76,10 @@ test("an attempt without an outcome leaves a message unknown where the platform 
   await target.count(1);
   clock.tick(20_000);
   const { last_error: error, attempts } = await reached(store, id, "unknown");
-  assert.deepEqual([error, attempts], ["The attempt had no outcome within 20 s. The message may have arrived.", 1]);
+  assert.deepEqual(
+    [error, attempts],
+    ["The attempt had no outcome within 20 s. The message may have arrived.", 1],
+  );
 });
 
 test("parts that arrived are kept before the next one goes, and not sent again", async (t) => {

@@ -108,7 +108,7 @@ test("real gh: what GitHub answers has its outcome", withGh, async (t) => {
     [
       { status: 307, headers: { location: "/repositories/1" }, body: "" },
       { status: "permanent" },
-      /present name/,
+      /new name/,
     ],
     [
       { status: 200, headers: { "content-type": "application/json" }, body: "[]" },

@@ -1,4 +1,4 @@
-/** Keys while the composer has them. */
+/** Keys of the composer. */
 import type { SubmitMode } from "../../screen.ts";
 import type { ChatState, Completion } from "../../state/state.ts";
 import { draftOf, editDraft, insert, moveRow, type Draft } from "./draft.ts";
@@ -37,14 +37,14 @@ export function pasteComposer(ui: Ui, text: string, context: InputContext): Ui {
   return change(ui, insert(ui.draft, toPlainInput(text)), context);
 }
 
-/** What is typed while a card is too young to be answered: it goes on in the composer, but sends nothing. */
+/** Handles keys that come too early to answer a dialog: they edit the composer but send nothing. */
 export function typeAhead(ui: Ui, press: Press, context: InputContext): Ui {
   if ("text" in press) return change(ui, insert(ui.draft, press.text), context);
   const edits: readonly KeyName[] = ["backspace", "delete", "newline", "left", "right", "home", "end"];
   return edits.includes(press.key) ? change(ui, editDraft(ui.draft, press.key), context) : ui;
 }
 
-/** The completions that belong to what stands in the composer; none once Esc closed them. */
+/** Returns the completions of the composer's text; none after Esc. */
 export function openCompletions(ui: Ui, { composer }: ChatState): readonly Completion[] {
   const { text, cursor } = ui.draft;
   const isOpen = text !== "" && composer.completionsFor === text && ui.completion.closedFor !== text;
@@ -113,7 +113,7 @@ function select(ui: Ui, selected: number): Ui {
   return { ...ui, completion: { ...ui.completion, selected } };
 }
 
-/** Shows a prompt of before; behind the last one, what was being written. */
+/** Shows an earlier prompt; after the last one, the draft. */
 function browse(ui: Ui, index: number, { state, actions }: InputContext): Ui {
   const { history } = state.composer;
   const kept = ui.browsing?.kept ?? ui.draft;
@@ -121,7 +121,7 @@ function browse(ui: Ui, index: number, { state, actions }: InputContext): Ui {
   if (text === undefined && index < history.length) return ui;
   const draft = text === undefined ? kept : draftOf(text, kept.killed);
   actions.edit(draft.text);
-  // A prompt of before that is a command needs no list over it.
+  // An earlier prompt that is a command opens no completion list.
   const completion = { selected: 0, closedFor: draft.text };
   return { ...ui, draft, completion, browsing: text === undefined ? undefined : { index, kept } };
 }

@@ -1,4 +1,4 @@
-/** The composer: what is being written, and the completions below it. */
+/** Renders the composer: the draft, and its completions. */
 import type { ChatState, Completion } from "../../state/state.ts";
 import type { DialogLines } from "../dialog/dialog.ts";
 import { openCompletions } from "./keys.ts";
@@ -6,7 +6,7 @@ import { layoutDraft } from "./draft.ts";
 import { cutLine, span, type Line, cutToWidth, toOneLine, widthOf } from "../text/line.ts";
 import type { Ui } from "../ui-state.ts";
 
-/** Cells beside the text: the sign before it, and one for the cursor behind a full row. */
+/** Cells beside the text: the sign before it, and one for the cursor after a full row. */
 const COMPOSER_MARGIN = 3;
 const MAX_COMPLETIONS = 8;
 const MAX_NAME_CELLS = 24;
@@ -16,11 +16,11 @@ interface ComposerOptions {
   readonly state: ChatState;
   readonly ui: Ui;
   readonly width: number;
-  /** Lines that the text may take; the rest of it is scrolled out. */
+  /** Most lines of the text; the rest is scrolled out. */
   readonly rows: number;
 }
 
-/** Cells of the text in a terminal of this width. */
+/** Returns the cells of the text in a terminal of this width. */
 export function composerWidth(width: number): number {
   return Math.max(1, width - COMPOSER_MARGIN);
 }

@@ -1,4 +1,4 @@
-/** What the cards of questions have in common. */
+/** Renders the dialogs of questions. */
 import { BLANK, cutLine, span, wrap, type Line, hanging, wrapText, toOneLine } from "../text/line.ts";
 import { durationText } from "../text/quantity.ts";
 import type {
@@ -32,7 +32,7 @@ function dialogTitle(kind: string, about: string, { expiresAtMs, nowMs, width }:
   );
 }
 
-/** One choice; the chosen one is marked, so that it is seen without colour too. */
+/** Renders one choice; a mark shows the selected one also without colours. */
 function choiceRow(index: number, text: string, isSelected: boolean, width: number): Line {
   const mark = isSelected ? "› " : "  ";
   const number = index < 9 ? `${index + 1}  ` : "   ";
@@ -43,7 +43,7 @@ function choiceRow(index: number, text: string, isSelected: boolean, width: numb
   );
 }
 
-/** The keys of a card, under it. */
+/** Renders the key hints of a dialog. */
 function dialogHints(first: string, last: string, width: number): readonly Line[] {
   return [BLANK, ...wrap([span(`${first} · ↑↓ and enter · ${last}`, "dim")], width, INDENTED)];
 }
@@ -61,7 +61,7 @@ const MEANINGS: Readonly<Record<ApprovalChoice, string>> = {
 interface ApprovalOptions {
   readonly question: ApprovalQuestion;
   readonly dialog: DialogUi;
-  /** Approvals that wait behind this one. */
+  /** Number of further pending approvals. */
   readonly waiting: number;
   readonly width: number;
   readonly nowMs: number;
@@ -84,7 +84,7 @@ export function approvalDialog(options: ApprovalOptions): readonly Line[] {
   ];
 }
 
-/** What is to be approved, without the rest of the card: it may be longer than the terminal is high. */
+/** Renders only the command to approve, which may be longer than the terminal. */
 export function commandLines(
   { command, diff = "" }: { readonly command: string; readonly diff?: string },
   width: number,
@@ -103,7 +103,7 @@ function othersLine({ isForAll }: DialogUi, waiting: number, width: number): rea
   if (waiting === 0) return [];
   const mark = isForAll ? "☑" : "☐";
   return wrap(
-    [span(`a  the same for the ${waiting} others that wait ${mark}`, "dim")],
+    [span(`a  same for the ${waiting} other pending approvals ${mark}`, "dim")],
     width,
     hanging([span("    ")]),
   );
@@ -120,7 +120,7 @@ interface ClarifyOptions {
 
 export interface DialogLines {
   readonly lines: readonly Line[];
-  /** Where the terminal's cursor belongs, from 0; absent: nowhere. */
+  /** Position of the terminal's cursor, from 0; absent: hidden. */
   readonly cursor?: { readonly x: number; readonly y: number };
 }
 

@@ -1,4 +1,4 @@
-/** The list of an open picker: sessions to go on with, or models. */
+/** The picker of sessions or models: its rows and its keys. */
 import type { ModelPickerRow, Picker, SessionPickerRow } from "../../state/state.ts";
 import { BLANK, cutLine, span, wrap, type Line, type Span, toOneLine } from "../text/line.ts";
 import { agoText } from "../text/quantity.ts";
@@ -11,7 +11,7 @@ interface PickerOptions {
   readonly picker: Picker;
   readonly own: PickerUi;
   readonly width: number;
-  /** Lines that the list may take. */
+  /** Most lines of the list. */
   readonly rows: number;
   readonly nowMs: number;
 }
@@ -27,7 +27,7 @@ export function pickerList(options: PickerOptions): readonly Line[] {
   );
   const space = Math.max(1, options.rows - 5);
   const start = Math.max(0, Math.min(own.selected - Math.floor(space / 2), body.length - space));
-  const empty = picker.isLoading ? "loading" : own.filter === "" ? `no ${title} yet` : "nothing fits";
+  const empty = picker.isLoading ? "loading" : own.filter === "" ? `no ${title} yet` : "no match";
   const count = body.length > space ? `  ${own.selected + 1} of ${body.length}` : "";
   return [
     cutLine(
@@ -87,7 +87,7 @@ const PAGE_ROWS = 8;
 
 type PickerRow = SessionPickerRow | ModelPickerRow;
 
-/** The rows whose words hold every word that was typed. */
+/** Returns the rows that contain every typed word. */
 function pickerRows(picker: Picker, filter: string): readonly PickerRow[] {
   const words = filter.toLowerCase().split(/\s+/);
   return picker.rows.filter((row) => {

@@ -1,4 +1,4 @@
-/** Keys while a question is shown. */
+/** Keys of the dialogs of questions. */
 import type { ApprovalQuestion, ClarifyQuestion, Question } from "../../state/state.ts";
 import { pasteComposer, typeAhead } from "../composer/keys.ts";
 import { editDraft, insert } from "../composer/draft.ts";
@@ -6,14 +6,14 @@ import { toPlainInput, type Press } from "../keys.ts";
 import { isHidden, type DialogUi, type InputContext, type Ui } from "../ui-state.ts";
 
 /**
- * Nobody answers a card that was not there when the finger went down: keys count as answers only after the card stood on
- * the terminal for this long, and after nobody typed for this long. What is typed before goes on in the composer.
+ * Keys count as answers only after the dialog was visible and no key was pressed for this long, so that a user who is
+ * typing does not answer by accident. Earlier keys go to the composer.
  */
 const TYPE_AHEAD_MS = 300;
-/** An answer is sent once; if the question is still open then, it may be sent again. */
+/** An answer may be sent again after this time if the question is still open. */
 const RESEND_MS = 2_000;
 
-/** Whether keys are no answers yet. */
+/** Returns whether keys do not count as answers yet. */
 function isTooEarly({ shownAtMs, typedAtMs }: DialogUi, nowMs: number): boolean {
   if (shownAtMs === undefined) return true;
   return nowMs - Math.max(shownAtMs, typedAtMs ?? 0) < TYPE_AHEAD_MS;
@@ -29,7 +29,7 @@ export function pressQuestion(ui: Ui, dialog: DialogUi, press: Press, context: I
   return question.kind === "clarify" ? pressClarify(ui, dialog, press, { ...context, question }) : ui;
 }
 
-/** No answer: whoever typed this was not looking at the card. */
+/** Handles a key that was not meant for the dialog. */
 function ahead(ui: Ui, dialog: DialogUi, press: Press, context: InputContext): Ui {
   return { ...typeAhead(ui, press, context), dialog: { ...dialog, typedAtMs: context.nowMs } };
 }
@@ -59,7 +59,7 @@ function pressApproval(ui: Ui, dialog: DialogUi, press: Press, context: Approval
     return { ...ui, dialog: { ...dialog, selected: index, sentAtMs: context.nowMs } };
   };
   if ("text" in press) {
-    // Two digits at once are nobody's choice.
+    // Only a single digit is a choice.
     if (/^[1-9]$/.test(press.text)) return answer(Number(press.text) - 1);
     const others = context.state.questions.filter(({ kind }) => kind === "approval").length > 1;
     if (press.text === "a" && others) return { ...ui, dialog: { ...dialog, isForAll: !dialog.isForAll } };
@@ -85,7 +85,7 @@ interface ClarifyInput extends InputContext {
   readonly question: ClarifyQuestion;
 }
 
-/** Rows are the choices and, below them, the free text. */
+/** The rows are the choices and, below them, the free text. */
 function pressClarify(ui: Ui, dialog: DialogUi, press: Press, context: ClarifyInput): Ui {
   const { choices, isMultiSelect } = context.question;
   const rows = choices.length + 1;
@@ -124,7 +124,7 @@ function sendClarify(ui: Ui, dialog: DialogUi, context: ClarifyInput): Ui {
     return answers.length === 0 ? ui : answerClarify(ui, dialog, answers.join("\n"), context);
   }
   const answer = isWriting ? text : (choices[dialog.selected] ?? "");
-  // Esc skips the question; an Enter too many does not.
+  // Esc skips the question; an extra Enter does not.
   return answer === "" ? ui : answerClarify(ui, dialog, answer, context);
 }
 
@@ -139,7 +139,7 @@ interface HiddenInput extends InputContext {
   readonly tooEarly: boolean;
 }
 
-/** Every character goes into the hidden answer, however early: in the composer it could be read. */
+/** Every character goes into the hidden answer, even too early: in the composer it would be visible. */
 function pressHidden(ui: Ui, dialog: DialogUi, press: Press, context: HiddenInput): Ui {
   if ("text" in press) return reply(ui, dialog, insert(dialog.reply, press.text));
   if (press.key === "enter")
@@ -170,7 +170,7 @@ function wasSent({ sentAtMs }: DialogUi, nowMs: number): boolean {
   return sentAtMs !== undefined && nowMs - sentAtMs < RESEND_MS;
 }
 
-/** From -1, up goes to the last one and down to the first. */
+/** From -1, up selects the last row and down the first. */
 function stepped(selected: number, step: -1 | 1, count: number): number {
   return selected === -1 && step === -1 ? count - 1 : (selected + step + count) % count;
 }

@@ -1,4 +1,4 @@
-/** Screen lines as data: spans of text with a role each. What a role looks like is the palette's. */
+/** Screen lines as data: spans of text, each with a role, and their width in terminal cells. */
 import { eastAsianWidth } from "get-east-asian-width";
 
 export type Role =
@@ -21,7 +21,7 @@ export interface Span {
   readonly role: Role;
 }
 
-/** Never wider than the width it was made for; has no line breaks. */
+/** A line without line breaks, at most as wide as requested. */
 export type Line = readonly Span[];
 
 export const BLANK: Line = [];
@@ -34,12 +34,12 @@ export function lineWidth(line: Line): number {
   return line.reduce((width, { text }) => width + widthOf(text), 0);
 }
 
-/** The text of lines, as tests and logs want it. */
+/** Returns the plain text of lines. */
 export function textOf(lines: readonly Line[]): string {
   return lines.map((line) => line.map(({ text }) => text).join("")).join("\n");
 }
 
-/** What stands before the first line of a paragraph and before the others. */
+/** The prefix of the first line of a paragraph and of the others. */
 interface Margin {
   readonly first: Line;
   readonly rest: Line;
@@ -47,12 +47,12 @@ interface Margin {
 
 const NO_MARGIN: Margin = { first: [], rest: [] };
 
-/** A sign before the first line, and its width in spaces before the others. */
+/** Returns a margin with a sign before the first line and spaces before the others. */
 export function hanging(first: Line): Margin {
   return { first, rest: [span(" ".repeat(lineWidth(first)))] };
 }
 
-/** Wraps spans at words, and words that are too long anywhere. Spaces at a break are kept out of the next line. */
+/** Wraps spans at words, and breaks words that are too long. Drops spaces at a break. */
 export function wrap(spans: readonly Span[], width: number, margin: Margin = NO_MARGIN): readonly Line[] {
   const space = Math.max(1, width - Math.max(lineWidth(margin.first), lineWidth(margin.rest)));
   const body = spans.map(({ text, role }) => ({ text: expandTabs(text), role }));
@@ -80,7 +80,7 @@ export function cutLine(line: Line, width: number): Line {
   for (const { text, role } of line) {
     const cells = widthOf(text);
     if (cells >= left) {
-      // A span that fits exactly is still cut: something follows it.
+      // A span that fits exactly is also cut: more text follows.
       kept.push(span(cutToWidth(`${text} `, left), role));
       break;
     }
@@ -111,13 +111,13 @@ function breakRows(spans: readonly Span[], space: number): readonly Line[] {
   return rows;
 }
 
-/** Behind the last cell of the row that starts at `start`. */
+/** Returns the end of the row that starts at `start`. */
 function rowEnd(cells: readonly Cell[], start: number, space: number): number {
   let used = 0;
   let lastBreak = -1;
   for (let at = start; at < cells.length; at++) {
     const { cluster, cells: width } = cells[at] ?? { cluster: "", cells: 0 };
-    // Wide characters of East Asia break anywhere.
+    // Lines may break before any wide character.
     if (cluster === " " || width === 2) lastBreak = at;
     used += width;
     if (used > space)
@@ -126,7 +126,7 @@ function rowEnd(cells: readonly Cell[], start: number, space: number): number {
   return cells.length;
 }
 
-/** Leading spaces alone make no row. */
+/** Returns whether the range has more than spaces. */
 function hasInk(cells: readonly Cell[], start: number, end: number): boolean {
   for (let at = start; at < end; at++) if (cells[at]?.cluster !== " ") return true;
   return false;
@@ -149,7 +149,7 @@ function join(cells: readonly Cell[]): Line {
 }
 
 const TAB_CELLS = 4;
-/** No real character has more code units; what has is measured by its first code point. */
+/** Longer clusters are measured by their first code point. */
 const MAX_CLUSTER_LENGTH = 50;
 const PRINTABLE_ASCII = /^[\x20-\x7e]*$/;
 const INVISIBLE =
@@ -157,13 +157,13 @@ const INVISIBLE =
 const EMOJI = /^\p{RGI_Emoji}$/v;
 const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
-/** What a person takes for one character each: combining marks and joined emoji stay whole. */
+/** Splits text into grapheme clusters: combining marks and joined emoji stay whole. */
 export function clustersOf(text: string): readonly string[] {
   if (PRINTABLE_ASCII.test(text)) return text.split("");
   return Array.from(segmenter.segment(text), ({ segment }) => segment);
 }
 
-/** Cells of one cluster: 0, 1 or 2. */
+/** Returns the cells of one cluster: 0, 1 or 2. */
 export function clusterWidth(cluster: string): number {
   const code = cluster.codePointAt(0);
   if (code === undefined) return 0;
@@ -173,7 +173,7 @@ export function clusterWidth(cluster: string): number {
   return EMOJI.test(cluster) ? 2 : eastAsianWidth(code);
 }
 
-/** Cells of a text without line breaks and tabs. */
+/** Returns the cells of a text without line breaks and tabs. */
 export function widthOf(text: string): number {
   if (PRINTABLE_ASCII.test(text)) return text.length;
   let width = 0;
@@ -181,7 +181,7 @@ export function widthOf(text: string): number {
   return width;
 }
 
-/** The text in at most `width` cells, with an ellipsis where something is cut off. */
+/** Truncates text to `width` cells, with an ellipsis. */
 export function cutToWidth(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   let cut = "";
@@ -194,7 +194,7 @@ export function cutToWidth(text: string, width: number): string {
   return width < 1 ? "" : `${cut}…`;
 }
 
-/** One line: tabs become spaces, line breaks a sign. */
+/** Returns text on one line: tabs become spaces, line breaks a sign. */
 export function toOneLine(text: string): string {
   return text
     .trim()
@@ -202,7 +202,7 @@ export function toOneLine(text: string): string {
     .replaceAll("\t", " ");
 }
 
-/** Tabs become spaces up to the next stop. */
+/** Replaces tabs by spaces up to the next tab stop. */
 export function expandTabs(line: string): string {
   if (!line.includes("\t")) return line;
   let column = 0;
