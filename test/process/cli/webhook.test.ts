@@ -129,7 +129,7 @@ test("several targets are subscribed to; of those that are not set up it is said
   assert.match(made.stdout, /Deliver: telegram:-100:17, sms:\+15550100,local/);
   assert.match(
     made.stderr,
-    /Telegram is not set up: .*TELEGRAM_BOT_TOKEN.*`agentd gateway setup` asks for it\./,
+    /Telegram is not configured: .*TELEGRAM_BOT_TOKEN.* or run `agentd gateway setup`\./,
   );
   assert.equal((await place.subscriptions())["ci"]?.["deliver"], to);
   const many = Array.from({ length: 17 }, (_, n) => `slack:C${n}`).join();
