@@ -66,7 +66,10 @@ describe("agentd platforms list", () => {
     }
     const { stdout, code } = await agentd(["platforms", "list"], { AGENTD_HOME: made.home });
     assert.equal(code, 0);
-    assert.match(stdout, /^telegram +ready +-1001:7 +`agentd platforms test telegram` sends a test message$/m);
+    assert.match(
+      stdout,
+      /^telegram +ready +-1001:7 +`agentd platforms test telegram` sends a test message$/m,
+    );
     assert.ok(!stdout.includes(TOKEN));
   });
 
