@@ -37,11 +37,11 @@ function shown(state: ChatState, columns: number): string {
   return plain(screen.text());
 }
 
-test("a talk at 80 columns", () => {
+test("a conversation at 80 columns", () => {
   assert.equal(shown(TALK, 80), TALK_AT_80);
 });
 
-test("a talk at 40 columns", () => {
+test("a conversation at 40 columns", () => {
   assert.equal(shown(TALK, 40), TALK_AT_40);
 });
 
@@ -60,7 +60,7 @@ test("without colour no colour codes are written at all; with it, they are", () 
   assert.equal(plain(screen.text(true)), plain(screen.text(false)));
 });
 
-test("a turn at work: the running tool with its progress, what waits, and the approval", () => {
+test("a running turn: the tool with its progress, the queue, and the approval", () => {
   const running = { ...TOOL, status: "running", progress: "one\ntwo", durationSeconds: undefined } as const;
   const state: ChatState = {
     ...IDLE,
@@ -145,7 +145,7 @@ test("a hidden answer: neither what is typed nor how long it is can be seen", ()
   assert.doesNotMatch(screen.text(), /unter2/);
 });
 
-test("the pickers list what there is, filter as one types, and say why a model may not answer", () => {
+test("the pickers list their rows, filter while typing, and show why a model may not answer", () => {
   const rows = [
     { id: "local:sum-1", provider: "local", model: "sum-1", isCurrent: true },
     {

@@ -21,7 +21,7 @@ function errorOf(sessionId: string, message: string): GatewayEvent {
   return { type: "error", session_id: sessionId, ts: 1, payload: { message, fatal: false } };
 }
 
-test("events that come while a session is being opened are shown in it, and those of the one before are not", async () => {
+test("events received while a session opens are shown in it, and those of the previous session are not", async () => {
   const store = createStore();
   const asked: string[] = [];
   let opening = Promise.withResolvers<unknown>();
@@ -42,7 +42,7 @@ test("events that come while a session is being opened are shown in it, and thos
   assert.deepEqual(asked, ["session.resume one", "session.resume two", "session.detach one"]);
 });
 
-test("a session that cannot be opened leaves the one that is shown, with all it was told meanwhile", async () => {
+test("when a session cannot be opened, the shown one stays, with all its events", async () => {
   const store = createStore();
   let answer: () => Promise<unknown> = async () => ({ session_id: "one", messages: [], info: INFO });
   const call = (() => answer()) as unknown as GatewayCall;
@@ -58,7 +58,7 @@ test("a session that cannot be opened leaves the one that is shown, with all it 
   assert.deepEqual(shown(store.get()), ["notice: meanwhile"]);
 });
 
-test("what stands in a session that is read anew is not told a second time", async () => {
+test("events that a reloaded session already includes are not applied again", async () => {
   const store = createStore();
   let opening = Promise.withResolvers<unknown>();
   const call = (() => opening.promise) as unknown as GatewayCall;

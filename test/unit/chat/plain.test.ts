@@ -47,7 +47,7 @@ function plain(options: ScriptedOptions = {}) {
   return { gateway, submitted, end, stop, report, sent };
 }
 
-test("a prompt that somebody takes out of the queue ends as an interrupted one", async () => {
+test("a prompt that is removed from the queue ends as interrupted", async () => {
   const { submitted, end, report } = plain();
   await submitted;
   report("session.queue", { queued: [{ turn_id: "turn_1", text_preview: "hi" }] });
@@ -64,7 +64,7 @@ test("a prompt that starts from the queue goes on to its end", async () => {
   assert.equal(await end, "complete");
 });
 
-test("an interrupt is for the own turn, whichever is at work", async () => {
+test("an interrupt names the prompt's own turn, whichever turn is running", async () => {
   const { submitted, end, stop, report, sent } = plain();
   await submitted;
   const interrupt = sent("session.interrupt");
@@ -74,7 +74,7 @@ test("an interrupt is for the own turn, whichever is at work", async () => {
   assert.equal(await end, "interrupted");
 });
 
-test("a session that was closed or lost, or whose events are not kept, is a failure and no wait", async () => {
+test("a closed or lost session, or a gap in its events, fails instead of waiting", async () => {
   const closed = plain();
   await closed.submitted;
   closed.report("session.closed", { reason: "closed" });

@@ -57,7 +57,7 @@ const start: Told = [
 ];
 const complete = (text: string): Told => ["message.complete", { text, status: "complete", usage: USAGE }];
 
-test("deltas are for show, the text of message.complete counts", () => {
+test("the text of message.complete replaces the deltas", () => {
   const during = fold([start, ["message.delta", { text: "Hal" }], ["message.delta", { text: "o" }]]);
   assert.deepEqual(shown(during), ["user: hello", "assistant: Halo"]);
   assert.equal(during.live.length, 1);
@@ -74,7 +74,7 @@ test("a turn without any delta shows its answer", () => {
   ]);
 });
 
-test("dropped deltas leave a visible hole until the whole text is there", () => {
+test("dropped deltas leave a visible gap until the complete text arrives", () => {
   const during = fold([
     start,
     ["message.delta", { text: "a" }],
@@ -124,7 +124,7 @@ test("reasoning streams, and reasoning.available replaces what streamed", () => 
   assert.equal(state.settled.length, 2);
 });
 
-test("parallel tools are told apart by tool_id, and settle in order", () => {
+test("parallel tools are matched by tool_id and settle in order", () => {
   const state = fold([
     start,
     ["tool.generating", { name: "terminal", tool_id: "a" }],
@@ -173,7 +173,7 @@ test("a call id that is used again in another turn is another item", () => {
   assert.equal(new Set(tools.map(({ id }) => id)).size, 2);
 });
 
-test("what waits behind a tool that never ends is bounded", () => {
+test("items behind a tool that never ends are bounded", () => {
   let state = fold([start, ["tool.start", { tool_id: "slow", name: "terminal", context: "sleep" }]]);
   for (let at = 0; at < 300; at++) state = fold([["error", { message: `${at}`, fatal: false }]], state);
   assert.ok(state.live.length <= 200);
@@ -217,7 +217,7 @@ test("a failed turn says why, and what to do", () => {
   assert.match(last.text, /^The provider is down\. \(provider_error\) Try again/);
 });
 
-test("a steer that never got through is told", () => {
+test("an undelivered steer is reported", () => {
   const state = fold([
     start,
     ["message.complete", { text: "ok", status: "complete", usage: USAGE, undelivered_steer: ["be brief"] }],
@@ -247,13 +247,13 @@ test("session.info fills the status line, and without a turn ends what was left 
   assert.equal(state.session?.title, "A title");
 });
 
-test("session.queue shows what waits", () => {
+test("session.queue shows the queued prompts", () => {
   const state = fold([["session.queue", { queued: [{ turn_id: "turn_2", text_preview: "and\nthen" }] }]]);
   assert.deepEqual(state.queue, [{ turnId: "turn_2", preview: "and then" }]);
   assert.deepEqual(fold([["session.queue", { queued: [] }]], state).queue, []);
 });
 
-test("a prompt whose turn begins waits no more", () => {
+test("a prompt whose turn begins leaves the queue", () => {
   const queued = ["turn_1", "turn_2"].map((turn_id) => ({ turn_id, text_preview: "hello" }));
   const state = fold([["session.queue", { queued }], start]);
   assert.deepEqual(
@@ -293,7 +293,7 @@ test("an approval of an edit shows its diff, and a command that failed is marked
   assert.ok(tool?.kind === "tool" && tool.status === "failed" && tool.error === undefined);
 });
 
-test("a question told of twice is asked once", () => {
+test("a repeated question is shown once", () => {
   const state = fold([approval, approval]);
   assert.equal(state.questions.length, 1);
   const [question] = state.questions;
@@ -302,7 +302,7 @@ test("a question told of twice is asked once", () => {
   assert.equal(question.expiresAtMs, 60_000);
 });
 
-test("request.cancel takes the question away and says who answered", () => {
+test("request.cancel removes the question and says how it was answered", () => {
   const state = fold([
     approval,
     ["request.cancel", { id: "ask_1", method: "approval", reason: "resolved", resolution: "once" }],
@@ -311,12 +311,12 @@ test("request.cancel takes the question away and says who answered", () => {
   assert.deepEqual(shown(state), ["notice: The approval was answered elsewhere: once."]);
 });
 
-test("request.cancel of a question that nobody sees changes nothing", () => {
+test("request.cancel of an unknown question changes nothing", () => {
   const state = fold([["request.cancel", { id: "ask_9", method: "sudo", reason: "timeout" }]]);
   assert.equal(state, OPEN);
 });
 
-test("a sub-agent that ended is not overwritten by what comes late", () => {
+test("late events do not change a sub-agent that has ended", () => {
   const report = { subagent_id: "s1", parent_id: null, depth: 1, goal: "look", status: "running" } as const;
   const state = fold([
     start,
@@ -332,7 +332,7 @@ test("a sub-agent that ended is not overwritten by what comes late", () => {
   );
 });
 
-test("background.complete, error and status.update warn stay to be read", () => {
+test("background.complete, error and status.update warn become notices", () => {
   const state = fold([
     ["background.complete", { task_id: "bg_1", text: "done", status: "complete" }],
     ["error", { message: "bad", fatal: false }],
@@ -342,7 +342,7 @@ test("background.complete, error and status.update warn stay to be read", () => 
   assert.deepEqual(shown(state), ["notice: Background task bg_1: done", "notice: bad", "notice: careful"]);
 });
 
-test("work outside a turn shows until it is done", () => {
+test("work outside a turn is shown until it is done", () => {
   const during = fold([["status.update", { kind: "compressing", text: "Compressing." }]]);
   assert.deepEqual(
     during.notifications.map(({ text }) => text),

@@ -37,7 +37,7 @@ function tokens(clock: FakeClock, ...answers: (IssuedToken | NoAnswer)[]) {
 }
 
 describe("access tokens", () => {
-  test("are asked for once, and kept until shortly before their end", async () => {
+  test("are requested once and cached until shortly before they expire", async () => {
     const clock = new FakeClock();
     const { tokens: kept, asked } = tokens(clock, given("first-token"), given("second-token"));
     assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isReused: false });
@@ -48,14 +48,14 @@ describe("access tokens", () => {
     assert.deepEqual(await kept.get(asking()), { kind: "token", value: "second-token", isReused: false });
   });
 
-  test("are asked for once by all who wait at the same time", async () => {
+  test("are requested once for concurrent callers", async () => {
     const { tokens: kept, asked } = tokens(new FakeClock(), given("one-for-all"));
     const all = await Promise.all(Array.from({ length: 20 }, () => kept.get(asking())));
     assert.equal(asked.count, 1);
     assert.ok(all.every((one) => one.kind === "token" && one.value === "one-for-all"));
   });
 
-  test("that are refused once serve no more", async () => {
+  test("are not used again after a refusal", async () => {
     const { tokens: kept } = tokens(new FakeClock(), given("first-token"), given("second-token"));
     await kept.get(asking());
     kept.drop("another-token");
@@ -64,7 +64,7 @@ describe("access tokens", () => {
     assert.equal(((await kept.get(asking())) as { value: string }).value, "second-token");
   });
 
-  test("of a very short life do not make every message ask", async () => {
+  test("with a very short lifetime are not requested for every message", async () => {
     const clock = new FakeClock();
     const { tokens: kept, asked } = tokens(clock, given("short-token", 60_000));
     await kept.get(asking());
@@ -73,14 +73,14 @@ describe("access tokens", () => {
     assert.equal(asked.count, 1);
   });
 
-  test("that cannot be had are asked for again by the next message", async () => {
+  test("are requested again after a failed request", async () => {
     const no = refused({ status: "permanent", error: "No." });
     const { tokens: kept } = tokens(new FakeClock(), no, given("later-token"));
     assert.deepEqual(await kept.get(asking()), no);
     assert.equal((await kept.get(asking())).kind, "token");
   });
 
-  test("whose answer got lost leave no doubt about the message: it was not sent", async () => {
+  test("with a lost response make the message a retry, because nothing was sent", async () => {
     const lost = refused({
       status: "unknown",
       error: "X: There was no answer. The message may have arrived, in whatever words.",
@@ -93,7 +93,7 @@ describe("access tokens", () => {
     );
   });
 
-  test("are asked for by the next one when the attempt that asks is cut", async () => {
+  test("are requested by the next caller when the requesting attempt is cut", async () => {
     const cut = new AbortController();
     let count = 0;
     const kept = new AccessTokens(new FakeClock(), ({ signal }) => {
@@ -108,7 +108,7 @@ describe("access tokens", () => {
     assert.deepEqual(await second, { kind: "token", value: "second-token", isReused: false });
   });
 
-  test("are not waited for by an attempt that is cut", async () => {
+  test("are not awaited by an attempt that is cut", async () => {
     const cut = new AbortController();
     const kept = new AccessTokens(new FakeClock(), () => new Promise(() => {}));
     void kept.get(asking());
@@ -117,7 +117,7 @@ describe("access tokens", () => {
     await assert.rejects(waiting, /cut/);
   });
 
-  test("are hidden while they are kept, and behind their refusal, which may repeat them, until the next one's", async () => {
+  test("are redacted while cached and until the next token is refused", async () => {
     const { tokens: kept } = tokens(new FakeClock(), given("hidden-token-1"), given("hidden-token-2"));
     const shown = () => ["1", "2"].filter((end) => redact(`It says hidden-token-${end}.`).includes("token"));
     await kept.get(asking());

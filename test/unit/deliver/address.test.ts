@@ -71,7 +71,7 @@ test("a thread of deliver_extra follows its chat, and an explicit chat does not 
   assert.deepEqual(resolve("email", { thread_id: "<id@example.org>" }), ["email:me@example.org"]);
 });
 
-test("a place that is named in several ways is told once: what the extra says of threads counts for all of them", () => {
+test("a chat that is named in several ways gets one message; a thread of the extra applies to all of them", () => {
   assert.deepEqual(resolve("telegram:42,telegram:42:7", { thread_id: "7" }), ["telegram:42"]);
   assert.deepEqual(resolve("telegram:42:7,telegram:42", { thread_id: 7 }), ["telegram:42:7"]);
   assert.deepEqual(
@@ -91,7 +91,7 @@ test("a place that is named in several ways is told once: what the extra says of
   ]);
 });
 
-test("an id that is too long for an address stays out of it: it is refused when it is sent, by its key", () => {
+test("a too long id is not added to an address; it is refused when the message is sent", () => {
   const long = "4".repeat(501);
   assert.deepEqual(resolve("telegram", { chat_id: long }), ["telegram"]);
   assert.deepEqual(resolve("telegram", { thread_id: long }), ["telegram"]);
@@ -109,7 +109,7 @@ test("spaces around a platform's name and its chat do not count", () => {
   assert.match(findAddressProblems("telegram: :7").join(), /names no chat/);
 });
 
-test("what cannot be used is told, with the name that was probably meant", () => {
+test("invalid addresses are reported, with a suggestion for an unknown platform", () => {
   const problem = (text: string) => findAddressProblems(text).join("; ");
   assert.match(problem("telegarm:5"), /"telegarm" is not a target; did you mean "telegram"/);
   assert.match(problem("Slack"), /did you mean "slack"/);
@@ -136,11 +136,11 @@ test("what cannot be used is told, with the name that was probably meant", () =>
   }
 });
 
-test("platforms of addresses, for those who look whether they are set up", () => {
+test("the platforms of addresses are listed", () => {
   assert.deepEqual(platformsOf("telegram:1,telegram:2,origin,all,sms"), ["telegram", "local", "all", "sms"]);
 });
 
-test("home channels are the targets' own", () => {
+test("home channels come from the targets", () => {
   const target = (name: string, home?: string): Target => ({
     name,
     send: async () => ({ status: "delivered" }),

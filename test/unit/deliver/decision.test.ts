@@ -14,12 +14,12 @@ const row: AttemptCounts = { attempts: 1, max_attempts: 0, created_at: 0, retrie
 const on = (outcome: SendOutcome, { nowMs = 0, to = target(), tried = row } = {}) =>
   evaluate(outcome, tried, { target: to, rules, nowMs });
 
-test("delivered and refused for good are final", () => {
+test("delivered and permanent outcomes are final", () => {
   assert.deepEqual(on({ status: "delivered" }), { status: "delivered" });
   assert.deepEqual(on({ status: "permanent", error: "410" }), { status: "dead", error: "410" });
 });
 
-test("a retry waits as the schedule says, or as the platform asks, a day at most; after the last attempt it is dead", () => {
+test("a retry waits as scheduled or as the platform asks, at most a day, and after the last attempt the message is dead", () => {
   const retry = { status: "retry", error: "503" } as const;
   assert.deepEqual(on(retry), { status: "again", error: "503", delayMs: 60_000, isCounted: true });
   const second = { ...row, attempts: 2 };
@@ -40,7 +40,7 @@ test("a retry waits as the schedule says, or as the platform asks, a day at most
   assert.deepEqual(on(retry, { tried: { ...row, attempts: 3 } }), { status: "dead", error: "503" });
 });
 
-test("a message may have its own number of attempts; the last wait is repeated", () => {
+test("a message can have its own number of attempts, and the last delay repeats", () => {
   const retry = { status: "retry", error: "503" } as const;
   const own = { ...row, max_attempts: 9, attempts: 8 };
   const verdict = on(retry, { tried: own });
@@ -49,7 +49,7 @@ test("a message may have its own number of attempts; the last wait is repeated",
   assert.deepEqual([attemptsOf(own, rules), attemptsOf(row, rules)], [9, 3]);
 });
 
-test("what may have arrived is sent again only where repeats are told apart, and ends as unknown", () => {
+test("an uncertain message is retried only with an idempotent target, and ends as unknown", () => {
   const doubt = { status: "unknown", error: "no answer" } as const;
   assert.deepEqual(on(doubt), doubt);
   const to = target({ supportsIdempotency: true });
@@ -59,7 +59,7 @@ test("what may have arrived is sent again only where repeats are told apart, and
   assert.deepEqual(evaluate(doubt, row, { target: undefined, rules, nowMs: 0 }), doubt);
 });
 
-test("being slowed down costs no attempt, never asks at once, and ends after a day, counted anew from a person's retry", () => {
+test("a throttled attempt does not count, waits at least a second, and ends after a day, counted again after a manual retry", () => {
   const slow = { status: "retry", error: "429", isThrottled: true } as const;
   const last = { ...row, attempts: 3 };
   const asked = { ...slow, afterMs: 0 };
@@ -77,7 +77,7 @@ test("being slowed down costs no attempt, never asks at once, and ends after a d
   assert.equal(on(slow, { nowMs: DAY_MS + 5, tried: retried }).status, "again");
 });
 
-test("the target's own waits go before those of the configuration", () => {
+test("the target's own delays take precedence over the configuration", () => {
   assert.deepEqual(rulesFor(target({ retryDelaysMs: [1, 2] }), rules).delaysMs, [1, 2]);
   assert.deepEqual(rulesFor(target({ retryDelaysMs: [] }), rules).delaysMs, []);
   assert.equal(rulesFor(target(), rules), rules);

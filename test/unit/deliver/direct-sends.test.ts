@@ -7,7 +7,7 @@ import { DirectSends } from "../../../src/deliver/outbox/direct-sends.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 import { openTestStore } from "../../harness/store.ts";
 
-test("a target that is not ready is asked nothing: it is tried later, and the attempt does not count", async (t) => {
+test("a target that is not ready gets no request, and the attempt does not count", async (t) => {
   const clock = new FakeClock();
   const { store } = await openTestStore(t, { now: () => clock.now() });
   let isReady = false;

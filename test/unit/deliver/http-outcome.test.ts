@@ -15,7 +15,7 @@ const of = (status: number, more: { readonly retryAfterMs?: number; readonly tex
   return outcomeOfAnswer({ ...answer, ...more }, { title: "Telegram", name: "telegram" });
 };
 
-test("a gateway that waited in vain does not know whether the platform took the message: unknown", () => {
+test("a gateway timeout is unknown: the message may have arrived", () => {
   for (const status of [504, 524]) {
     assert.deepEqual(of(status), {
       status: "unknown",
@@ -25,7 +25,7 @@ test("a gateway that waited in vain does not know whether the platform took the 
   }
 });
 
-test("what was not taken is tried again, when asked to; what never will be is not", () => {
+test("temporary statuses are retried, and permanent ones are not", () => {
   for (const status of [408, 425, 500, 502, 503, 599])
     assert.equal(of(status).status, "retry", String(status));
   assert.deepEqual(of(503, { retryAfterMs: 7_000 }), {

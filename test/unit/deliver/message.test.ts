@@ -26,14 +26,14 @@ test("an absent, empty or blank thread counts as none, and the first one set is 
   assert.deepEqual(chatOf("telegram", "42:9", { thread_id: 7 }), ["42", "9"]);
 });
 
-test("a place is read behind the platform's name: rooms of Matrix have colons, chats without threads too", () => {
+test("an address is split into chat and thread; Matrix rooms and chats without threads may contain colons", () => {
   assert.deepEqual(chatOf("matrix", "!a:b:8448:$c", {}), ["!a:b:8448", "$c"]);
   assert.deepEqual(chatOf("matrix", "!a:b:8448", {}), ["!a:b:8448", undefined]);
   assert.deepEqual(chatOf("qqbot", "group:1", {}), ["group:1", undefined]);
   assert.deepEqual(chatOf("sms", "+1 555", {}), ["+1 555", undefined]);
 });
 
-test("no payload of the form makes no message", () => {
+test("an invalid payload is not a message", () => {
   for (const payload of [
     null,
     7,
@@ -48,7 +48,7 @@ test("no payload of the form makes no message", () => {
   }
 });
 
-test("an id that numbers do not hold, or that is none, is refused by its key; platforms without chats have none", () => {
+test("an inexact or invalid id is refused with its key, except on platforms without chats", () => {
   const problem = (extra: unknown, platform = "discord") => idProblem(platform, { text: "", extra });
   assert.match(
     problem({ chat_id: Number("1234567890123456789") }) ?? "",
