@@ -77,7 +77,7 @@ const machine = [
   "^src/acp/session/(folder|roots)\\.ts$",
   "^src/acp/prompt/content-file\\.ts$",
   "^src/webhook/routes/",
-  "^src/deliver/targets/(local|email|github-comment)/",
+  "^src/deliver/targets/(local\\.ts$|email/|github-comment/)",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",

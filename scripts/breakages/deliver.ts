@@ -4,7 +4,7 @@ export const deliverBreakages: readonly Breakage[] = [
   {
     name: "retry-of-5xx",
     guarantee: "A message is tried again after the platform answered 5xx",
-    file: "deliver/platform/http-outcome.ts",
+    file: "deliver/platform/call.ts",
     from: "status === 425 || status >= 500",
     to: "status === 425 || status >= 600",
     tests: ["unit/deliver/http-outcome.test.ts"],
@@ -13,10 +13,10 @@ export const deliverBreakages: readonly Breakage[] = [
     name: "retry-after-unknown-outcome",
     guarantee:
       "A message that may have arrived is not sent again where the platform cannot recognise a repeat",
-    file: "deliver/outbox/decision.ts",
+    file: "deliver/outbox/outcome.ts",
     from: "return target?.supportsIdempotency && !outcome.isFinal",
     to: "return !outcome.isFinal",
-    tests: ["unit/deliver/verdict.test.ts"],
+    tests: ["unit/deliver/decision.test.ts"],
   },
   {
     name: "in-flight-at-a-kill",
@@ -46,15 +46,15 @@ export const deliverBreakages: readonly Breakage[] = [
   {
     name: "last-attempt",
     guarantee: "A message is given up after its last attempt",
-    file: "deliver/outbox/decision.ts",
+    file: "deliver/outbox/outcome.ts",
     from: "return row.attempts >= attemptsOf(row, rules);",
     to: "return row.attempts > attemptsOf(row, rules);",
-    tests: ["unit/deliver/verdict.test.ts"],
+    tests: ["unit/deliver/decision.test.ts"],
   },
   {
     name: "mentions",
     guarantee: "A mention such as @everyone in an answer addresses nobody",
-    file: "deliver/text/mentions.ts",
+    file: "deliver/text/source.ts",
     from: "if (mentions.length === 0) return text;",
     to: "if (mentions.length >= 0) return text;",
     tests: ["unit/deliver/text.test.ts"],

@@ -1,7 +1,7 @@
 /** The pipeline: specs -> bundles -> types, client, tables. Touches the machine. */
 import { createRequire } from "node:module";
-import { readFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { readdir, readFile } from "node:fs/promises";
+import { join, relative, resolve } from "node:path";
 import { createClient, type UserConfig } from "@hey-api/openapi-ts";
 import { BUNDLE_EXTENSION } from "../openrpc-component.ts";
 import { bundleSpecs, type Bundles } from "./bundle.ts";
@@ -111,6 +111,30 @@ async function printTypes(
     ...(bundles.webhook ? [job(bundles.webhook, "webhook/types")] : []),
     ...(delivery ? [job(delivery, "delivery/client", client("DeliveryClient"))] : []),
   ]);
+  if (delivery) await shareRuntime(join(out, "delivery/client"), join(out, "http/client"));
+}
+
+/** Folders of the runtime that the client printer writes beside each client. */
+const RUNTIME = ["client", "core"];
+
+/**
+ * Makes the client in `folder` import the runtime of the client in `owner`, and removes its own copy. Throws SpecError when the
+ * two runtimes differ.
+ */
+async function shareRuntime(folder: string, owner: string): Promise<void> {
+  for (const part of RUNTIME) {
+    const names = await readdir(join(folder, part));
+    const contents = (root: string) =>
+      Promise.all(names.map((name) => readFile(join(root, part, name), "utf8")));
+    const [own, shared] = await Promise.all([contents(folder), contents(owner)]);
+    if (own.join() !== shared.join()) throw new SpecError([`the client runtimes differ in ${part}/`]);
+    await removeFolder(join(folder, part));
+  }
+  const runtime = new RegExp(`(?<= from ')\\./(?=(?:${RUNTIME.join("|")})/)`, "g");
+  for (const name of await readdir(folder)) {
+    const source = await readFile(join(folder, name), "utf8");
+    await writeText(join(folder, name), source.replace(runtime, `${relative(folder, owner)}/`));
+  }
 }
 
 async function writeHttp(out: string, deps: "http" | "webhook", document: BundledDocument): Promise<void> {

@@ -1,5 +1,5 @@
 /** The reference of delivery: where messages go, what each platform needs, what becomes of those that do not arrive. */
-import { platforms, type PlatformTraits } from "../../src/deliver/platform/names.ts";
+import { platforms, type PlatformTraits } from "../../src/deliver/message.ts";
 import {
   componentSchemas,
   isObject,

@@ -1,25 +1,29 @@
-/** What a person does at the screen, carried out at the gateway. */
+/** The chat's controller: carries out the user's actions at the gateway. */
 import { cleanHead, cleanText } from "./clean-text.ts";
-import { complete } from "./complete.ts";
-import { describeFailure, reasonOf, type GatewayCall } from "./gateway-call.ts";
+import { complete, localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
+import {
+  describeFailure,
+  reasonOf,
+  type GatewayCall,
+  respond,
+  refusalOf,
+  isNotice,
+  withConnection,
+} from "./gateway.ts";
 import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
-import type { WritableStore } from "./state/initial-state.ts";
+import type { WritableStore, ChatState, Question } from "./state/state.ts";
 import { append, notice, restart } from "./state/items.ts";
 import { listModels, listSessions } from "./pickers.ts";
-import { respond, refusalOf } from "./respond.ts";
 import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
-import { isNotice, withConnection } from "./connection.ts";
-import { SessionDoor, type SessionTarget } from "./session-door.ts";
-import { localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
-import type { ChatState, Question } from "./state/state.ts";
-import { answersOf, nextPart, putQuestion, requestIdOf, takeQuestion } from "./state/reduce-questions.ts";
+import { CurrentSession, type SessionTarget } from "./current-session.ts";
+import { answersOf, nextPart, putQuestion, requestIdOf, removeQuestion } from "./state/reduce-questions.ts";
 
 const MAX_HISTORY = 200;
-/** How long the second Ctrl-C may wait. */
+/** Time in which a second Ctrl-C leaves the chat. */
 const LEAVE_WITHIN_MS = 3_000;
 const MAX_OUTPUT = 50_000;
 
-export interface ChatOptions {
+interface ChatOptions {
   readonly call: GatewayCall;
   readonly store: WritableStore;
   readonly now: () => number;
@@ -29,11 +33,11 @@ export interface ChatOptions {
 
 export class Chat implements ChatActions {
   readonly #options: ChatOptions;
-  readonly #door: SessionDoor;
+  readonly #session: CurrentSession;
   readonly #opened = Promise.withResolvers<void>();
-  /** What was sent is carried out one after the other, and nothing before there is a session. */
-  #line: Promise<void> = this.#opened.promise;
-  /** Aborts what is asked for a text that stands in the composer no more. */
+  /** Runs submitted actions one after the other, starting when a session is open. */
+  #queue: Promise<void> = this.#opened.promise;
+  /** Aborts completions of a text that has changed. */
   #completing = new AbortController();
   #columns = 80;
   #disarm: ReturnType<typeof setTimeout> | undefined;
@@ -41,28 +45,28 @@ export class Chat implements ChatActions {
   constructor(options: ChatOptions) {
     const { call, store, now } = options;
     this.#options = options;
-    this.#door = new SessionDoor({ call, store, now, columns: () => this.#columns });
+    this.#session = new CurrentSession({ call, store, now, columns: () => this.#columns });
   }
 
-  /** What the gateway tells, or the client of itself. */
+  /** Handles an event of the gateway or the client. */
   readonly take = (event: GatewayClientEvent): void => {
     if (isNotice(event)) return this.#notice(event);
-    this.#door.take(event);
+    this.#session.take(event);
     if (event.type === "sessions.changed" && this.#state.picker?.kind === "sessions") {
       this.#try(() => this.#loadPicker("sessions"));
     }
     const isUndone = event.type === "status.update" && event.payload.kind === "undone";
-    if (isUndone && event.session_id === this.#door.sessionId) this.reload();
+    if (isUndone && event.session_id === this.#session.sessionId) this.reload();
   };
 
-  /** Rejects when the session cannot be opened. */
+  /** Opens a session. Rejects when it cannot be opened. */
   readonly open = async (target: SessionTarget): Promise<void> => {
-    await this.#door.open(target);
+    await this.#session.open(target);
     this.#opened.resolve();
   };
 
-  /** Reads the session anew: events were lost, or messages taken back. */
-  readonly reload = (): void => this.#enqueue(() => this.#door.reload());
+  /** Reloads the session after events were lost or messages undone. */
+  readonly reload = (): void => this.#enqueue(() => this.#session.reload());
 
   readonly submit = (text: string, mode?: SubmitMode): void => {
     if (text.trim() === "") return;
@@ -84,7 +88,7 @@ export class Chat implements ChatActions {
     this.#completing.abort();
     this.#completing = new AbortController();
     const { signal } = this.#completing;
-    const { sessionId } = this.#door;
+    const { sessionId } = this.#session;
     const hint = (completions: ChatState["composer"]["completions"]) => {
       if (signal.aborted) return;
       this.#update((state) => ({
@@ -93,7 +97,7 @@ export class Chat implements ChatActions {
       }));
     };
     if (sessionId === undefined) return;
-    // Nothing is lost without them, so that a failure is not worth a word.
+    // Completions are optional, so a failure is ignored.
     complete(this.#options.call, { text, sessionId, signal }).then(hint, () => hint([]));
   };
 
@@ -113,7 +117,7 @@ export class Chat implements ChatActions {
   };
 
   readonly answer = (questionId: string, answer: QuestionAnswer): void => {
-    const { sessionId } = this.#door;
+    const { sessionId } = this.#session;
     const question = this.#state.questions.find(({ id }) => id === questionId);
     if (!question || sessionId === undefined || question.kind !== answer.kind) return;
     const isText = question.kind === "clarify" && answer.kind === "clarify";
@@ -124,14 +128,14 @@ export class Chat implements ChatActions {
     const before = this.#state.questions;
     const isAnswered = (each: Question) => each.id === questionId || (others && each.kind === "approval");
     const answered = before.filter(isAnswered);
-    this.#update((state) => answered.reduce((next, { id }) => takeQuestion(next, id), state));
+    this.#update((state) => answered.reduce((next, { id }) => removeQuestion(next, id), state));
     this.#try(async () => {
       try {
         const { call } = this.#options;
         await respond(call, { sessionId, questionId: requestIdOf(question), answer, answers });
       } catch (error) {
-        // Nothing asks again what was seen before: it stands until it is answered.
-        if (sessionId === this.#door.sessionId) {
+        // The gateway does not ask again, so the question stays until it is answered.
+        if (sessionId === this.#session.sessionId) {
           this.#update((state) => answered.reduce(putQuestion, state));
         }
         throw error;
@@ -147,7 +151,7 @@ export class Chat implements ChatActions {
   readonly pick = (rowId: string): void => {
     const { picker } = this.#state;
     this.closePicker();
-    if (picker?.kind === "sessions" && rowId !== this.#door.sessionId) {
+    if (picker?.kind === "sessions" && rowId !== this.#session.sessionId) {
       this.#enqueue(() => this.open({ kind: "saved", ref: rowId }));
     }
     if (picker?.kind === "models") this.#enqueue(() => this.chooseModel(rowId));
@@ -159,10 +163,10 @@ export class Chat implements ChatActions {
 
   readonly resize = (columns: number, rows: number): void => {
     this.#columns = Math.max(1, columns);
-    const { sessionId } = this.#door;
+    const { sessionId } = this.#session;
     if (sessionId === undefined) return;
     const { call } = this.#options;
-    // The gateway only lays text out by it.
+    // The gateway only uses it for layout.
     call("terminal.resize", { session_id: sessionId, cols: this.#columns, rows }).catch(() => {});
   };
 
@@ -171,9 +175,9 @@ export class Chat implements ChatActions {
     this.#options.leave();
   };
 
-  /** `provider:model`, for this session. */
+  /** Sets the model of this session, as `provider:model`. */
   async chooseModel(model: string): Promise<void> {
-    const { sessionId } = this.#door;
+    const { sessionId } = this.#session;
     if (sessionId === undefined) return;
     const { warning } = await this.#options.call("config.set", {
       key: "model",
@@ -181,20 +185,20 @@ export class Chat implements ChatActions {
       session_id: sessionId,
       scope: "session",
     });
-    this.#say("info", `The model is ${model} now, in this session.`);
+    this.#say("info", `This session now uses the model ${model}.`);
     if (warning !== undefined) this.#say("warning", warning);
   }
 
-  #notice(told: GatewayNotice): void {
-    if (told.type === "client.state") {
-      return this.#update((state) => withConnection(state, told.payload));
+  #notice(notification: GatewayNotice): void {
+    if (notification.type === "client.state") {
+      return this.#update((state) => withConnection(state, notification.payload));
     }
-    if (told.session_id !== this.#door.sessionId) return;
-    if (told.type === "client.gap") return this.reload();
-    if (told.type === "client.lost") {
+    if (notification.session_id !== this.#session.sessionId) return;
+    if (notification.type === "client.gap") return this.reload();
+    if (notification.type === "client.lost") {
       this.#say(
         "error",
-        `The session is not heard of any more: ${told.payload.message} /sessions lists those there are.`,
+        `The session was lost: ${notification.payload.message} /sessions lists the sessions.`,
       );
     }
   }
@@ -204,7 +208,7 @@ export class Chat implements ChatActions {
   }
 
   #interruptTurn(): void {
-    const { sessionId } = this.#door;
+    const { sessionId } = this.#session;
     if (sessionId === undefined) return;
     const mark = (isInterrupting: boolean) =>
       this.#update((state) => (state.turn ? { ...state, turn: { ...state.turn, isInterrupting } } : state));
@@ -221,8 +225,8 @@ export class Chat implements ChatActions {
 
   async #prompt(text: string, mode?: SubmitMode): Promise<void> {
     const ask = async () => {
-      const { sessionId } = this.#door;
-      if (sessionId === undefined) throw new Error("No session is open yet. /new begins one.");
+      const { sessionId } = this.#session;
+      if (sessionId === undefined) throw new Error("No session is open. /new creates one.");
       return this.#options.call("prompt.submit", {
         session_id: sessionId,
         text,
@@ -231,14 +235,14 @@ export class Chat implements ChatActions {
       });
     };
     const { status } = await ask().catch(async (error: unknown) => {
-      // It was closed because nobody used it.
+      // The session was closed because it was idle.
       if (reasonOf(error) !== "not_live") throw error;
-      await this.#door.reopen();
+      await this.#session.reopen();
       return ask();
     });
     if (status !== "steered" && status !== "redirected") return;
-    const told = { kind: "user" as const, text: cleanHead(text, MAX_OUTPUT), origin: "steer" };
-    this.#update((state) => append(state, told));
+    const notification = { kind: "user" as const, text: cleanHead(text, MAX_OUTPUT), origin: "steer" };
+    this.#update((state) => append(state, notification));
   }
 
   #command({ name, args }: TypedCommand, text: string): void {
@@ -257,8 +261,8 @@ export class Chat implements ChatActions {
   }
 
   async #slash(name: string, text: string): Promise<void> {
-    const { sessionId } = this.#door;
-    if (sessionId === undefined) throw new Error("No session is open yet. /new begins one.");
+    const { sessionId } = this.#session;
+    if (sessionId === undefined) throw new Error("No session is open. /new creates one.");
     const done = await runSlash(this.#options.call, { text, sessionId });
     if (done.sessionId !== undefined && done.sessionId !== sessionId) {
       await this.open({ kind: "saved", ref: done.sessionId });
@@ -279,7 +283,7 @@ export class Chat implements ChatActions {
 
   async #loadPicker(kind: "sessions" | "models"): Promise<void> {
     const { call } = this.#options;
-    const { sessionId } = this.#door;
+    const { sessionId } = this.#session;
     try {
       const picker =
         kind === "sessions"
@@ -297,7 +301,7 @@ export class Chat implements ChatActions {
   }
 
   #enqueue(work: () => Promise<void>): void {
-    this.#line = this.#line.then(work).catch((error: unknown) => this.#fail(error));
+    this.#queue = this.#queue.then(work).catch((error: unknown) => this.#fail(error));
   }
 
   #try(work: () => Promise<void>): void {

@@ -1,12 +1,12 @@
-/** The lists that people choose from. */
+/** The rows of the session and model pickers. */
 import { cleanLine } from "./clean-text.ts";
-import type { GatewayCall } from "./gateway-call.ts";
+import type { GatewayCall } from "./gateway.ts";
 import type { ModelPickerRow, SessionPickerRow } from "./state/state.ts";
 
 const MAX_SESSIONS = 100;
 const MAX_MODELS = 2_000;
 
-/** Open sessions and saved ones, last used first. */
+/** Returns open and saved sessions, most recent first. */
 export async function listSessions(
   call: GatewayCall,
   currentId: string | undefined,
@@ -50,7 +50,7 @@ function shownRow(row: {
   };
 }
 
-/** Every model of every provider; the one in use first among its provider's. */
+/** Returns the models of all providers. */
 export async function listModels(
   call: GatewayCall,
   sessionId: string | undefined,
@@ -73,7 +73,7 @@ export async function listModels(
   return rows.slice(0, MAX_MODELS);
 }
 
-/** Models are listed with their provider's name in front, or without. */
+/** Removes the provider's prefix, if any. */
 function modelName(known: string, provider: string): string {
   return known.startsWith(`${provider}:`) ? known.slice(provider.length + 1) : known;
 }

@@ -1,4 +1,4 @@
-/** `agentd chat` at a terminal: a client, a screen, and what stands between them. */
+/** `agentd chat` at a terminal: connects the client and the screen. */
 import {
   connectGateway,
   EventsLostError,
@@ -6,28 +6,28 @@ import {
   type GatewayTransport,
 } from "../client/gateway.ts";
 import { Chat } from "./chat.ts";
-import { createStore, type WritableStore } from "./state/initial-state.ts";
+import { createStore, type WritableStore } from "./state/state.ts";
 import type { RenderChat } from "./screen.ts";
-import type { SessionTarget } from "./session-door.ts";
+import type { SessionTarget } from "./current-session.ts";
 
 export interface ChatProgram {
   readonly transport: GatewayTransport;
   readonly version: string;
   readonly target: SessionTarget;
-  /** `provider:model` for the session. */
+  /** Model of the session, as `provider:model`. */
   readonly model?: string;
   /** The first prompt. */
   readonly prompt?: string;
 }
 
-export interface TerminalProgram extends ChatProgram {
+interface TerminalProgram extends ChatProgram {
   readonly input: NodeJS.ReadStream;
   readonly output: NodeJS.WriteStream;
   readonly hasColour: boolean;
   readonly render: () => Promise<RenderChat>;
 }
 
-/** Resolves when the person left, to the session that was shown last; rejects when there was nothing to show. */
+/** Runs the chat. Resolves to the last session when the user leaves; rejects when the chat failed. */
 export async function runChat(program: TerminalProgram): Promise<string | undefined> {
   const { transport, version, input, output, hasColour } = program;
   const over = new AbortController();
@@ -40,7 +40,7 @@ export async function runChat(program: TerminalProgram): Promise<string | undefi
   });
   let failure: unknown;
   const fail = (error: unknown) => {
-    // Whoever left in the meantime wants no word about what did not come about.
+    // After the user left, failures do not matter.
     if (over.signal.aborted) return;
     failure = error;
     over.abort();
@@ -82,7 +82,7 @@ async function begin(client: GatewayClient, { chat, store, program }: Begun): Pr
   if (prompt !== undefined) chat.submit(prompt);
 }
 
-/** Hands on all events, for as long as there are any. */
+/** Passes all events to the chat. */
 async function follow(client: GatewayClient, chat: Chat): Promise<void> {
   try {
     for await (const event of client.events()) chat.take(event);
@@ -92,10 +92,10 @@ async function follow(client: GatewayClient, chat: Chat): Promise<void> {
       return chat.take({
         type: "client.state",
         ts: Date.now(),
-        payload: { state: "closed", attempt: 0, message: `${message} Leave, and start again.` },
+        payload: { state: "closed", attempt: 0, message: `${message} Leave the chat and start it again.` },
       });
     }
-    // The screen could not keep up: what is shown is read anew.
+    // Events were lost: reload the session.
     const again = follow(client, chat);
     chat.reload();
     return again;

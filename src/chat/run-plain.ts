@@ -1,4 +1,4 @@
-/** `agentd chat` without a terminal: one prompt, its answer on the output, everything else beside it. */
+/** `agentd chat` without a terminal: one prompt, the answer on standard output, progress on standard error. */
 import {
   connectGateway,
   type GatewayClient,
@@ -7,28 +7,26 @@ import {
 } from "../client/gateway.ts";
 import { cleanLine, cleanText } from "./clean-text.ts";
 import { reduceEvent } from "./state/reduce.ts";
-import { isNotice } from "./connection.ts";
-import { createStore } from "./state/initial-state.ts";
-import { refusalOf, respond } from "./respond.ts";
+import { isNotice, refusalOf, respond } from "./gateway.ts";
+import { createStore, type Question } from "./state/state.ts";
 import type { ChatProgram } from "./run-chat.ts";
-import { SessionDoor } from "./session-door.ts";
-import type { Question } from "./state/state.ts";
-import { takeQuestion } from "./state/reduce-questions.ts";
+import { CurrentSession } from "./current-session.ts";
+import { removeQuestion } from "./state/reduce-questions.ts";
 
-export interface PlainProgram extends ChatProgram {
+interface PlainProgram extends ChatProgram {
   readonly prompt: string;
-  /** The answer, and nothing else. Of text that goes to a terminal the control characters are taken out. */
+  /** Writes the answer. */
   readonly write: (text: string) => void;
-  /** A line about what goes on. */
-  readonly tell: (line: string) => void;
+  /** Reports one line of progress. */
+  readonly report: (line: string) => void;
   /** Interrupts the turn. */
   readonly signal: AbortSignal;
 }
 
-/** How a turn ended. */
-export type PlainEnd = "complete" | "interrupted" | "error";
+/** How the turn ended. */
+type PlainEnd = "complete" | "interrupted" | "error";
 
-/** One turn. Rejects when the gateway cannot be reached, or refuses. */
+/** Runs one turn. Rejects when the gateway is unreachable or refuses. */
 export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
   const { transport, version, target, model, prompt, signal } = program;
   await using client = await connectGateway({
@@ -37,12 +35,12 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
     deltas: "final",
   });
   const call: GatewayClient["call"] = (method, ...args) => client.call(method, ...args);
-  // Listening begins before there is anything to hear.
+  // Listen before the first event can be sent.
   const events = client.events();
   const store = createStore();
-  const door = new SessionDoor({ call, store, now: Date.now, columns: () => COLUMNS });
-  await door.open(target);
-  const { sessionId = "" } = door;
+  const session = new CurrentSession({ call, store, now: Date.now, columns: () => COLUMNS });
+  await session.open(target);
+  const { sessionId = "" } = session;
   if (model !== undefined && target.kind !== "new") {
     await call("config.set", { key: "model", value: model, session_id: sessionId, scope: "session" });
   }
@@ -52,7 +50,7 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
     when_busy: "queue",
   });
   const interrupt = () => {
-    // Without its name the turn of somebody else would be ended, behind which this one waits.
+    // Without its id the call would interrupt the turn ahead of this one.
     const turn = turnId === null ? {} : { turn_id: turnId };
     call("session.interrupt", { session_id: sessionId, ...turn }).catch(() => {});
   };
@@ -63,48 +61,48 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
     assertHeard(event, sessionId);
     if (isNotice(event) || event.session_id !== sessionId) continue;
     store.update((state) => reduceEvent(state, event));
-    // The first says that the prompt waits; another one, before its turn began, that it waits no more.
+    // The first event says that the prompt is queued; a second one before its turn starts says that it was removed.
     if (event.type === "session.queue" && event.turn_id === turnId && ++queueEvents > 1) {
-      program.tell("The prompt was taken out of the queue.");
+      program.report("The prompt was removed from the queue.");
       return "interrupted";
     }
     if (event.type === "message.complete" && event.turn_id === turnId) return ended(event.payload, program);
     const line = lineOf(event);
-    if (line !== undefined) program.tell(line);
+    if (line !== undefined) program.report(line);
     for (const question of store.get().questions) {
-      store.update((state) => takeQuestion(state, question.id));
-      program.tell(refusal(question));
+      store.update((state) => removeQuestion(state, question.id));
+      program.report(refusal(question));
       await respond(call, { sessionId, questionId: question.id, answer: refusalOf(question) });
     }
   }
-  throw new Error("The gateway ended before the answer was whole.");
+  throw new Error("The gateway ended before the answer was complete.");
 }
 
 const COLUMNS = 80;
 
-/** Throws when nothing more is heard of the session: whoever waited on would wait for ever. */
+/** Throws when the session sends no more events, which would otherwise be awaited for ever. */
 function assertHeard(event: GatewayClientEvent, sessionId: string): void {
   if (event.session_id !== sessionId) return;
   if (event.type === "client.lost") throw new Error(event.payload.message);
   if (event.type !== "session.closed" && event.type !== "client.gap") return;
-  const what = event.type === "client.gap" ? "Some events were not kept" : "The session was closed";
+  const what = event.type === "client.gap" ? "Some events were lost" : "The session was closed";
   const how = `agentd chat --resume ${cleanLine(sessionId)}`;
-  throw new Error(`${what} before the answer was whole. What became of it: ${how}`);
+  throw new Error(`${what} before the answer was complete. Run \`${how}\` to see the session.`);
 }
 
 function ended(
   payload: Extract<GatewayEvent, { type: "message.complete" }>["payload"],
-  { write, tell }: PlainProgram,
+  { write, report }: PlainProgram,
 ): PlainEnd {
   const { text, status, warning, error } = payload;
   if (text !== "") write(text.endsWith("\n") ? text : `${text}\n`);
-  if (warning !== undefined) tell(cleanText(warning));
-  if (status === "interrupted") tell(cleanText(error ?? "Interrupted."));
-  if (status === "error") tell(cleanText(error ?? "The turn failed."));
+  if (warning !== undefined) report(cleanText(warning));
+  if (status === "interrupted") report(cleanText(error ?? "Interrupted."));
+  if (status === "error") report(cleanText(error ?? "The turn failed."));
   return status;
 }
 
-/** What is worth a line to somebody who waits. */
+/** Returns the line to report for an event, if any. */
 function lineOf(event: GatewayEvent): string | undefined {
   switch (event.type) {
     case "tool.start":
@@ -123,7 +121,7 @@ function lineOf(event: GatewayEvent): string | undefined {
 }
 
 function refusal(question: Question): string {
-  const where = "nobody is here to answer; use agentd chat at a terminal.";
+  const where = "no terminal to answer at; run agentd chat at a terminal.";
   switch (question.kind) {
     case "approval":
       return `Denied: ${cleanLine(question.command)} - ${where}`;

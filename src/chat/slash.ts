@@ -1,35 +1,37 @@
-/** Slash commands: what the chat does itself, and what it asks the gateway to do. */
-import { reasonOf, type GatewayCall } from "./gateway-call.ts";
+/** Slash commands of the chat and of the gateway, and completions for the composer. */
+import { reasonOf, type GatewayCall } from "./gateway.ts";
+import { cleanLine } from "./clean-text.ts";
+import type { Completion } from "./state/state.ts";
 
-/** Commands of the chat itself, beside those of the gateway. */
-export const LOCAL_COMMANDS: readonly { readonly name: string; readonly description: string }[] = [
-  { name: "sessions", description: "Choose another session" },
+/** Commands of the chat itself. */
+const LOCAL_COMMANDS: readonly { readonly name: string; readonly description: string }[] = [
+  { name: "sessions", description: "Switch to another session" },
   { name: "quit", description: "Leave" },
 ];
 
-/** The chat's own part of `/help`. */
+/** Returns the chat's part of `/help`. */
 export function localHelp(): string {
   const lines = LOCAL_COMMANDS.map(({ name, description }) => `/${name}  ${description}`);
   return ["In this chat", ...lines].join("\n");
 }
 
-/** What is to be done after a command. */
-export interface CommandOutcome {
-  /** To print. */
+/** The result of a command. */
+interface CommandOutcome {
+  /** Text to print. */
   readonly output?: string;
   readonly isWarning?: boolean;
-  /** To submit as a prompt. */
+  /** Prompt to submit. */
   readonly prompt?: string;
-  /** How to submit it while a turn is at work; absent: as any prompt. */
+  /** How to submit the prompt during a turn; absent: as any prompt. */
   readonly mode?: "queue";
-  /** To put into the composer. */
+  /** Text for the composer. */
   readonly prefill?: string;
-  /** To go on in. */
+  /** Session to switch to. */
   readonly sessionId?: string;
 }
 
 const MAX_ALIASES = 5;
-/** The gateway wants these said in the other way. */
+/** Errors after which `command.dispatch` is used instead. */
 const DISPATCHED = new Set(["not_dispatchable", "method_not_found"]);
 
 export interface TypedCommand {
@@ -38,28 +40,28 @@ export interface TypedCommand {
   readonly args: string;
 }
 
-/** Undefined for text that is no command: `/usr/bin is full` is a prompt. */
+/** Parses a command. Undefined for any other text: `/usr/bin is full` is a prompt. */
 export function parseSlash(text: string): TypedCommand | undefined {
   const match = /^\/([A-Za-z][\w-]*)(?:\s+([\s\S]*))?$/.exec(text.trim());
   return match ? { name: (match[1] ?? "").toLowerCase(), args: (match[2] ?? "").trim() } : undefined;
 }
 
-/** Runs a command of the gateway, through as many aliases as are sensible. */
+/** Runs a command of the gateway and resolves aliases. */
 export async function runSlash(
   call: GatewayCall,
   { text, sessionId }: { readonly text: string; readonly sessionId: string },
 ): Promise<CommandOutcome> {
   let command = text.trim().replace(/^\//, "");
   for (let turns = 0; turns <= MAX_ALIASES; turns++) {
-    const told = await execute(call, { command, sessionId });
-    if (told.type !== "alias") return outcomeOf(told);
-    command = String(told.target ?? "").replace(/^\//, "");
+    const result = await execute(call, { command, sessionId });
+    if (result.type !== "alias") return outcomeOf(result);
+    command = String(result.target ?? "").replace(/^\//, "");
   }
-  throw new Error(`/${command} leads from one alias to the next and never ends.`);
+  throw new Error(`/${command} is an alias of too many aliases.`);
 }
 
-/** What `slash.exec` and `command.dispatch` answer, as one. */
-interface Told {
+/** The result of `slash.exec` or `command.dispatch`. */
+interface CommandResult {
   readonly type?: string;
   readonly output?: string;
   readonly warning?: string;
@@ -73,25 +75,74 @@ interface Told {
 async function execute(
   call: GatewayCall,
   { command, sessionId }: { readonly command: string; readonly sessionId: string },
-): Promise<Told> {
+): Promise<CommandResult> {
   try {
-    return (await call("slash.exec", { session_id: sessionId, command })) as Told;
+    return (await call("slash.exec", { session_id: sessionId, command })) as CommandResult;
   } catch (error) {
     if (!DISPATCHED.has(reasonOf(error) ?? "")) throw error;
-    return (await call("command.dispatch", { session_id: sessionId, command: `/${command}` })) as Told;
+    return (await call("command.dispatch", {
+      session_id: sessionId,
+      command: `/${command}`,
+    })) as CommandResult;
   }
 }
 
-function outcomeOf(told: Told): CommandOutcome {
-  const { type, message, notice, output, warning, session_id: sessionId } = told;
+function outcomeOf(result: CommandResult): CommandOutcome {
+  const { type, message, notice, output, warning, session_id: sessionId } = result;
   const text = type === "send" || type === "prefill" ? notice : (output ?? warning);
   return {
     ...(text === undefined || text === ""
       ? {}
       : { output: text, isWarning: output === undefined && !!warning }),
     ...((type === "skill" || type === "send") && message ? { prompt: message } : {}),
-    ...(told.when_busy === "queue" ? { mode: "queue" } : {}),
+    ...(result.when_busy === "queue" ? { mode: "queue" } : {}),
     ...(type === "prefill" && message !== undefined ? { prefill: message } : {}),
     ...(typeof sessionId === "string" ? { sessionId } : {}),
+  };
+}
+
+const MAX_COMPLETIONS = 30;
+/** Matches a path at the end of the text. */
+const PATH = /(?:^|\s)(@\S*|(?:\.{1,2}|~)?\/\S*)$/;
+
+interface CompletionRequest {
+  readonly text: string;
+  readonly sessionId: string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Returns completions: commands for text that begins with a slash, paths for a last word that looks like a path,
+ * otherwise none.
+ */
+export async function complete(call: GatewayCall, wanted: CompletionRequest): Promise<readonly Completion[]> {
+  const { text, sessionId, signal } = wanted;
+  if (/^\/[^\s/]*(\s|$)/.test(text)) return commands(call, wanted);
+  const word = PATH.exec(text)?.[1];
+  if (word === undefined) return [];
+  const { items } = await call("complete.path", { word, session_id: sessionId }, { signal });
+  return items.map((item) => toCompletion(text.slice(0, text.length - word.length), item));
+}
+
+async function commands(call: GatewayCall, wanted: CompletionRequest): Promise<readonly Completion[]> {
+  const { text, sessionId, signal } = wanted;
+  const params = { text, session_id: sessionId };
+  const { items, replace_from: from = 1 } = await call("complete.slash", params, { signal });
+  const found = items.map((item) => toCompletion(text.slice(0, from), item));
+  const local = LOCAL_COMMANDS.filter(({ name }) => !/\s/.test(text) && `/${name}`.startsWith(text)).map(
+    ({ name, description }) => ({ text: `/${name}`, display: `/${name}`, meta: description }),
+  );
+  const added = local.filter((each) => !found.some((known) => known.text === each.text));
+  return [...found, ...added].slice(0, MAX_COMPLETIONS);
+}
+
+function toCompletion(
+  before: string,
+  item: { readonly text: string; readonly display: string; readonly meta: string },
+): Completion {
+  return {
+    text: before + cleanLine(item.text, 4_000),
+    display: cleanLine(item.display),
+    meta: cleanLine(item.meta),
   };
 }

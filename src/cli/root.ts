@@ -54,9 +54,10 @@ export const rootCommand = defineCommand({
       "Subscribe to webhooks, try routes, look at what came in",
       async () => (await import("./webhook/webhook.ts")).webhookCommand,
     ),
-    deliveries: lazyCommand(
-      "Look at messages to people, send them again, drop them",
-      async () => (await import("./outbox/outbox.ts")).deliveriesCommand,
+    outbox: lazyCommand(
+      "List outbound messages, retry them, drop them",
+      async () => (await import("./outbox/outbox.ts")).outboxCommand,
+      { aliases: ["deliveries"] },
     ),
     platforms: lazyCommand(
       "List what messages can be sent through, and try it",

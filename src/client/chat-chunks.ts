@@ -1,4 +1,4 @@
-/** One mapping from a run's events to chat chunks: for the server that streams them, and for the client that resumes. */
+/** Maps a run's events to chat chunks, for the server that streams them and for the client that resumes. */
 import type {
   ChatCompletionChunk,
   ChatDelta,
@@ -10,7 +10,7 @@ import type {
   ToolProgress,
 } from "../../generated/http/client/types.gen.ts";
 
-/** What all parts of one answer have in common. */
+/** The fields that all chunks of one completion share. */
 export interface ChatHead {
   readonly id: string;
   /** Unix seconds. */
@@ -25,7 +25,7 @@ export interface ChunkOptions {
   readonly showReasoning: boolean;
 }
 
-/** Makes the chunks of one answer, event by event. Failures have no chunk: they are for the caller. */
+/** Creates the chunks of one completion, event by event. Failures have no chunk; the caller handles them. */
 export class ChatChunks {
   readonly #head: ChatHead;
   readonly #options: ChunkOptions;
@@ -37,12 +37,12 @@ export class ChatChunks {
     this.#options = options;
   }
 
-  /** The chunk that comes before all events. */
+  /** Returns the chunk before all events. */
   first(): ChatCompletionChunk {
     return { ...this.#chunk({ role: "assistant", content: "" }), agent: this.#head.agent };
   }
 
-  /** Texts of several messages are parted by an empty line, as in the whole answer. */
+  /** Returns the chunks of an event. A blank line separates the texts of several messages, as in the whole answer. */
   of(event: RunEvent): readonly ChatCompletionChunk[] {
     switch (event.event) {
       case "message.delta": {
@@ -81,7 +81,7 @@ export class ChatChunks {
   }
 }
 
-/** A call that the client is to make. */
+/** Returns a tool call for the client to execute. */
 export function toolCall(event: Extract<RunEvent, { event: "tool.requested" }>): ChatToolCall {
   const { tool_call_id: id, tool: name, arguments: json } = event;
   return { id, type: "function", function: { name, arguments: json } };
@@ -102,7 +102,7 @@ export function toCompletionUsage(usage: RunUsage): CompletionUsage {
 
 type Stop = Extract<RunEvent, { event: "run.completed" }>["stop"];
 
-/** Why the model stopped, in this format's words. A turn cut by its step limit reads as cut by length. */
+/** Maps why the model stopped to `finish_reason`. A reached step limit becomes `length`. */
 export function finishReason(stop: Stop): FinishReason {
   if (stop === "end") return "stop";
   if (stop === "tool_calls") return stop;

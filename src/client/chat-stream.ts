@@ -3,18 +3,23 @@ import type {
   ChatCompletionRequest,
   ErrorEnvelope,
 } from "../../generated/http/client/types.gen.ts";
-import { AgentApiError, StreamCutError } from "./api-error.ts";
+import {
+  AgentApiError,
+  StreamCutError,
+  post,
+  stopRun,
+  type Posted,
+  type StreamRequest,
+  type ClientOptions,
+} from "./request.ts";
 import { ChatChunks, type ChatHead } from "./chat-chunks.ts";
-import { readFrames } from "./event-stream.ts";
-import { post, stopRun, type Posted, type StreamRequest } from "./post.ts";
-import type { ClientOptions } from "./request.ts";
-import { isFinal, streamRunEvents } from "./run-stream.ts";
+import { readFrames, isFinal, streamRunEvents } from "./streams.ts";
 
 /**
- * The chunks of one streamed chat completion. The request is sent once, never again: when its connection is cut, the
- * rest comes from the events of the run, without loss or repetition. Leaving the loop, or aborting `signal`, stops the
- * run. With `agent.on_disconnect: "cancel"` the run ends with the connection, and a cut is a StreamCutError.
- * AgentApiError for an error answer and for an error frame.
+ * Yields the chunks of one streamed chat completion. The request is sent once: when its connection is cut, the rest
+ * comes from the events of the run, without loss or repetition. Leaving the loop, or aborting `signal`, stops the run.
+ * With `agent.on_disconnect: "cancel"` the run ends with the connection, and a cut throws StreamCutError. Throws
+ * AgentApiError for an error response and for an error frame.
  */
 export async function* streamChatCompletion(
   options: ClientOptions,
@@ -40,9 +45,9 @@ class ChatStream {
   readonly #body: Omit<ChatCompletionRequest, "stream">;
   readonly #request: StreamRequest;
   #first: ChatCompletionChunk | undefined;
-  /** Number of the last event whose chunks were handed on. */
+  /** Number of the last event whose chunks were yielded. */
   #last = 0;
-  /** Chunks handed on since then: of several chunks of one event only the last has its number. */
+  /** Chunks yielded since then: only the last chunk of an event has its number. */
   #unnumbered = 0;
   #showsReasoning = false;
 
@@ -51,7 +56,7 @@ class ChatStream {
     this.#request = request;
   }
 
-  /** Resolves to whether the stream came to its end. */
+  /** Yields the chunks of the response. Returns whether the stream is complete. */
   async *read(response: Response): AsyncGenerator<ChatCompletionChunk, boolean> {
     const frames = readFrames(response);
     try {
@@ -88,10 +93,11 @@ class ChatStream {
   ): AsyncGenerator<ChatCompletionChunk, void> {
     const head = this.#headOf(response);
     if (runId === undefined || !head || !isDetached) throw new StreamCutError(runId);
-    const asked: { include_usage?: unknown; include_progress?: unknown } = this.#body.stream_options ?? {};
+    const streamOptions: { include_usage?: unknown; include_progress?: unknown } =
+      this.#body.stream_options ?? {};
     const chunks = new ChatChunks(head, {
-      includeUsage: asked.include_usage === true,
-      includeProgress: asked.include_progress === true,
+      includeUsage: streamOptions.include_usage === true,
+      includeProgress: streamOptions.include_progress === true,
       showReasoning: this.#showsReasoning || this.#last === 0,
     });
     if (!this.#first) yield chunks.first();
@@ -105,7 +111,7 @@ class ChatStream {
     }
   }
 
-  /** As the first chunk had it; when not even that came, as far as the answer's headers tell. */
+  /** Returns the head of the first chunk; without one, as much as the response headers contain. */
   #headOf({ headers }: Response): ChatHead | undefined {
     const first = this.#first;
     if (first) {

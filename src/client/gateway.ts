@@ -1,6 +1,5 @@
 /**
- * The client of the TUI gateway: typed calls, events that survive every cut, questions as functions. No dependencies; runs
- * in Node, Deno and browsers.
+ * The client of the TUI gateway: typed calls, events that survive reconnects, questions as functions. No dependencies; runs in Node, Deno and browsers.
  *
  * ```ts
  * import { connectGateway, webSocketTransport } from "agentd/gateway";
@@ -21,11 +20,11 @@
  * await gateway.close();
  * ```
  *
- * With `spawnTransport({ command: "agentd" })` the gateway is a process of its own instead, which nobody else can reach. A
+ * With `spawnTransport({ command: "agentd" })` the gateway is a private child process instead. A
  * page of another origin than the gateway's needs a line in `api_server.cors_origins`, and should connect by tickets.
  *
- * When the connection is cut, the client connects again and goes on with each session behind the last event that came:
- * nothing is lost, nothing comes twice. What it cannot mend it says among the events: see GatewayNotice.
+ * When the connection is cut, the client reconnects and resumes each session after its last event:
+ * nothing is lost or repeated. What it cannot recover it reports among the events: see GatewayNotice.
  */
 import { ReconnectingClient } from "./gateway/client.ts";
 import type { GatewayClient, GatewayOptions } from "./gateway/types.ts";
@@ -33,21 +32,24 @@ import type { GatewayClient, GatewayOptions } from "./gateway/types.ts";
 export type * from "../../generated/gateway/types/types.gen.ts";
 export type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../generated/gateway/host.gen.ts";
 export type { GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
-export { ConnectionCutError, EventsLostError, GatewayClosedError, GatewayError } from "./gateway/error.ts";
-export { webSocketTransport, type WebSocketTransportOptions } from "./gateway/socket.ts";
-export { spawnTransport, type SpawnTransportOptions } from "./gateway/spawn.ts";
-export { stdioTransport, type StdioTransportOptions } from "./gateway/stdio.ts";
+export { ConnectionCutError, EventsLostError, GatewayClosedError, GatewayError } from "./gateway/types.ts";
+export type * from "./gateway/types.ts";
 export {
+  webSocketTransport,
+  type WebSocketTransportOptions,
+  spawnTransport,
+  type SpawnTransportOptions,
+  stdioTransport,
+  type StdioTransportOptions,
   TransportError,
   type GatewayTransport,
   type TransportLink,
   type TransportSink,
 } from "./gateway/transport.ts";
-export type * from "./gateway/types.ts";
 
 /**
- * Resolves when the gateway is ready. Rejects with TransportError when it cannot be reached, GatewayError when it does not
- * take the client, or the signal's reason.
+ * Connects to a gateway. Resolves when it is ready. Rejects with TransportError when it is unreachable, GatewayError
+ * when it refuses the client, or the signal's reason.
  */
 export async function connectGateway(options: GatewayOptions): Promise<GatewayClient> {
   try {

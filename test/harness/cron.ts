@@ -14,7 +14,7 @@ import type { CronSettings } from "../../src/cron/settings.ts";
 import type { Ticker } from "../../src/cron/tick/ticker.ts";
 import { Dispatcher } from "../../src/deliver/outbox/dispatch.ts";
 import { createTargets, type Delivery, type SendOutcome, type Target } from "../../src/deliver/target.ts";
-import { createAllTarget } from "../../src/deliver/all-targets.ts";
+import { createAllTarget } from "../../src/deliver/address.ts";
 import { settleMessage } from "../../src/app/settle-message.ts";
 import { Skills } from "../../src/agent/skills/skills.ts";
 import type { Store } from "../../src/store/store.ts";

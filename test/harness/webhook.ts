@@ -8,7 +8,7 @@ import { schemas } from "../../generated/webhook/schemas.gen.ts";
 import { operations, type OperationId } from "../../generated/webhook/server.gen.ts";
 import { SchemaSet } from "../../src/base/json/validate.ts";
 import { createTargets } from "../../src/deliver/target.ts";
-import { createLogTarget } from "../../src/deliver/targets/local/log.ts";
+import { createLogTarget } from "../../src/deliver/targets/local.ts";
 import { listen, type Listener } from "../../src/gateway/listen.ts";
 import type { DeliveryBodyRow, DeliveryRow } from "../../src/store/schema/tables.ts";
 import { createWebhookApp } from "../../src/webhook/receive/app.ts";

@@ -1,46 +1,46 @@
-/** The transcript: items at work, and those that never change again. Pure. */
+/** The transcript: live items, and settled items, which never change. Pure. */
 import type { ChatState, NoticeItem, TranscriptItem } from "./state.ts";
 
-/** What a screen keeps; older items are in the terminal's own scrollback, and in the session's history. */
+/** Most settled items in memory; older ones are in the terminal's scrollback and the session's history. */
 const MAX_SETTLED = 500;
-/** Behind an item that is at work for long the others wait; so many at most. */
+/** Most items that wait behind a long-running one. */
 const MAX_LIVE = 200;
 
-/** What one item is made of, without its id. */
-export type Draft<T extends TranscriptItem = TranscriptItem> = T extends TranscriptItem
+/** An item without its id. */
+type Draft<T extends TranscriptItem = TranscriptItem> = T extends TranscriptItem
   ? Omit<T, "id"> & { readonly id?: string }
   : never;
 
-/** Adds an item at the end; it settles when it and all before it are done. */
+/** Appends an item. It settles when it and all items before it are done. */
 export function append(state: ChatState, draft: Draft): ChatState {
   const item = { ...draft, id: draft.id ?? `item-${state.serial}` } as TranscriptItem;
   return settle({ ...state, serial: state.serial + 1, live: [...state.live, item] });
 }
 
-/** A line of our own. */
+/** Appends a notice. */
 export function notice(state: ChatState, level: NoticeItem["level"], text: string): ChatState {
   return text === "" ? state : append(state, { kind: "notice", level, text });
 }
 
-/** Replaces the item at work of that place. */
+/** Replaces the live item at that index. */
 export function replaceAt(state: ChatState, index: number, item: TranscriptItem): ChatState {
   return settle({ ...state, live: state.live.with(index, item) });
 }
 
-/** Nothing more is said of any item at work: all settle. */
+/** Closes and settles all live items. */
 export function closeAll(state: ChatState): ChatState {
   if (state.live.length === 0) return state;
   return settle({ ...state, live: state.live.map(closed) });
 }
 
-/** Text and reasoning at the end are whole; tools stay at work. */
+/** Closes the last item if it is text or reasoning; tools stay live. */
 export function closeText(state: ChatState): ChatState {
   const last = state.live.at(-1);
   if (!last || isDone(last) || (last.kind !== "assistant" && last.kind !== "reasoning")) return state;
   return replaceAt(state, state.live.length - 1, closed(last));
 }
 
-/** Another transcript: the screen begins anew with these items. */
+/** Replaces the transcript; the screen starts again with these items. */
 export function restart(state: ChatState, items: readonly TranscriptItem[]): ChatState {
   const kept = items.slice(-MAX_SETTLED);
   return { ...state, generation: state.generation + 1, settled: kept, dropped: 0, live: [] };
@@ -75,7 +75,7 @@ function isDone(item: TranscriptItem): boolean {
   }
 }
 
-/** A sub-agent in such a state does nothing more. */
+/** Returns whether a sub-agent's status is final. */
 export function isTerminal(status: string): boolean {
   return status !== "queued" && status !== "running";
 }

@@ -1,6 +1,6 @@
 /** Questions of the agent. Pure. */
 import { cleanHead, cleanLine } from "../clean-text.ts";
-import type { GatewayPayload } from "../gateway-types.ts";
+import type { GatewayPayload } from "../gateway.ts";
 import { notice } from "./items.ts";
 import type { ApprovalChoice, ChatState, ClarifyBatch, ClarifyQuestion, Question } from "./state.ts";
 
@@ -8,37 +8,37 @@ const MAX_QUESTIONS = 64;
 const MAX_TEXT = 8_000;
 const MAX_DIFF = 20_000;
 const MAX_CHOICES = 50;
-/** A choice is the answer, to the letter. */
+/** A choice is the exact answer, so it is not shortened further. */
 const MAX_CHOICE = 1_000;
 const MAX_PARTS = 50;
 
-type Asked = {
+type QuestionEvent = {
   readonly [K in Question["kind"]]: readonly [kind: K, payload: GatewayPayload<`${K}.request`>];
 }[Question["kind"]];
 
-/** A question of the gateway. One of several parts that is told of again stays where it is. */
-export function ask(state: ChatState, ...asked: Asked): ChatState {
-  const question = questionOf(asked);
+/** Adds a question of the gateway. A repeated question with several parts keeps its current part. */
+export function addQuestion(state: ChatState, ...event: QuestionEvent): ChatState {
+  const question = questionOf(event);
   const isBegun = state.questions.some(
     (known) => known.id !== question.id && requestIdOf(known) === question.id,
   );
   return isBegun ? state : putQuestion(state, question);
 }
 
-/** Adds a question, or replaces it when it is told of again. */
+/** Adds a question, or replaces a repeated one. */
 export function putQuestion(state: ChatState, question: Question): ChatState {
   const index = state.questions.findIndex((known) => requestIdOf(known) === requestIdOf(question));
   if (index >= 0) return { ...state, questions: state.questions.with(index, question) };
   return { ...state, questions: [...state.questions, question].slice(-MAX_QUESTIONS) };
 }
 
-/** `id`: of the question, or of the request that it came with. */
-export function takeQuestion(state: ChatState, id: string): ChatState {
+/** Removes a question by its id or its request's id. */
+export function removeQuestion(state: ChatState, id: string): ChatState {
   const rest = state.questions.filter((question) => question.id !== id && requestIdOf(question) !== id);
   return rest.length === state.questions.length ? state : { ...state, questions: rest };
 }
 
-/** The next part of a question that has several; undefined behind the last. */
+/** Returns the next part of a question with several parts; undefined after the last. */
 export function nextPart(question: ClarifyQuestion, answer: string): ClarifyQuestion | undefined {
   const { batch } = question;
   const part = batch?.parts[batch.at + 1];
@@ -49,7 +49,7 @@ export function nextPart(question: ClarifyQuestion, answer: string): ClarifyQues
   return { ...question, ...shown, id, batch: { ...batch, at, given: givenWith(batch, answer) } };
 }
 
-/** All answers of a request that has several questions, by their ids; undefined for one that has not. */
+/** Returns all answers of a request with several questions, by question id; undefined for a single question. */
 export function answersOf(
   { batch }: ClarifyQuestion,
   last: string,
@@ -61,24 +61,24 @@ function givenWith({ parts, at, given }: ClarifyBatch, answer: string): Readonly
   return { ...given, [parts[at]?.id ?? ""]: answer };
 }
 
-/** What the gateway calls the question. */
+/** Returns the gateway's id of a question. */
 export function requestIdOf(question: Question): string {
   return (question.kind === "clarify" ? question.batch?.requestId : undefined) ?? question.id;
 }
 
-/** The question is open no more; whoever still sees it is told why. */
+/** Removes a question that is no longer open, with a notice that says why. */
 export function cancelQuestion(state: ChatState, payload: GatewayPayload<"request.cancel">): ChatState {
   const { id, method, reason, resolution } = payload;
-  const next = takeQuestion(state, id);
+  const next = removeQuestion(state, id);
   if (next === state) return state;
   if (reason === "timeout")
-    return notice(next, "warning", `Nobody answered in time: the ${NAME[method]} was refused.`);
+    return notice(next, "warning", `The ${NAME[method]} expired without an answer and was refused.`);
   if (reason !== "resolved") return next;
   const how = resolution === undefined ? "" : `: ${cleanLine(resolution, 80)}`;
   return notice(next, "info", `The ${NAME[method]} was answered elsewhere${how}.`);
 }
 
-/** Those that can be shown: gateways of another age may offer more. */
+/** The choices that this version can show; a newer gateway may offer more. */
 const CHOICES: ReadonlySet<string> = new Set<ApprovalChoice>(["once", "session", "always", "deny"]);
 
 const NAME = {
@@ -88,26 +88,26 @@ const NAME = {
   secret: "request for a secret",
 } as const;
 
-function partOf(asked: {
+function partOf(event: {
   readonly question: string;
   readonly choices: readonly string[] | null;
   readonly multi_select?: boolean;
 }): Pick<ClarifyQuestion, "question" | "choices" | "isMultiSelect"> {
   return {
-    question: cleanHead(asked.question, MAX_TEXT),
-    choices: (asked.choices ?? []).slice(0, MAX_CHOICES).map((choice) => cleanLine(choice, MAX_CHOICE)),
-    isMultiSelect: asked.multi_select === true,
+    question: cleanHead(event.question, MAX_TEXT),
+    choices: (event.choices ?? []).slice(0, MAX_CHOICES).map((choice) => cleanLine(choice, MAX_CHOICE)),
+    isMultiSelect: event.multi_select === true,
   };
 }
 
-function questionOf(asked: Asked): Question {
-  const [kind, { request_id: id, expires_at: expires }] = asked;
-  const facts = { id, ...(expires === null ? {} : { expiresAtMs: expires * 1_000 }) };
-  switch (asked[0]) {
+function questionOf(event: QuestionEvent): Question {
+  const [kind, { request_id: id, expires_at: expires }] = event;
+  const base = { id, ...(expires === null ? {} : { expiresAtMs: expires * 1_000 }) };
+  switch (event[0]) {
     case "approval": {
-      const { command, description, choices, tool_name: tool, inline_diff: diff } = asked[1];
+      const { command, description, choices, tool_name: tool, inline_diff: diff } = event[1];
       return {
-        ...facts,
+        ...base,
         kind: "approval",
         command: cleanHead(command, MAX_TEXT),
         description: cleanHead(description, MAX_TEXT),
@@ -117,22 +117,22 @@ function questionOf(asked: Asked): Question {
       };
     }
     case "clarify": {
-      const { questions = [], ...only } = asked[1];
+      const { questions = [], ...only } = event[1];
       const parts = questions.slice(0, MAX_PARTS).map((each) => ({ id: each.id, ...partOf(each) }));
       const { id: _, ...first } = parts[0] ?? { id, ...partOf(only) };
       const batch = { requestId: id, parts, at: 0, given: {} };
-      return { ...facts, kind: "clarify", ...first, ...(parts.length > 1 ? { batch } : {}) };
+      return { ...base, kind: "clarify", ...first, ...(parts.length > 1 ? { batch } : {}) };
     }
     case "sudo":
-      return { ...facts, kind: "sudo", command: cleanHead(asked[1].command, MAX_TEXT) };
+      return { ...base, kind: "sudo", command: cleanHead(event[1].command, MAX_TEXT) };
     case "secret":
       return {
-        ...facts,
+        ...base,
         kind: "secret",
-        prompt: cleanHead(asked[1].prompt, MAX_TEXT),
-        envVar: cleanLine(asked[1].env_var, 80),
+        prompt: cleanHead(event[1].prompt, MAX_TEXT),
+        envVar: cleanLine(event[1].env_var, 80),
       };
     default:
-      throw new TypeError(`no such question: ${String(kind)}`);
+      throw new TypeError(`unknown question kind: ${String(kind)}`);
   }
 }

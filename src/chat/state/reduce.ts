@@ -1,19 +1,36 @@
-/** What an event of the gateway changes on the screen. Pure; events of other sessions change nothing. */
+/** Reduces the events of the gateway to the state of the screen. Pure. */
 import { cleanHead, cleanLine, cleanText } from "../clean-text.ts";
-import { addReasoning, addText, completeTurn, startTurn, thinking, wholeReasoning } from "./reduce-text.ts";
-import { completeTool, progressTool, reportSubagent, startTool, writeTool } from "./reduce-tools.ts";
-import { ask, cancelQuestion } from "./reduce-questions.ts";
-import type { GatewayEvent, SessionInfo } from "../../client/gateway.ts";
-import type { GatewayPayload } from "../gateway-types.ts";
-import { closeAll, notice } from "./items.ts";
-import type { ChatState, Notification } from "./state.ts";
+import {
+  addReasoning,
+  addText,
+  completeTurn,
+  startTurn,
+  thinking,
+  wholeReasoning,
+  completeTool,
+  progressTool,
+  reportSubagent,
+  startTool,
+  writeTool,
+} from "./reduce-turn.ts";
+import { addQuestion, cancelQuestion } from "./reduce-questions.ts";
+import type {
+  GatewayEvent,
+  SessionInfo,
+  LiveSession,
+  OpenRequest,
+  TranscriptMessage,
+} from "../../client/gateway.ts";
+import type { GatewayPayload } from "../gateway.ts";
+import { closeAll, notice, append, restart } from "./items.ts";
+import type { ChatState, Notification, TranscriptItem } from "./state.ts";
 
 const MAX_NOTIFICATIONS = 5;
 const MAX_QUEUE = 32;
 /** Names the notification that stands for work outside a turn. */
 const WORK = "work";
 
-/** The state after `event`; the same object when nothing is to be seen of it. */
+/** Returns the state after `event`, or the same object when nothing changes. Ignores events of other sessions. */
 export function reduceEvent(state: ChatState, event: GatewayEvent): ChatState {
   if (event.session_id !== undefined && event.session_id !== state.session?.id) return state;
   switch (event.type) {
@@ -38,13 +55,13 @@ export function reduceEvent(state: ChatState, event: GatewayEvent): ChatState {
     case "tool.complete":
       return completeTool(state, event.payload, event.ts);
     case "approval.request":
-      return ask(state, "approval", event.payload);
+      return addQuestion(state, "approval", event.payload);
     case "clarify.request":
-      return ask(state, "clarify", event.payload);
+      return addQuestion(state, "clarify", event.payload);
     case "sudo.request":
-      return ask(state, "sudo", event.payload);
+      return addQuestion(state, "sudo", event.payload);
     case "secret.request":
-      return ask(state, "secret", event.payload);
+      return addQuestion(state, "secret", event.payload);
     case "request.cancel":
       return cancelQuestion(state, event.payload);
     case "subagent.spawn_requested":
@@ -59,7 +76,7 @@ export function reduceEvent(state: ChatState, event: GatewayEvent): ChatState {
   }
 }
 
-/** Events about the session and not about what is said in it. */
+/** Reduces events about the session itself. */
 function reduceSession(state: ChatState, event: GatewayEvent): ChatState {
   switch (event.type) {
     case "session.info":
@@ -71,11 +88,7 @@ function reduceSession(state: ChatState, event: GatewayEvent): ChatState {
     case "session.closed":
       return notice(state, "warning", `The session was closed (${cleanLine(event.payload.reason)}).`);
     case "session.reclaimed":
-      return notice(
-        state,
-        "info",
-        "The session was closed, as nobody used it. The next prompt opens it again.",
-      );
+      return notice(state, "info", "The session was closed because it was idle. The next prompt reopens it.");
     case "status.update":
       return withStatus(state, event.payload);
     case "error":
@@ -83,12 +96,12 @@ function reduceSession(state: ChatState, event: GatewayEvent): ChatState {
     case "background.complete":
       return background(state, event.payload);
     default:
-      return state; // gateway.ready, session.usage, sessions.changed, skin.changed: for others than the fold
+      return state; // gateway.ready, session.usage, sessions.changed, skin.changed: not shown
   }
 }
 
-/** A snapshot of the session; without a turn at work it also ends what was not told to its end. */
-export function withInfo(state: ChatState, info: SessionInfo): ChatState {
+/** Applies a snapshot of the session. Without a running turn it also closes live items. */
+function withInfo(state: ChatState, info: SessionInfo): ChatState {
   const { usage, branch, reasoning_effort: effort } = info;
   const { turn, ...rest } = state;
   const ended = info.running || !turn ? state : closeAll(rest);
@@ -139,7 +152,10 @@ function withQueue(state: ChatState, { queued }: GatewayPayload<"session.queue">
   };
 }
 
-/** Kinds: `warn` and `error` stay to be read, work outside a turn shows until it is done, the rest is a passing word. */
+/**
+ * `warn` and `error` become notices, work outside a turn is shown until it is done, anything else is a transient
+ * activity.
+ */
 function withStatus(state: ChatState, { kind, text }: GatewayPayload<"status.update">): ChatState {
   const line = cleanLine(text, 500);
   const { turn } = state;
@@ -169,4 +185,76 @@ function background(state: ChatState, payload: GatewayPayload<"background.comple
   const { task_id: id, text, status } = payload;
   const said = `Background task ${cleanLine(id, 60)}: ${cleanHead(text, 20_000)}`;
   return notice(state, status === "error" ? "error" : "info", said);
+}
+
+const MAX_TEXT = 200_000;
+const MAX_HISTORY = 200;
+
+export type OpenedSession = Pick<LiveSession, "session_id" | "messages" | "info"> &
+  Partial<Pick<LiveSession, "inflight" | "latest_seq" | "open_requests" | "running">>;
+
+/** Shows a session. Notifications and the connection stay. */
+export function showSession(state: ChatState, opened: OpenedSession, nowMs: number): ChatState {
+  const { session_id: id, info, inflight, open_requests: open = [] } = opened;
+  const messages = [...opened.messages, ...(inflight?.messages ?? [])];
+  const prompts = messages.flatMap(({ role, text }) => (role === "user" && text ? [cleanText(text)] : []));
+  const { turn: _, ...rest } = state;
+  const shown: ChatState = {
+    ...restart(rest, messages.flatMap(itemsOf)),
+    session: { id, title: "", cwd: "" },
+    queue: [],
+    questions: [],
+    composer: { ...state.composer, history: prompts.slice(-MAX_HISTORY) },
+  };
+  const known = withInfo(shown, info);
+  const working = opened.running === true ? atWork(known, inflight, nowMs) : known;
+  return open.reduce((next, request) => reduceEvent(next, questionEvent(request, id, nowMs)), working);
+}
+
+function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
+  const id = message.message_id ?? `message-${index}`;
+  const text = cleanHead(message.text ?? "", MAX_TEXT);
+  switch (message.role) {
+    case "user":
+      return [{ kind: "user", id, text }];
+    case "assistant": {
+      const reasoning = cleanHead(message.reasoning ?? "", MAX_TEXT);
+      return [
+        ...(reasoning === ""
+          ? []
+          : [{ kind: "reasoning" as const, id: `${id}-reasoning`, text: reasoning, isStreaming: false }]),
+        ...(text === "" ? [] : [{ kind: "assistant" as const, id, text, status: "complete" as const }]),
+      ];
+    }
+    case "tool":
+      return [
+        {
+          kind: "tool",
+          id,
+          name: cleanLine(message.name ?? "tool", 80),
+          context: cleanLine(message.context ?? ""),
+          status: "done",
+          progress: "",
+          startedAtMs: 0,
+        },
+      ];
+    default:
+      return text === "" ? [] : [{ kind: "notice", id, level: "info", text }];
+  }
+}
+
+/** Adds the running turn of a session. Its complete messages are already among the items. */
+function atWork(state: ChatState, inflight: LiveSession["inflight"], startedAtMs: number): ChatState {
+  const turn = { id: "", startedAtMs, activity: "", isBetweenMessages: false, isInterrupting: false };
+  const working = { ...state, turn };
+  if (!inflight) return working;
+  const { assistant, messages = [] } = inflight;
+  const said = messages.flatMap(({ role, text }) => (role === "assistant" ? [text ?? ""] : [])).join("");
+  const text = assistant.startsWith(said) ? assistant.slice(said.length) : "";
+  if (text === "") return working;
+  return append(working, { kind: "assistant", text: cleanHead(text, MAX_TEXT), status: "streaming" });
+}
+
+function questionEvent({ method, params }: OpenRequest, sessionId: string, ts: number): GatewayEvent {
+  return { type: `${method}.request`, session_id: sessionId, ts, payload: params } as unknown as GatewayEvent;
 }

@@ -1,35 +1,36 @@
 /**
- * What the screen of `agentd chat` shows: plain data, replaced whole on every change. All text in here is safe to print:
- * control characters and escape sequences of the model, of tools and of the gateway are taken out before it comes in.
- * Answers to questions (passwords, secrets) never come in here.
+ * The state of the screen of `agentd chat`: plain data, replaced on every change. All text is safe to print: control
+ * characters and escape sequences are removed before. It never contains answers to questions (passwords, secrets).
  */
 
 export interface ChatState {
   readonly connection: ConnectionState;
   /** Absent until a session is open. */
-  readonly session?: SessionFacts;
-  /** Grows whenever the transcript is another one (another session, `/clear`): clear the screen and print anew. */
+  readonly session?: SessionSummary;
+  /** Grows whenever the transcript is replaced (another session, `/clear`); the screen must then be cleared. */
   readonly generation: number;
-  /** Items that never change again, oldest first. Append only within a generation, but for what falls off the front. */
+  /**
+   * Items that never change again, oldest first. Append-only within a generation, except items dropped from the front.
+   */
   readonly settled: readonly TranscriptItem[];
-  /** How many settled items fell off the front of this generation: `dropped + settled.length` only grows. */
+  /** How many settled items were dropped from the front in this generation; `dropped + settled.length` only grows. */
   readonly dropped: number;
-  /** Items still at work, in order, behind the settled ones. */
+  /** Items that still change, in order, after the settled ones. */
   readonly live: readonly TranscriptItem[];
-  /** The turn at work. */
+  /** The running turn. */
   readonly turn?: TurnState;
-  /** Prompts that wait behind the turn at work, next first. */
+  /** Prompts queued behind the running turn, next first. */
   readonly queue: readonly QueuedPrompt[];
-  /** Open questions, oldest first; the first is the one to show. */
+  /** Open questions, oldest first; the first one is shown. */
   readonly questions: readonly Question[];
-  /** Keyed notices that stay until they are cleared. */
+  /** Notices with an id that stay until they are cleared. */
   readonly notifications: readonly Notification[];
-  readonly status: StatusFacts;
+  readonly status: StatusInfo;
   readonly composer: ComposerHints;
   readonly picker?: Picker;
-  /** Ctrl-C was pressed and nothing was at work: pressed again, the program leaves. */
+  /** Whether Ctrl-C was pressed without a turn: pressed again, it leaves the chat. */
   readonly isLeaveArmed: boolean;
-  /** Makes ids of items; of no use to the screen. */
+  /** Counter for item ids; the screen does not use it. */
   readonly serial: number;
 }
 
@@ -37,10 +38,10 @@ export type ConnectionState =
   | { readonly kind: "connecting"; readonly text: string }
   | { readonly kind: "ready" }
   | { readonly kind: "reconnecting"; readonly text: string }
-  /** For good: `text` says why and what to do. */
+  /** Final: `text` says why and what to do. */
   | { readonly kind: "closed"; readonly text: string };
 
-export interface SessionFacts {
+interface SessionSummary {
   readonly id: string;
   /** May be empty. */
   readonly title: string;
@@ -50,13 +51,13 @@ export interface SessionFacts {
 
 export interface TurnState {
   readonly id: string;
-  /** Unix milliseconds, for a clock. */
+  /** Unix milliseconds. */
   readonly startedAtMs: number;
-  /** What goes on, one line; may be empty. */
+  /** The current activity, one line; may be empty. */
   readonly activity: string;
-  /** A message of the model ended: what it says next is another one. */
+  /** Whether the model's last message has ended, so that new text starts another one. */
   readonly isBetweenMessages: boolean;
-  /** Somebody asked for the end of it. */
+  /** Whether an interrupt was requested. */
   readonly isInterrupting: boolean;
 }
 
@@ -67,11 +68,11 @@ export interface UserItem {
   readonly kind: "user";
   readonly id: string;
   readonly text: string;
-  /** Where it came from, if it is no prompt of a person: `steer`, `cron`, `webhook`, `background`, `other`. */
+  /** The origin, unless a user typed the prompt: `steer`, `cron`, `webhook`, `background`, `other`. */
   readonly origin?: string;
 }
 
-/** Markdown, as the model wrote it. */
+/** The model's answer, Markdown. */
 export interface AssistantItem {
   readonly kind: "assistant";
   readonly id: string;
@@ -79,7 +80,7 @@ export interface AssistantItem {
   readonly status: "streaming" | "complete" | "interrupted" | "error";
 }
 
-export interface ReasoningItem {
+interface ReasoningItem {
   readonly kind: "reasoning";
   readonly id: string;
   readonly text: string;
@@ -90,15 +91,15 @@ export interface ToolItem {
   readonly kind: "tool";
   readonly id: string;
   readonly name: string;
-  /** One line: the call in short, such as the command. */
+  /** A short form of the call in one line, such as the command. */
   readonly context: string;
-  /** `writing`: the model still writes the call. `cut`: the turn ended before the tool did. */
+  /** `writing`: the model is still writing the call. `cut`: the turn ended before the tool. */
   readonly status: "writing" | "running" | "done" | "failed" | "cut";
-  /** The last lines of live output; empty if there are none. */
+  /** The last lines of live output; may be empty. */
   readonly progress: string;
-  /** One line about the result, when it is there. */
+  /** One line about the result. */
   readonly summary?: string;
-  /** The start of the result as text, at most some lines. */
+  /** The first lines of the result. */
   readonly output?: string;
   readonly error?: string;
   /** Unified diff. */
@@ -119,7 +120,7 @@ export interface SubagentItem {
   readonly goal: string;
   /** `queued`, `running`, `completed`, `failed`, `error`, `timeout`, `interrupted`. */
   readonly status: string;
-  /** Its last word: a tool it called or what it said. */
+  /** Its latest activity: a tool call or text. */
   readonly line: string;
   readonly toolCount: number;
   readonly durationSeconds?: number;
@@ -133,21 +134,21 @@ export interface NoticeItem {
   readonly text: string;
 }
 
-export interface QueuedPrompt {
+interface QueuedPrompt {
   readonly turnId: string;
   readonly preview: string;
 }
 
 export type Question = ApprovalQuestion | ClarifyQuestion | SudoQuestion | SecretQuestion;
 
-interface QuestionFacts {
-  /** What {@link ChatActions.answer} wants. */
+interface QuestionBase {
+  /** The id for {@link ChatActions.answer}. */
   readonly id: string;
-  /** Unix milliseconds; absent: it waits for ever. */
+  /** Unix milliseconds; absent: it does not expire. */
   readonly expiresAtMs?: number;
 }
 
-export interface ApprovalQuestion extends QuestionFacts {
+export interface ApprovalQuestion extends QuestionBase {
   readonly kind: "approval";
   /** Redacted by the gateway. */
   readonly command: string;
@@ -155,45 +156,45 @@ export interface ApprovalQuestion extends QuestionFacts {
   readonly toolName?: string;
   /** Unified diff of what an edit would change. */
   readonly diff?: string;
-  /** In the order to show; `deny` is always among them. */
+  /** In display order; always includes `deny`. */
   readonly choices: readonly ApprovalChoice[];
 }
 
 export type ApprovalChoice = "once" | "session" | "always" | "deny";
 
-export interface ClarifyQuestion extends QuestionFacts {
+export interface ClarifyQuestion extends QuestionBase {
   readonly kind: "clarify";
   readonly question: string;
-  /** Empty: free text only. Free text is an answer beside choices too. */
+  /** Empty: free text only. Free text is also allowed with choices. */
   readonly choices: readonly string[];
-  /** Several choices may be taken; the answer has them separated by line breaks. */
+  /** Whether several choices are allowed; the answer separates them by line breaks. */
   readonly isMultiSelect: boolean;
-  /** Where the agent asked several questions in one request: they are shown one after the other and answered together. */
+  /** Present when one request has several questions, which are shown one after the other and answered together. */
   readonly batch?: ClarifyBatch;
 }
 
 export interface ClarifyBatch {
   readonly requestId: string;
   readonly parts: readonly ClarifyPart[];
-  /** Which of the parts is shown, from 0. */
+  /** Index of the shown part. */
   readonly at: number;
-  /** Answers to the parts before it, by their ids. */
+  /** Answers to the earlier parts, by id. */
   readonly given: Readonly<Record<string, string>>;
 }
 
-export interface ClarifyPart extends Pick<ClarifyQuestion, "question" | "choices" | "isMultiSelect"> {
-  /** Of the gateway. */
+interface ClarifyPart extends Pick<ClarifyQuestion, "question" | "choices" | "isMultiSelect"> {
+  /** The gateway's id. */
   readonly id: string;
 }
 
-/** The answer is typed hidden. */
-export interface SudoQuestion extends QuestionFacts {
+/** A question whose answer is typed unseen. */
+export interface SudoQuestion extends QuestionBase {
   readonly kind: "sudo";
   readonly command: string;
 }
 
-/** The answer is typed hidden. */
-export interface SecretQuestion extends QuestionFacts {
+/** A question whose answer is typed unseen. */
+export interface SecretQuestion extends QuestionBase {
   readonly kind: "secret";
   readonly prompt: string;
   readonly envVar: string;
@@ -205,8 +206,8 @@ export interface Notification {
   readonly text: string;
 }
 
-export interface StatusFacts {
-  /** May be empty while nothing is known. */
+export interface StatusInfo {
+  /** May be empty. */
   readonly model: string;
   readonly provider: string;
   readonly reasoningEffort?: string;
@@ -215,26 +216,26 @@ export interface StatusFacts {
   /** 0 to 100. */
   readonly contextPercent?: number;
   readonly totalTokens: number;
-  /** Dollars of the session so far; absent: unknown. */
+  /** Cost of the session in dollars; absent: unknown. */
   readonly costUsd?: number;
   readonly isCostEstimated: boolean;
-  /** No approvals are asked. */
+  /** Whether approvals are disabled. */
   readonly isYolo: boolean;
 }
 
-export interface ComposerHints {
-  /** For what was typed last ({@link ChatActions.edit}); empty: none. */
+interface ComposerHints {
+  /** Completions for the last edit ({@link ChatActions.edit}). */
   readonly completions: readonly Completion[];
-  /** The text that {@link completions} belong to: shown only while it is what stands in the composer. */
+  /** The text that {@link completions} belong to; they are shown only while the composer has this text. */
   readonly completionsFor: string;
-  /** Text to put into the composer, once for each `serial`. */
+  /** Text for the composer, inserted once per `serial`. */
   readonly prefill?: { readonly serial: number; readonly text: string };
-  /** Prompts of before, oldest first, for the up key. */
+  /** Earlier prompts, oldest first, for the up key. */
   readonly history: readonly string[];
 }
 
 export interface Completion {
-  /** What the whole composer says once this is taken. */
+  /** The composer's text after accepting this. */
   readonly text: string;
   readonly display: string;
   readonly meta: string;
@@ -242,14 +243,14 @@ export interface Completion {
 
 export type Picker = SessionPicker | ModelPicker;
 
-export interface SessionPicker {
+interface SessionPicker {
   readonly kind: "sessions";
   readonly isLoading: boolean;
   readonly rows: readonly SessionPickerRow[];
 }
 
 export interface SessionPickerRow {
-  /** What {@link ChatActions.pick} wants. */
+  /** The id for {@link ChatActions.pick}. */
   readonly id: string;
   readonly title: string;
   readonly preview: string;
@@ -258,30 +259,78 @@ export interface SessionPickerRow {
   /** Unix milliseconds. */
   readonly lastActiveMs: number;
   readonly isCurrent: boolean;
-  /** Open sessions: `idle`, `starting`, `waiting`, `working`; saved ones have none. */
+  /** `idle`, `starting`, `waiting` or `working` for open sessions; absent for saved ones. */
   readonly liveStatus?: string;
 }
 
-export interface ModelPicker {
+interface ModelPicker {
   readonly kind: "models";
   readonly isLoading: boolean;
   readonly rows: readonly ModelPickerRow[];
 }
 
 export interface ModelPickerRow {
-  /** What {@link ChatActions.pick} wants: `provider:model`. */
+  /** The id for {@link ChatActions.pick}: `provider:model`. */
   readonly id: string;
   readonly provider: string;
   readonly model: string;
   readonly isCurrent: boolean;
-  /** Why it may not answer, such as a missing key. */
+  /** Why the model may not work, such as a missing key. */
   readonly warning?: string;
 }
 
-/** Where the state is kept; fits React's `useSyncExternalStore`. */
+/** Holds the state; fits React's `useSyncExternalStore`. */
 export interface ChatStore {
-  /** The same object until something changes. */
+  /** Returns the state: the same object until something changes. */
   readonly get: () => ChatState;
-  /** Returns what ends it. */
+  /** Adds a listener. Returns a function that removes it. */
   readonly subscribe: (listener: () => void) => () => void;
+}
+
+const NO_STATUS: StatusInfo = {
+  model: "",
+  provider: "",
+  totalTokens: 0,
+  isCostEstimated: false,
+  isYolo: false,
+};
+
+/** The state before the first event. */
+export const INITIAL_STATE: ChatState = {
+  connection: { kind: "connecting", text: "Connecting" },
+  generation: 0,
+  settled: [],
+  dropped: 0,
+  live: [],
+  queue: [],
+  questions: [],
+  notifications: [],
+  status: NO_STATUS,
+  composer: { completions: [], completionsFor: "", history: [] },
+  isLeaveArmed: false,
+  serial: 0,
+};
+
+/** A store that the controller can change. */
+export interface WritableStore extends ChatStore {
+  readonly update: (change: (state: ChatState) => ChatState) => void;
+}
+
+/** Creates a store. Listeners are called once after each change and must not throw. */
+export function createStore(initial: ChatState = INITIAL_STATE): WritableStore {
+  let state = initial;
+  const listeners = new Set<() => void>();
+  return {
+    get: () => state,
+    subscribe: (listener) => {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    update: (change) => {
+      const next = change(state);
+      if (next === state) return;
+      state = next;
+      for (const listener of listeners) listener();
+    },
+  };
 }

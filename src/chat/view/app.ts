@@ -1,13 +1,11 @@
-/** The whole screen: what is printed, what is live, and the keys. */
-import { Box, useCursor, useInput, usePaste } from "ink";
-import { createElement as h, type ReactNode } from "react";
+/** The Ink components of the screen, and its colours. */
+import { Box, useCursor, useInput, usePaste, Static, Text, type TextProps } from "ink";
+import { createElement as h, type ReactNode, useContext, createContext } from "react";
 import { pressesOf, type Press } from "./keys.ts";
-import { LineView } from "./text/line-view.ts";
-import { COLOURS, NO_COLOURS, PaletteContext } from "./palette.ts";
 import type { Frame } from "./presenter.ts";
-import { Transcript } from "./transcript.ts";
+import type { Line, Role } from "./text/line.ts";
 
-export interface AppProps {
+interface AppProps {
   readonly frame: Frame;
   readonly hasColour: boolean;
   readonly onPress: (press: Press) => void;
@@ -30,3 +28,64 @@ export function App({ frame, hasColour, onPress, onPaste }: AppProps): ReactNode
     ),
   );
 }
+
+interface TranscriptProps {
+  /** A new serial prints the lines. */
+  readonly serial: number;
+  readonly lines: readonly Line[];
+}
+
+function Transcript({ serial, lines }: TranscriptProps): ReactNode {
+  // A new list for each batch, so that printed lines do not stay in memory.
+  return h(Static<Line>, {
+    key: serial,
+    items: lines as Line[],
+    children: (line, index) => h(LineView, { key: index, line }),
+  });
+}
+
+function LineView({ line }: { readonly line: Line }): ReactNode {
+  const palette = useContext(PaletteContext);
+  if (line.every(({ text }) => text.trim() === "")) return h(Box, { height: 1 });
+  const spans = line.map(({ text, role }, index) => {
+    const look = palette[role];
+    return look === undefined ? text : h(Text, { key: index, ...look }, text);
+  });
+  return h(Text, { wrap: "truncate-end" }, ...spans);
+}
+
+type Palette = Readonly<Record<Role, TextProps | undefined>>;
+
+const COLOURS: Palette = {
+  plain: undefined,
+  dim: { dimColor: true },
+  strong: { bold: true },
+  accent: { color: "cyan" },
+  emphasis: { italic: true },
+  code: { color: "cyan" },
+  heading: { bold: true, underline: true },
+  thought: { dimColor: true, italic: true },
+  good: { color: "green" },
+  warning: { color: "yellow" },
+  bad: { color: "red" },
+  added: { color: "green" },
+  removed: { color: "red" },
+};
+
+const NO_COLOURS: Palette = {
+  plain: undefined,
+  dim: undefined,
+  strong: { bold: true },
+  accent: undefined,
+  emphasis: undefined,
+  code: undefined,
+  heading: { bold: true },
+  thought: undefined,
+  good: undefined,
+  warning: { bold: true },
+  bad: { bold: true },
+  added: undefined,
+  removed: undefined,
+};
+
+const PaletteContext = createContext<Palette>(NO_COLOURS);

@@ -1,6 +1,6 @@
-/** What a person pressed, in the words of the screen, from what Ink read. */
+/** Maps Ink's input to named keys and text. */
 import type { Key } from "ink";
-import { clustersOf } from "./text/width.ts";
+import { clustersOf } from "./text/line.ts";
 
 export type KeyName =
   | "enter"
@@ -34,7 +34,7 @@ export type KeyName =
 
 export type Press = { readonly key: KeyName } | { readonly text: string };
 
-/** A chunk of input is several presses when somebody, or a program, types fast. */
+/** Returns the presses of a chunk of input, which has several when keys arrive fast. */
 export function pressesOf(input: string, key: Key): readonly Press[] {
   if (key.eventType === "release") return [];
   const name = namedKey(input, key);
@@ -43,7 +43,7 @@ export function pressesOf(input: string, key: Key): readonly Press[] {
   return typedPresses(input);
 }
 
-/** Text from outside (a paste, a prefill) as the composer keeps it: line breaks and tabs are the only controls. */
+/** Cleans a paste or a prefill for the composer: only line breaks and tabs stay as control characters. */
 export function toPlainInput(text: string): string {
   return text.replaceAll(/\r\n?/g, "\n").replaceAll(/[^\P{Control}\n\t]/gu, "");
 }
@@ -93,7 +93,7 @@ function namedKey(input: string, key: Key): KeyName | undefined {
   return key.meta ? META_KEYS[input.toLowerCase()] : undefined;
 }
 
-/** The control characters that arrive amid text when the terminal hands over several keys at once. */
+/** Splits text at the control characters of keys that arrived in one chunk. */
 function typedPresses(input: string): readonly Press[] {
   const presses: Press[] = [];
   let text = "";
@@ -115,7 +115,7 @@ function typedPresses(input: string): readonly Press[] {
   return presses;
 }
 
-/** A return amid a chunk is a line of a paste in a terminal without bracketed paste; the last one sends. */
+/** Without bracketed paste, a return inside a chunk is a line of a paste; a final one sends. */
 function controlKey(cluster: string, isLast: boolean): KeyName | undefined {
   if (cluster === "\r") return isLast ? "enter" : "newline";
   if (cluster === "\n") return "newline";

@@ -1,4 +1,4 @@
-/** Ink on a terminal. */
+/** Renders the chat with Ink on a terminal. */
 import { render, type Instance } from "ink";
 import { createElement as h } from "react";
 import type { ChatScreen } from "../screen.ts";
@@ -6,15 +6,15 @@ import { App } from "./app.ts";
 import { lineWidth } from "./text/line.ts";
 import { MAX_FPS, Presenter, type Frame } from "./presenter.ts";
 
-/** Home, and erase what is visible; the scrollback stays. */
+/** Cursor home and erase the screen; the scrollback stays. */
 const CLEAR = "\u{1b}[H\u{1b}[J";
 const FALLBACK_COLUMNS = 80;
 const FALLBACK_ROWS = 24;
 
-export interface Mounted {
-  /** Resolves when the screen is gone and all is written; rejects with what broke it. */
+interface Mounted {
+  /** Resolves when the screen is unmounted and everything is written; rejects with its error. */
   readonly gone: Promise<unknown>;
-  /** Takes what is live off the terminal and puts it back as it was. */
+  /** Removes the live lines and restores the terminal. */
   readonly unmount: () => void;
 }
 
@@ -43,7 +43,7 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
   const size = () => ({ columns: output.columns || FALLBACK_COLUMNS, rows: output.rows || FALLBACK_ROWS });
   const presenter = new Presenter({ store, actions, size, show: draw, now: Date.now, signal });
   const onResize = () => presenter.resize();
-  // Before Ink's own listener, which draws the frame that it has again: it must be one of the new size.
+  // Runs before Ink's own listener, which redraws the current frame: it must have the new size.
   output.on("resize", onResize);
   signal.addEventListener("abort", () => void output.off("resize", onResize));
   presenter.start();
@@ -58,8 +58,8 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
 }
 
 /**
- * Erases the frame after a change of the terminal's size. Terminals wrap lines that have become too long, and keep the
- * cursor at its character; Ink does not know of the rows that come in by that.
+ * Erases the frame after a resize. Terminals rewrap lines that have become too long and keep the cursor at its
+ * character; Ink does not count these rows.
  */
 function eraseReflowed(
   instance: Instance | undefined,
@@ -78,7 +78,7 @@ function optionsOf({ input, output }: ChatScreen, onRender: () => void) {
   return {
     stdin: input,
     stdout: output,
-    // Ctrl-C is a key of the chat, and CI is no reason to be silent in a terminal.
+    // Ctrl-C is a key of the chat, and Ink must also render in CI.
     exitOnCtrlC: false,
     interactive: true,
     incrementalRendering: true,

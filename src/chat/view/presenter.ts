@@ -1,47 +1,47 @@
-/** Makes frames of the chat's state and of what is typed, at most thirty a second, and counts nothing twice. */
+/** Builds frames from the chat's state and the input, at most thirty a second. */
 import type { ChatActions } from "../screen.ts";
 import type { ChatState, ChatStore, Question } from "../state/state.ts";
-import { commandLines } from "./dialog/approval.ts";
+import { commandLines } from "./dialog/dialog.ts";
 import { composerWidth } from "./composer/lines.ts";
-import { footLines, SPINNER_MS } from "./footer.ts";
+import { footerLines, SPINNER_MS } from "./footer.ts";
 import type { Press } from "./keys.ts";
 import { BLANK, type Line } from "./text/line.ts";
 import { Scrollback } from "./scrollback.ts";
 import { followState, markShown, pasteUi, pressUi } from "./ui.ts";
-import { FIRST_UI, type Hands, type Ui } from "./ui-state.ts";
+import { FIRST_UI, type InputContext, type Ui } from "./ui-state.ts";
 
 /** As fast as Ink draws. */
 export const MAX_FPS = 30;
 const FRAME_MS = 1000 / MAX_FPS;
-/** A card asks for this many lines beside what it asks about. */
-const CARD_LINES = 14;
-/** A frame leaves the row of the cursor below it free, and the top row: tmux moves a screen that is erased whole into its history. */
+/** Lines of a dialog besides the command. */
+const DIALOG_LINES = 14;
+/** A frame leaves the cursor's row and the top row free: tmux moves a fully erased screen into its history. */
 const SPARE_ROWS = 2;
 const SECOND_MS = 1_000;
 
-export interface TerminalSize {
+interface TerminalSize {
   readonly columns: number;
   readonly rows: number;
 }
 
 export interface Frame {
-  /** Grows with every frame that prints something. */
+  /** Grows with every frame that prints lines. */
   readonly printSerial: number;
   /** Lines for the scrollback, printed once for each `printSerial`. */
   readonly print: readonly Line[];
-  /** The screen is to be cleared before `print`. */
+  /** Whether to clear the screen before `print`. */
   readonly isNew: boolean;
-  /** The terminal has another size than with the frame before. */
+  /** Whether the terminal's size has changed since the previous frame. */
   readonly isResized: boolean;
   readonly lines: readonly Line[];
   /** From 0, within `lines`; absent: hidden. */
   readonly cursor?: { readonly x: number; readonly y: number };
 }
 
-export interface PresenterOptions {
+interface PresenterOptions {
   readonly store: ChatStore;
   readonly actions: ChatActions;
-  /** The terminal's size now. */
+  /** Returns the terminal's size. */
   readonly size: () => TerminalSize;
   readonly show: (frame: Frame) => void;
   /** Unix milliseconds. */
@@ -52,7 +52,7 @@ export interface PresenterOptions {
 export class Presenter {
   readonly #options: PresenterOptions;
   readonly #scrollback = new Scrollback();
-  /** Questions whose command was printed, as it is longer than the terminal is high. */
+  /** Questions whose command was printed because it is too long for the dialog. */
   readonly #printed = new Set<string>();
   #ui: Ui = FIRST_UI;
   #printSerial = 0;
@@ -77,26 +77,26 @@ export class Presenter {
   }
 
   press(press: Press): void {
-    this.#ui = pressUi(this.#followed(), press, this.#hands());
+    this.#ui = pressUi(this.#followed(), press, this.#context());
     this.#wake(0);
   }
 
   paste(text: string): void {
-    this.#ui = pasteUi(this.#followed(), text, this.#hands());
+    this.#ui = pasteUi(this.#followed(), text, this.#context());
     this.#wake(0);
   }
 
-  /** The terminal's size may be another one. */
+  /** Call after a possible resize. */
   resize(): void {
     this.#draw();
   }
 
-  /** The last frame is on the terminal. */
+  /** Call when the last frame is on the terminal. */
   drawn(): void {
     this.#ui = markShown(this.#ui, this.#options.now());
   }
 
-  #hands(): Hands {
+  #context(): InputContext {
     const { store, actions, now, size } = this.#options;
     return { state: store.get(), actions, nowMs: now(), width: composerWidth(size().columns) };
   }
@@ -105,7 +105,7 @@ export class Presenter {
     return followState(this.#ui, this.#options.store.get(), this.#options.now());
   }
 
-  /** Draws soon: in `afterMs` since the last frame, or at once if that is past. */
+  /** Schedules a frame `afterMs` after the last one, or at once. */
   #wake(afterMs: number): void {
     if (this.#options.signal.aborted) return;
     const nowMs = this.#options.now();
@@ -132,7 +132,7 @@ export class Presenter {
     else if (state.questions[0]?.expiresAtMs !== undefined) this.#wake(SECOND_MS);
   }
 
-  /** Returns whether the terminal's size is another one than with the frame before. */
+  /** Returns whether the terminal's size has changed. */
   #measure(): boolean {
     const { columns, rows } = this.#options.size();
     if (columns === this.#size.columns && rows === this.#size.rows) return false;
@@ -146,21 +146,21 @@ export class Presenter {
     const columns = Math.max(1, size.columns);
     const rows = Math.max(1, size.rows - SPARE_ROWS);
     const shown = this.#shortened(state, columns, rows);
-    const foot = footLines({ state: shown, ui: this.#ui, columns, rows, nowMs });
-    const deps = Math.max(0, rows - foot.lines.length);
-    const step = this.#scrollback.advance(state, { columns, rows: deps, nowMs });
+    const footer = footerLines({ state: shown, ui: this.#ui, columns, rows, nowMs });
+    const space = Math.max(0, rows - footer.lines.length);
+    const step = this.#scrollback.advance(state, { columns, rows: space, nowMs });
     const print = [...step.print, ...(step.isBehind ? [] : this.#longCommand(state, columns, rows))];
     if (print.length > 0) {
       this.#printSerial++;
       this.#print = print;
     }
-    const cursor = foot.cursor && { x: foot.cursor.x, y: foot.cursor.y + step.live.length };
-    const lines = [...step.live, ...foot.lines];
+    const cursor = footer.cursor && { x: footer.cursor.x, y: footer.cursor.y + step.live.length };
+    const lines = [...step.live, ...footer.lines];
     const frame = { printSerial: this.#printSerial, print: this.#print, isNew: step.isNew, lines, cursor };
     return { frame, isBehind: step.isBehind };
   }
 
-  /** A command that is too long for the card is printed whole above it, once. */
+  /** Returns a command that is too long for the dialog, to print it once above it. */
   #longCommand({ questions }: ChatState, columns: number, rows: number): readonly Line[] {
     const question = questions[0];
     if (!isTooLong(question, columns, rows) || this.#printed.has(question.id)) return [];
@@ -172,7 +172,7 @@ export class Presenter {
     const question = state.questions[0];
     if (!isTooLong(question, columns, rows)) return state;
     const count = commandLines(question, columns).length;
-    const command = `(the whole command stands above: ${count} lines)`;
+    const command = `(the whole command is above: ${count} lines)`;
     return { ...state, questions: [withoutDiff({ ...question, command }), ...state.questions.slice(1)] };
   }
 }
@@ -192,6 +192,6 @@ function isTooLong(
 ): question is CommandQuestion {
   if (question === undefined || !("command" in question)) return false;
   return (
-    commandLines(question, columns).length + CARD_LINES > rows && commandLines(question, columns).length > 1
+    commandLines(question, columns).length + DIALOG_LINES > rows && commandLines(question, columns).length > 1
   );
 }

@@ -1,4 +1,4 @@
-/** The door of the screen. Touches the machine: the terminal is put back on every way out of the process. */
+/** Starts the screen. Touches the machine: the terminal is restored however the process ends. */
 import process from "node:process";
 import type { ChatScreen, RenderChat } from "../screen.ts";
 
@@ -8,9 +8,9 @@ const RESTORE = "\u{1b}[?25h\u{1b}[?2004l\u{1b}[0m";
 const CRASHES = ["error", "unhandledrejection"] as const;
 
 /**
- * Shows the chat until its signal ends it. Resolves when the terminal is as it was before.
+ * Shows the chat until its signal aborts. Resolves when the terminal is restored.
  *
- * @throws What broke the screen, or a TypeError if the input or output is no terminal
+ * @throws The error of the screen, or a TypeError if the input or output is not a terminal
  */
 export const renderChat: RenderChat = async (screen) => {
   assertTerminal(screen);
@@ -34,10 +34,10 @@ export const renderChat: RenderChat = async (screen) => {
   }
 };
 
-/** Calls `restore` whichever way the process ends; returns what takes that back. */
+/** Calls `restore` however the process ends. Returns a function that removes the listeners. */
 function onWayOut(restore: () => void): () => void {
   process.on("exit", restore);
-  // Deno has no exit event for a crash, but events of the global scope, which Node has not.
+  // On a crash Deno fires events of the global scope instead of an exit event; Node has no such events.
   const scope: Partial<Pick<typeof globalThis, "addEventListener" | "removeEventListener">> = globalThis;
   for (const name of CRASHES) scope.addEventListener?.(name, restore);
   return () => {
@@ -48,18 +48,18 @@ function onWayOut(restore: () => void): () => void {
 
 function assertTerminal({ input, output }: ChatScreen): void {
   if (input.isTTY && output.isTTY) return;
-  throw new TypeError("the chat's screen needs a terminal for its input and its output");
+  throw new TypeError("The chat needs a terminal for its input and output.");
 }
 
-/** Synchronous, as nothing else runs while a process ends. */
+/** Synchronous, because nothing else runs while a process exits. */
 function restoreTerminal({ input, output }: ChatScreen): void {
   if (input.isTTY && !input.destroyed) input.setRawMode(false);
   if (output.writable) output.write(RESTORE);
 }
 
 /**
- * React reads NODE_ENV once, as it is loaded; its development build is slower and notes every render for ever. The
- * variable is put back, as programs that the chat starts inherit it.
+ * React reads NODE_ENV once, when it is loaded; its development build is slower and leaks memory with every render. The
+ * variable is restored, because child processes inherit it.
  */
 async function withoutDevelopmentChecks<Module>(load: () => Promise<Module>): Promise<Module> {
   const before = process.env["NODE_ENV"];

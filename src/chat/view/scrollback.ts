@@ -1,54 +1,55 @@
 /**
- * What of the transcript goes into the terminal's scrollback, once and for good, and what is still drawn anew. Settled
- * items are printed; of an answer that streams, the lines that have no room any more are printed while it comes, so that
- * drawing it costs the same at its ten-thousandth line as at its first.
+ * Decides which lines of the transcript go into the terminal's scrollback, once, and which are redrawn. Settled items
+ * are printed. The lines of a streaming answer that no longer fit are printed while it grows, so that every frame costs
+ * the same.
  */
 import type { AssistantItem, ChatState, TranscriptItem } from "../state/state.ts";
 import { answerLines, endLines, isTight, itemLines } from "./item.ts";
-import { BLANK, cutLine, span, wrap, type Line } from "./text/line.ts";
+import { BLANK, cutLine, span, wrap, type Line, toOneLine } from "./text/line.ts";
 import { markdownStateAfter, type MarkdownState } from "./text/markdown.ts";
-import { toOneLine } from "./text/width.ts";
 
-/** Lines printed with one frame: more would keep keys waiting. */
+/** Most lines printed with one frame: more would delay keys. */
 const MAX_LINES_A_FRAME = 400;
-/** Characters of a streaming answer that are laid out for one frame. */
+/** Most characters of a streaming answer that are laid out for one frame. */
 const MAX_LAID_OUT_CHARACTERS = 64_000;
 
-/** The end of a streaming answer that is laid out at least, so that wrapping it does not depend on where it is cut. */
+/**
+ * Fewest characters of a streaming answer that are laid out, so that its wrapping does not depend on where it is cut.
+ */
 const MIN_STREAM_CHARACTERS = 4_000;
 
-export interface ScrollStep {
-  /** Lines to print now; may be empty. */
+interface ScrollStep {
+  /** Lines to print now. */
   readonly print: readonly Line[];
-  /** Another transcript began: the screen is to be cleared before anything is printed. */
+  /** Whether another transcript began, so that the screen must be cleared first. */
   readonly isNew: boolean;
   /** Lines to draw below what is printed. */
   readonly live: readonly Line[];
-  /** More is to be printed than fits one frame: ask again soon. */
+  /** Whether more lines wait to be printed in the next frames. */
   readonly isBehind: boolean;
 }
 
-export interface ScrollSize {
+interface ScrollSize {
   readonly columns: number;
-  /** Lines that there are for what is live. */
+  /** Available lines for live items. */
   readonly rows: number;
   readonly nowMs: number;
 }
 
-/** An answer whose first lines are printed already. */
+/** An answer whose first lines are already printed. */
 interface Partial {
   readonly id: string;
-  /** What of its text is printed: whole lines. */
+  /** The printed part of its text, in whole lines. */
   readonly text: string;
   readonly state: MarkdownState;
 }
 
 export class Scrollback {
   #generation: number | undefined;
-  /** Settled items that are laid out, of all that there ever were in this generation. */
+  /** Number of settled items of this generation that are laid out. */
   #settled = 0;
   #waiting: Line[] = [];
-  /** No session was there yet, so that nothing but the head is printed. */
+  /** Whether only the head line is printed, because no session was open yet. */
   #isBare = true;
   #partial: Partial | undefined;
   #last: TranscriptItem["kind"] = "notice";
@@ -63,13 +64,13 @@ export class Scrollback {
     return { print, isNew, live, isBehind };
   }
 
-  /** Returns whether this is another transcript than the one that stands on the screen. */
+  /** Returns whether this is another transcript than the one on the screen. */
   #begin(state: ChatState, columns: number): boolean {
     const { generation, dropped } = state;
     if (generation === this.#generation) return false;
-    // The first session opens on a screen that has nothing yet but the head.
+    // The first session opens on a screen with only the head line.
     const isFirst = this.#generation === undefined || this.#isBare;
-    // A first line also keeps what is live off the top row: tmux moves a screen that is erased whole into its history.
+    // A first line also keeps live lines off the top row: tmux moves a fully erased screen into its history.
     this.#waiting =
       this.#generation === undefined || !isFirst ? [headLine(state, columns)] : placeLines(state, columns);
     this.#partial = undefined;
@@ -92,7 +93,7 @@ export class Scrollback {
     }
   }
 
-  /** The lines of a settled item that are not printed yet. */
+  /** Returns the lines of a settled item that are not printed yet. */
   #itemLines(item: TranscriptItem, { columns, nowMs }: ScrollSize): readonly Line[] {
     const partial = this.#partial;
     if (item.kind === "assistant" && partial?.id === item.id) {
@@ -110,7 +111,7 @@ export class Scrollback {
     return isApart ? [BLANK, ...lines] : lines;
   }
 
-  /** Prints the lines of the answer at work that no longer fit; `count` items are live. */
+  /** Prints the lines of the streaming answer that no longer fit; `count` items are live. */
   #printStream(item: TranscriptItem | undefined, { columns, rows }: ScrollSize, count: number): void {
     if (item?.kind !== "assistant") return;
     const text = item.text.trimStart();
@@ -150,13 +151,13 @@ function headLine(state: ChatState, columns: number): Line {
   );
 }
 
-/** The session's title and folder, if they are known. */
+/** Returns the session's title and folder, if known. */
 function placeLines({ session }: ChatState, columns: number): Line[] {
   const words = [session?.title, session?.cwd].map((text) => toOneLine(text ?? "")).filter(Boolean);
   return words.length === 0 ? [] : [cutLine([span(words.join("  "), "dim")], columns)];
 }
 
-/** Index behind the last line break up to which the text is to be printed, so that about `kept` rows stay live. */
+/** Returns the index up to which to print the text, after a line break, so that about `kept` rows stay live. */
 function endOfPrinted(text: string, start: number, kept: number, columns: number): number {
   let [at, rows] = [text.length, 0];
   while (at > start) {
@@ -169,24 +170,24 @@ function endOfPrinted(text: string, start: number, kept: number, columns: number
   return start;
 }
 
-/** No more than a frame's worth of characters, up to a line break. */
+/** Limits the printed characters of one frame, up to a line break. */
 function boundedEnd(text: string, start: number): number {
   if (text.length - start <= MAX_LAID_OUT_CHARACTERS) return text.length;
   const end = text.lastIndexOf("\n", start + MAX_LAID_OUT_CHARACTERS);
   return end < start ? text.length : end + 1;
 }
 
-/** What of a streaming answer is not printed; of very much, the end. */
+/** Returns the lines of a streaming answer that are not printed; of a long one, the last. */
 function streamLines(item: AssistantItem, partial: Partial | undefined, size: ScrollSize): readonly Line[] {
   const text = item.text.trimStart().slice(partial?.text.length ?? 0);
-  const deps = Math.max(MIN_STREAM_CHARACTERS, size.rows * size.columns);
-  const lineStart = text.lastIndexOf("\n", text.length - deps) + 1;
-  const start = text.length - lineStart > 2 * deps ? text.length - deps : lineStart;
+  const space = Math.max(MIN_STREAM_CHARACTERS, size.rows * size.columns);
+  const lineStart = text.lastIndexOf("\n", text.length - space) + 1;
+  const start = text.length - lineStart > 2 * space ? text.length - space : lineStart;
   const state = start > 0 ? markdownStateAfter(text.slice(0, start), partial?.state) : partial?.state;
   return answerLines(text.slice(start), size.columns, state).lines;
 }
 
-/** The rest of an answer that was printed while it came; all of it, if it became another one. */
+/** Returns the rest of a partly printed answer, or all of it if its text has changed. */
 function restLines(item: AssistantItem, partial: Partial, columns: number): readonly Line[] {
   const text = item.text.trim();
   const printed = partial.text.trimEnd();
@@ -195,7 +196,7 @@ function restLines(item: AssistantItem, partial: Partial, columns: number): read
     return [...answerLines(rest, columns, partial.state).lines, ...endLines(item, columns)];
   }
   if (printed.startsWith(text)) return endLines(item, columns);
-  const note = wrap([span("the answer as it was kept:", "dim")], columns, {
+  const note = wrap([span("the final answer:", "dim")], columns, {
     first: [span("· ", "dim")],
     rest: [span("  ")],
   });

@@ -1,43 +1,43 @@
-/** What the screen alone knows: the draft, selections, and answers that are being typed. */
+/** The local state of the screen: the draft, selections, and answers being typed. */
 import type { ChatActions } from "../screen.ts";
 import type { ChatState, Picker, Question } from "../state/state.ts";
 import { EMPTY_DRAFT, type Draft } from "./composer/draft.ts";
 
 export interface Ui {
   readonly draft: Draft;
-  /** While prompts of before are leafed through: which one, and what was being written. */
-  readonly leafing?: { readonly index: number; readonly kept: Draft };
+  /** While browsing earlier prompts: which one is shown, and the draft before. */
+  readonly browsing?: { readonly index: number; readonly kept: Draft };
   readonly completion: CompletionUi;
-  /** The question that is shown. */
-  readonly card?: CardUi;
+  /** The shown question. */
+  readonly dialog?: DialogUi;
   readonly picker?: PickerUi;
   readonly prefillSerial: number;
-  /** Unix milliseconds of the last key that was meant for a hidden answer whose question is gone. */
-  readonly hushedAtMs?: number;
+  /** Unix milliseconds of the last key for a hidden answer whose question has ended. */
+  readonly mutedAtMs?: number;
 }
 
-export interface CompletionUi {
+interface CompletionUi {
   readonly selected: number;
   /** The text for which Esc closed the list. */
   readonly closedFor?: string;
 }
 
-export interface CardUi {
+export interface DialogUi {
   readonly id: string;
   readonly kind: Question["kind"];
-  /** Unix milliseconds; absent until a frame with the card is on the terminal. */
+  /** Unix milliseconds; absent until a frame with the dialog is on the terminal. */
   readonly shownAtMs?: number;
-  /** Unix milliseconds of the last key that was typed too early to be an answer. */
+  /** Unix milliseconds of the last key that came too early to be an answer. */
   readonly typedAtMs?: number;
-  /** -1 until somebody chose: an Enter too many answers nothing. */
+  /** -1 until the user selects a row: an extra Enter answers nothing. */
   readonly selected: number;
-  /** Choices that are ticked, when several may be. */
+  /** The ticked choices of a multiple choice. */
   readonly ticked: readonly number[];
-  /** The answer is for every approval that waits. */
+  /** Whether the answer is for all pending approvals. */
   readonly isForAll: boolean;
-  /** Free text, or the hidden answer. */
+  /** The free text or the hidden answer. */
   readonly reply: Draft;
-  /** Unix milliseconds when an answer was sent. */
+  /** When an answer was sent, Unix milliseconds. */
   readonly sentAtMs?: number;
 }
 
@@ -47,19 +47,19 @@ export interface PickerUi {
   readonly filter: string;
 }
 
-/** What keys are handled with. */
-export interface Hands {
+/** What key handlers need. */
+export interface InputContext {
   readonly state: ChatState;
   readonly actions: ChatActions;
   /** Unix milliseconds. */
   readonly nowMs: number;
-  /** Cells of the composer's text. */
+  /** Width of the composer's text in cells. */
   readonly width: number;
 }
 
 export const FIRST_UI: Ui = { draft: EMPTY_DRAFT, completion: { selected: 0 }, prefillSerial: 0 };
 
-/** Whether the answer of such a question is typed unseen. */
+/** Returns whether the answer to such a question is typed unseen. */
 export function isHidden(kind: Question["kind"]): boolean {
   return kind === "sudo" || kind === "secret";
 }

@@ -1,68 +1,71 @@
-/** Keys and changes of the chat's state, handed to whatever part of the screen they concern. */
+/** Routes keys and state changes to the parts of the screen. */
 import type { ChatState } from "../state/state.ts";
 import { pasteComposer, pressComposer } from "./composer/keys.ts";
 import { draftOf, EMPTY_DRAFT } from "./composer/draft.ts";
 import type { Press } from "./keys.ts";
-import { pressPicker } from "./dialog/picker-keys.ts";
+import { pressPicker } from "./dialog/picker.ts";
 import { pasteQuestion, pressQuestion } from "./dialog/question-keys.ts";
-import { isHidden, type Hands, type Ui } from "./ui-state.ts";
+import { isHidden, type InputContext, type Ui } from "./ui-state.ts";
 
-/** A password that is typed on after its question ended must not land in the composer. */
-const HUSH_MS = 1_000;
+/**
+ * Keys are muted this long after a hidden question ended, so that the rest of a password does not land in the composer.
+ */
+const MUTE_MS = 1_000;
 
-/** The screen's part after a change of the chat's state. */
+/** Updates the local state after a change of the chat's state. */
 export function followState(ui: Ui, state: ChatState, nowMs: number): Ui {
-  return withPrefill(withPicker(withCard(ui, state, nowMs), state), state);
+  return withPrefill(withPicker(withDialog(ui, state, nowMs), state), state);
 }
 
-export function pressUi(ui: Ui, press: Press, hands: Hands): Ui {
-  if ("key" in press && press.key === "interrupt") return interrupt(ui, hands);
-  if (isHushed(ui, hands.nowMs)) {
-    if ("text" in press || press.key !== "escape") return { ...ui, hushedAtMs: hands.nowMs };
+export function pressUi(ui: Ui, press: Press, context: InputContext): Ui {
+  if ("key" in press && press.key === "interrupt") return interrupt(ui, context);
+  if (isMuted(ui, context.nowMs)) {
+    if ("text" in press || press.key !== "escape") return { ...ui, mutedAtMs: context.nowMs };
   }
-  const question = hands.state.questions[0];
-  if (ui.card !== undefined && question?.id === ui.card.id) return pressQuestion(ui, ui.card, press, hands);
-  if (ui.picker !== undefined && hands.state.picker !== undefined)
-    return pressPicker(ui, ui.picker, press, hands);
-  return pressComposer(ui, press, hands);
+  const question = context.state.questions[0];
+  if (ui.dialog !== undefined && question?.id === ui.dialog.id)
+    return pressQuestion(ui, ui.dialog, press, context);
+  if (ui.picker !== undefined && context.state.picker !== undefined)
+    return pressPicker(ui, ui.picker, press, context);
+  return pressComposer(ui, press, context);
 }
 
-export function pasteUi(ui: Ui, text: string, hands: Hands): Ui {
-  if (isHushed(ui, hands.nowMs)) return { ...ui, hushedAtMs: hands.nowMs };
-  if (ui.card !== undefined && hands.state.questions[0]?.id === ui.card.id) {
-    return pasteQuestion(ui, ui.card, text, hands);
+export function pasteUi(ui: Ui, text: string, context: InputContext): Ui {
+  if (isMuted(ui, context.nowMs)) return { ...ui, mutedAtMs: context.nowMs };
+  if (ui.dialog !== undefined && context.state.questions[0]?.id === ui.dialog.id) {
+    return pasteQuestion(ui, ui.dialog, text, context);
   }
-  return pasteComposer(ui, text, hands);
+  return pasteComposer(ui, text, context);
 }
 
-/** Notes that a frame with this card stands on the terminal. */
+/** Records that a frame with this dialog is on the terminal. */
 export function markShown(ui: Ui, nowMs: number): Ui {
-  if (ui.card === undefined || ui.card.shownAtMs !== undefined) return ui;
-  return { ...ui, card: { ...ui.card, shownAtMs: nowMs } };
+  if (ui.dialog === undefined || ui.dialog.shownAtMs !== undefined) return ui;
+  return { ...ui, dialog: { ...ui.dialog, shownAtMs: nowMs } };
 }
 
-/** A draft is thrown away first: one Ctrl-C too many costs nothing then. */
-function interrupt(ui: Ui, { state, actions }: Hands): Ui {
+/** Handles Ctrl-C. It first clears a draft, so that an extra Ctrl-C does no harm. */
+function interrupt(ui: Ui, { state, actions }: InputContext): Ui {
   const isIdle = state.turn === undefined && state.questions.length === 0 && state.picker === undefined;
   if (isIdle && ui.draft.text !== "") {
     actions.edit("");
-    return { ...ui, draft: draftOf("", ui.draft.text), leafing: undefined };
+    return { ...ui, draft: draftOf("", ui.draft.text), browsing: undefined };
   }
   actions.interrupt();
-  return ui.card === undefined ? ui : { ...ui, card: { ...ui.card, reply: EMPTY_DRAFT } };
+  return ui.dialog === undefined ? ui : { ...ui, dialog: { ...ui.dialog, reply: EMPTY_DRAFT } };
 }
 
-function isHushed({ hushedAtMs }: Ui, nowMs: number): boolean {
-  return hushedAtMs !== undefined && nowMs - hushedAtMs < HUSH_MS;
+function isMuted({ mutedAtMs }: Ui, nowMs: number): boolean {
+  return mutedAtMs !== undefined && nowMs - mutedAtMs < MUTE_MS;
 }
 
-function withCard(ui: Ui, { questions }: ChatState, nowMs: number): Ui {
+function withDialog(ui: Ui, { questions }: ChatState, nowMs: number): Ui {
   const question = questions[0];
-  if (question?.id === ui.card?.id) return ui;
-  const wasTyping = ui.card !== undefined && isHidden(ui.card.kind) && ui.card.reply.text !== "";
-  const hushedAtMs = wasTyping ? nowMs : ui.hushedAtMs;
-  if (question === undefined) return { ...ui, card: undefined, hushedAtMs };
-  const card = {
+  if (question?.id === ui.dialog?.id) return ui;
+  const wasTyping = ui.dialog !== undefined && isHidden(ui.dialog.kind) && ui.dialog.reply.text !== "";
+  const mutedAtMs = wasTyping ? nowMs : ui.mutedAtMs;
+  if (question === undefined) return { ...ui, dialog: undefined, mutedAtMs };
+  const dialog = {
     id: question.id,
     kind: question.kind,
     selected: -1,
@@ -70,7 +73,7 @@ function withCard(ui: Ui, { questions }: ChatState, nowMs: number): Ui {
     isForAll: false,
     reply: EMPTY_DRAFT,
   };
-  return { ...ui, card, hushedAtMs };
+  return { ...ui, dialog, mutedAtMs };
 }
 
 function withPicker(ui: Ui, { picker }: ChatState): Ui {
@@ -84,7 +87,7 @@ function withPrefill(ui: Ui, { composer: { prefill } }: ChatState): Ui {
   return {
     ...ui,
     draft: draftOf(prefill.text, ui.draft.text),
-    leafing: undefined,
+    browsing: undefined,
     prefillSerial: prefill.serial,
   };
 }

@@ -1,61 +1,63 @@
-/** `agentd chat`: talk with the agent, at a terminal or through pipes. */
+/** `agentd chat`: chat with the agent, at a terminal or through pipes. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { ChatProgram } from "../../chat/run-chat.ts";
-import type { SessionTarget } from "../../chat/session-door.ts";
+import type { SessionTarget } from "../../chat/current-session.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { readPrompt } from "./prompt.ts";
 import { print, warn } from "../kit/output.ts";
 import { readVersion } from "../kit/package-file.ts";
 import { EXIT_FAILURE } from "./run.ts";
+import { fstatSync } from "node:fs";
+import { readStandardInput } from "../kit/standard-input.ts";
 
-/** What shells expect of a program that was interrupted. */
+/** Exit code of an interrupted program, as shells expect. */
 const EXIT_INTERRUPTED = 130;
 
 export const chatCommand = defineCommand({
   meta: {
     name: "chat",
     description:
-      "Talk with the agent. Through pipes it prints one answer: `echo hi | agentd chat`, `agentd chat hi > answer`.",
+      "Chat with the agent. Without a terminal it prints one answer: `echo hi | agentd chat`, `agentd chat hi > answer`.",
   },
   args: {
     prompt: {
       type: "positional",
       required: false,
-      description: "The first prompt; what is piped in stands behind it",
+      description: "The first prompt; piped input is appended",
     },
-    resume: { type: "string", valueHint: "id or title", description: "Go on with this session" },
-    continue: { type: "boolean", description: "Go on with the session that was used last" },
+    resume: { type: "string", valueHint: "id or title", description: "Continue this session" },
+    continue: { type: "boolean", description: "Continue the most recent session" },
     model: {
       type: "string",
       valueHint: "provider:model",
-      description: "Answer with this model, in this session",
+      description: "Use this model in this session",
     },
     cwd: {
       type: "string",
       valueHint: "folder",
-      description: "Where a new session works (default: this folder, unless the gateway is elsewhere)",
+      description: "Working folder of a new session (default: the current folder, unless --url is given)",
     },
     url: {
       type: "string",
       valueHint: "url",
-      description: "Attach to the gateway at this address, such as http://127.0.0.1:8642, and start none",
+      description:
+        "Attach to the gateway at this URL, such as http://127.0.0.1:8642, instead of starting one",
     },
     token: {
       type: "string",
       valueHint: "key",
-      description: "API key for --url; better in API_SERVER_KEY, where no process list shows it",
+      description: "API key for --url; prefer API_SERVER_KEY, which no process list shows",
     },
     attach: {
       type: "boolean",
-      description: "Attach to the gateway of this home, which `agentd gateway` runs, and start none",
+      description: "Attach to the gateway of this home, started by `agentd gateway`, instead of starting one",
     },
     "no-color": { type: "boolean", description: "No colours (or set NO_COLOR)" },
   },
   async run({ args }) {
     const target = targetOf(args);
-    const { chatTransport, ChildNotes } = await import("./gateway.ts");
-    const notes = new ChildNotes();
+    const { chatTransport, ChildLog } = await import("./gateway.ts");
+    const notes = new ChildLog();
     const { transport } = await chatTransport(args, notes.add);
     const version = await readVersion();
     const program = {
@@ -113,7 +115,7 @@ async function atTerminal(
   });
   if (sessionId === undefined) return;
   const { cleanLine } = await import("../../chat/clean-text.ts");
-  print(`To go on: agentd chat --resume ${cleanLine(sessionId)}`);
+  print(`To continue: agentd chat --resume ${cleanLine(sessionId)}`);
 }
 
 async function throughPipes(program: ChatProgram, words: string | undefined): Promise<void> {
@@ -127,9 +129,9 @@ async function throughPipes(program: ChatProgram, words: string | undefined): Pr
   const end = await runPlain({
     ...program,
     prompt,
-    // Where it goes to a program or a file, the answer is the model's, to the letter.
+    // For a program or a file the answer is written unchanged.
     write: (text) => print(process.stdout.isTTY ? cleanText(text) : text),
-    tell: warn,
+    report: warn,
     signal: stop.signal,
   });
   if (end === "complete") return;
@@ -141,16 +143,37 @@ function hasColour({ "no-color": isOff }: Args): boolean {
   return isOff !== true && !NO_COLOR && TERM !== "dumb" && process.stdout.hasColors();
 }
 
-/** What the gateway that was started said last, as that is where the reason stands, and the message beside it. */
+/** Prints the last log lines of the child gateway, which contain the reason, and the error. */
 async function report(error: unknown, notes: readonly string[]): Promise<void> {
   const [{ describeFailure }, { cleanText }] = await Promise.all([
-    import("../../chat/gateway-call.ts"),
+    import("../../chat/gateway.ts"),
     import("../../chat/clean-text.ts"),
   ]);
   const message = describeFailure(error);
   const last = notes.findLast((line) => line.trim() !== "");
-  // The client's own message ends with the last line.
+  // The client's message already ends with the last line.
   const isSaid = last !== undefined && message.endsWith(last.trim());
   for (const line of isSaid ? notes : [...notes, message]) warn(cleanText(line));
   process.exitCode = EXIT_FAILURE;
+}
+
+/**
+ * Returns the prompt: the words of the command line and the piped input. Throws {@link UsageError} when both are empty
+ * or the input is too long.
+ */
+async function readPrompt(words: string | undefined): Promise<string> {
+  const piped = isPiped() ? await readStandardInput() : "";
+  const prompt = [words ?? "", piped].filter((text) => text.trim() !== "").join("\n\n");
+  if (prompt.trim() !== "") return prompt;
+  throw new UsageError("The prompt is empty. Pass a prompt or pipe one in: echo hi | agentd chat");
+}
+
+/** Returns whether standard input is a pipe, a file or a socket. */
+function isPiped(): boolean {
+  try {
+    const input = fstatSync(0);
+    return !process.stdin.isTTY && (input.isFIFO() || input.isFile() || input.isSocket());
+  } catch {
+    return false; // closed
+  }
 }

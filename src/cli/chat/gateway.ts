@@ -1,4 +1,4 @@
-/** The gateway that `agentd chat` talks to: one that runs, or one of its own. */
+/** Connects `agentd chat` to a running gateway or to a child process. */
 import process from "node:process";
 import { spawnTransport, webSocketTransport, type GatewayTransport } from "../../client/gateway.ts";
 import { ownProgram } from "../../base/system/own-program.ts";
@@ -8,8 +8,8 @@ import { currentContext } from "../kit/context.ts";
 const MAX_NOTES = 20;
 const MAX_NOTE_CHARACTERS = 2_000;
 
-/** The last lines of the child's log, for when it fails: the reason stands at the end. */
-export class ChildNotes {
+/** Keeps the last lines of the child's log, which contain the reason when it fails. */
+export class ChildLog {
   readonly #lines: string[] = [];
 
   get lines(): readonly string[] {
@@ -28,19 +28,19 @@ interface Wanted {
   readonly attach?: boolean | undefined;
 }
 
-export interface ChatGateway {
+interface ChatGateway {
   readonly transport: GatewayTransport;
 }
 
 /**
- * `--url` names a gateway, `--attach` means the one of this home; without either, `agentd rpc` is started, which has the
- * same home and the same sessions. A gateway that merely answers on the usual port is not attached to unasked: whoever
- * came first to the port would get the key.
+ * Returns the transport: to the gateway at `--url`, with `--attach` to the gateway of this home, otherwise to a child
+ * process `agentd rpc` with the same home and sessions. A gateway on the default port is never used implicitly: any
+ * program that holds the port would get the key.
  */
 export async function chatTransport(wanted: Wanted, note: (line: string) => void): Promise<ChatGateway> {
   const { url, attach } = wanted;
   if (url !== undefined && attach) throw new UsageError("Give either --url or --attach.");
-  if (wanted.token !== undefined && url === undefined) throw new UsageError("--token goes with --url.");
+  if (wanted.token !== undefined && url === undefined) throw new UsageError("--token needs --url.");
   if (url !== undefined) return { transport: webSocketTransport({ url: parseUrl(url), ...tokenOf(wanted) }) };
   if (attach) return { transport: await homeTransport() };
   const [command = "", ...args] = ownProgram();
@@ -54,9 +54,7 @@ function tokenOf({ token = process.env["API_SERVER_KEY"] }: Wanted): { token?: s
 function parseUrl(text: string): string {
   const url = URL.parse(text);
   if (url && /^(?:https?|wss?):$/.test(url.protocol)) return url.href;
-  throw new UsageError(
-    `--url must be an address such as http://127.0.0.1:8642, not ${JSON.stringify(text)}.`,
-  );
+  throw new UsageError(`--url must be a URL such as http://127.0.0.1:8642, not ${JSON.stringify(text)}.`);
 }
 
 async function homeTransport(): Promise<GatewayTransport> {
@@ -71,7 +69,7 @@ async function homeTransport(): Promise<GatewayTransport> {
   return webSocketTransport({ url: `http://${reachable(host)}:${port}`, ...token });
 }
 
-/** Where something that listens everywhere is reached from here. */
+/** Returns the address at which a listener on all interfaces is reachable from this machine. */
 function reachable(host: string): string {
   if (host === "0.0.0.0") return "127.0.0.1";
   if (host === "::" || host === "[::]") return "[::1]";

@@ -7,9 +7,8 @@ import { normalizeArguments, findFirstArgument, UsageError } from "../kit/argume
 import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf } from "../kit/command.ts";
 import { renderUsage } from "../kit/usage.ts";
 
-export const EXIT_OK = 0;
 export const EXIT_FAILURE = 1;
-export const EXIT_USAGE = 2;
+const EXIT_USAGE = 2;
 
 interface Found {
   readonly command: CommandDef;

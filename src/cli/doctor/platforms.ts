@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import type { LoadedConfig } from "../../config/config.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import { platformKeys } from "../../config/platform-settings.ts";
-import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/stats.ts";
+import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/metrics.ts";
 import type { Verdict } from "./finding.ts";
 import { statuses, type PlatformStatus } from "../platforms/status.ts";
 import { findDatabase, withDatabase } from "../sessions/database.ts";
@@ -92,7 +92,7 @@ function evaluate(stats: OutboxStats, nowMs: number): Verdict {
   ];
   if (problems.length === 0) return { status: "ok", detail: `messages that wait: ${all.due + all.sending}` };
   const isStuck = waitedMs > LONG_WAIT_MS ? " Does `agentd gateway` run?" : "";
-  const fix = `\`agentd deliveries list\` shows each; \`retry\` and \`drop\` settle them.${isStuck}`;
+  const fix = `\`agentd outbox list\` shows each; \`retry\` and \`drop\` settle them.${isStuck}`;
   return { status: "warn", detail: problems.join("; "), fix };
 }
 

@@ -2,7 +2,7 @@
 import process from "node:process";
 import { loadConfig } from "../../config/config.ts";
 import { envPath } from "../../config/home.ts";
-import { platforms as traits } from "../../deliver/platform/names.ts";
+import { platforms as traits } from "../../deliver/message.ts";
 import { currentContext } from "../kit/context.ts";
 import type { PlatformPlan } from "./setup-platform.ts";
 import { print, warn } from "../kit/output.ts";

@@ -14,7 +14,7 @@ import { finishPlatform } from "./setup-finish.ts";
 import { carryOutPlatform, planPlatform, type PlatformAnswers } from "./setup-platform.ts";
 import type { GatewayAnswers } from "./setup-prompts.ts";
 import { print, warn } from "../kit/output.ts";
-import { toPair, toPlatform } from "../platforms/options.ts";
+import { toPair, toPlatform } from "../platforms/test.ts";
 import { statuses } from "../platforms/status.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { repeatedOption, toPort } from "../webhook/options.ts";

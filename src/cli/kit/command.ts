@@ -2,11 +2,19 @@
 import type { ArgsDef, CommandDef, CommandMeta, SubCommandsDef } from "citty";
 
 type Resolvable<T> = T | Promise<T> | (() => T) | (() => Promise<T>);
-type Lazy = (() => Promise<CommandDef>) & { readonly summary: string };
+type Lazy = (() => Promise<CommandDef>) & {
+  readonly summary: string;
+  /** Other names that call the command; the usage leaves them out. */
+  readonly aliases: readonly string[];
+};
 
 /** A command that is loaded when it is called; the usage above it needs only its summary. */
-export function lazyCommand<T extends ArgsDef>(summary: string, load: () => Promise<CommandDef<T>>): Lazy {
-  return Object.assign(async () => (await load()) as unknown as CommandDef, { summary });
+export function lazyCommand<T extends ArgsDef>(
+  summary: string,
+  load: () => Promise<CommandDef<T>>,
+  { aliases = [] }: { readonly aliases?: readonly string[] } = {},
+): Lazy {
+  return Object.assign(async () => (await load()) as unknown as CommandDef, { summary, aliases });
 }
 
 export async function metaOf(command: CommandDef): Promise<CommandMeta> {
@@ -32,10 +40,12 @@ export async function subCommandNames(command: CommandDef): Promise<readonly str
   return Object.keys(await below(command));
 }
 
-/** One of them, without loading the others; undefined when there is none of that name. */
+/** Returns the command of that name or alias, without loading the others. */
 export async function subCommandOf(command: CommandDef, name: string): Promise<CommandDef | undefined> {
   const commands = await below(command);
-  const found = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  const found = Object.hasOwn(commands, name)
+    ? commands[name]
+    : Object.values(commands).find((each) => isLazy(each) && each.aliases.includes(name));
   return found === undefined ? undefined : resolved<CommandDef>(found);
 }
 

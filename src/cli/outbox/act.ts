@@ -1,4 +1,4 @@
-/** `agentd deliveries retry` and `drop`: what is to become of messages. */
+/** `agentd outbox retry` and `drop`, which change messages. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
@@ -13,14 +13,14 @@ import type { Store } from "../../store/store.ts";
 import { settleMessage } from "../../app/settle-message.ts";
 import { positionalsOf, UsageError } from "../kit/arguments.ts";
 import { confirm } from "../kit/confirm.ts";
-import { toPlatformName } from "./options.ts";
+import { toPlatformName } from "./messages.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
 
-/** Ids that one call takes in. */
+/** Most ids in one call. */
 const MAX_IDS = 1_000;
-/** Dead letters that are looked up at a time. */
+/** Dead messages read at a time. */
 const PAGE = 500;
 
 const message = {
@@ -32,19 +32,18 @@ const message = {
 const target = {
   type: "string",
   valueHint: "platform",
-  description: "With --all-dead: only those to this platform, such as telegram",
+  description: "With --all-dead: only messages to this platform, such as telegram",
 } as const;
 const json = { type: "boolean", description: "Print JSON" } as const;
 
 export const retryCommand = defineCommand({
   meta: {
     name: "retry",
-    description:
-      "Make messages due now, with all their attempts before them; exit code 1 when one could not be",
+    description: "Make messages due now, with a new set of attempts; exit code 1 when one cannot be retried",
   },
   args: {
     message,
-    "all-dead": { type: "boolean", description: "All that were given up, instead of ids" },
+    "all-dead": { type: "boolean", description: "All messages with status dead, instead of ids" },
     target,
     json,
   },
@@ -61,24 +60,31 @@ export const retryCommand = defineCommand({
 export const dropCommand = defineCommand({
   meta: {
     name: "drop",
-    description: "Owe messages no more: they stay on record as dropped; exit code 1 when one could not be",
+    description:
+      "Drop messages. They stay in the outbox with status dropped; exit code 1 when one cannot be dropped",
   },
   args: {
     message,
-    "all-dead": { type: "boolean", description: "All that were given up, instead of ids" },
+    "all-dead": { type: "boolean", description: "All messages with status dead, instead of ids" },
     target,
-    yes: { type: "boolean", alias: "y", description: "Do not ask" },
+    yes: { type: "boolean", alias: "y", description: "Do not ask for confirmation" },
     json,
   },
   async run({ args, rawArgs }) {
     const choice = toChoice(args, positionalsOf(rawArgs));
     if (!args.yes && !confirm.isPossible()) {
-      throw new UsageError("There is no terminal to ask on. Give --yes to drop the messages.");
+      throw new UsageError(
+        "Standard input is not a terminal, so nobody can confirm. Pass --yes to drop the messages.",
+      );
     }
     await inDatabase(async (store) => {
       const ids = choice.ids ?? (await deadMessages(store, choice.platform));
       const count = ids.length === 1 ? "1 message" : `${ids.length} messages`;
-      if (ids.length > 0 && !args.yes && !(await confirm.ask(`Drop ${count}? Nothing is sent again.`))) {
+      if (
+        ids.length > 0 &&
+        !args.yes &&
+        !(await confirm.ask(`Drop ${count}? ${ids.length === 1 ? "It" : "They"} will never be sent.`))
+      ) {
         warn("Nothing was dropped.");
         process.exitCode = EXIT_FAILURE;
         return;
@@ -90,7 +96,7 @@ export const dropCommand = defineCommand({
 });
 
 interface Choice {
-  /** Undefined: all that were given up. */
+  /** Undefined: all dead messages. */
   readonly ids: readonly string[] | undefined;
   readonly platform: string | undefined;
 }
@@ -100,10 +106,9 @@ function toChoice(
   ids: readonly string[],
 ): Choice {
   const isAll = args["all-dead"] === true;
-  if (isAll === ids.length > 0)
-    throw new UsageError("Name messages by their ids, or give --all-dead, one of the two.");
+  if (isAll === ids.length > 0) throw new UsageError("Give either message ids or --all-dead.");
   if (args.target !== undefined && !isAll) throw new UsageError("--target needs --all-dead.");
-  if (ids.length > MAX_IDS) throw new UsageError(`Name at most ${MAX_IDS} messages at a time.`);
+  if (ids.length > MAX_IDS) throw new UsageError(`Give at most ${MAX_IDS} messages at a time.`);
   const platform = args.target === undefined ? undefined : toPlatformName(args.target);
   return { ids: isAll ? undefined : [...new Set(ids)], platform };
 }
@@ -126,7 +131,7 @@ async function deadMessages(store: Store, platform: string | undefined): Promise
 
 type Outcome = "retried" | "dropped" | MessageRefusal;
 
-/** One after the other: each is a small transaction of its own beside those of a running service. */
+/** Runs `act` for one id after the other: each is a short transaction beside those of a running service. */
 async function each(
   ids: readonly string[],
   act: (id: string) => Promise<Outcome>,
@@ -137,9 +142,9 @@ async function each(
 }
 
 const REFUSALS: Readonly<Record<MessageRefusal, string>> = {
-  missing: "there is no such message; `agentd deliveries list` lists what there is",
-  done: "it was delivered or dropped already",
-  leased: "it is being sent right now; wait for its end",
+  missing: "no message has this id; `agentd outbox list` lists the messages",
+  done: "it is already delivered or dropped",
+  leased: "it is being sent now; try again when the attempt has ended",
 };
 
 function report(
@@ -152,9 +157,9 @@ function report(
     if (outcome === "retried" || outcome === "dropped") print(`${outcome} ${id}`);
     else warn(`${JSON.stringify(id)}: ${REFUSALS[outcome]}.`);
   }
-  if (outcomes.length === 0 && !isJson) warn("There are no such messages.");
+  if (outcomes.length === 0 && !isJson) warn("No messages match.");
   if (done === "retried" && !isJson && outcomes.some(([, outcome]) => isDone(outcome))) {
-    warn("A running `agentd gateway` sends what is due within seconds.");
+    warn("A running `agentd gateway` sends due messages within seconds.");
   }
   if (outcomes.length === 0 || !outcomes.every(([, outcome]) => isDone(outcome)))
     process.exitCode = EXIT_FAILURE;

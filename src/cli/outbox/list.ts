@@ -1,4 +1,4 @@
-/** `agentd deliveries list` and `show`: nothing changes. */
+/** `agentd outbox list` and `show`, which only read. */
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { loadConfig } from "../../config/config.ts";
@@ -6,8 +6,14 @@ import { hideSecrets as hide } from "../../config/secrets/values.ts";
 import { findMessage, listMessages } from "../../store/outbox/messages.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
-import { SHOWN_STATUSES, statusNamed, toPlatformName } from "./options.ts";
-import { messageEntry, messageText, messagesTable } from "./text.ts";
+import {
+  SHOWN_STATUSES,
+  statusNamed,
+  toPlatformName,
+  messageEntry,
+  messageText,
+  messagesTable,
+} from "./messages.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
 
@@ -15,25 +21,29 @@ const MAX_LIMIT = 500;
 const json = { type: "boolean", description: "Print JSON" } as const;
 
 export const listCommand = defineCommand({
-  meta: { name: "list", description: "List messages to people, newest first" },
+  meta: { name: "list", description: "List outbound messages, newest first" },
   args: {
-    status: { type: "enum", options: [...SHOWN_STATUSES], description: "Only those that stand so" },
+    status: { type: "enum", options: [...SHOWN_STATUSES], description: "Filter by status" },
     target: {
       type: "string",
       valueHint: "platform",
-      description: "Only those to this platform, such as telegram",
+      description: "Filter by platform, such as telegram",
     },
-    ref: { type: "string", valueHint: "id", description: "Only what this run or webhook delivery owes" },
+    ref: {
+      type: "string",
+      valueHint: "id",
+      description: "Filter by the run or webhook delivery that created the message",
+    },
     limit: {
       type: "string",
       valueHint: "number",
       default: "50",
-      description: `Messages a page, 1 to ${MAX_LIMIT}`,
+      description: `Page size, 1 to ${MAX_LIMIT}`,
     },
     before: {
       type: "string",
       valueHint: "id",
-      description: "Go on where a page ended: those older than this one",
+      description: "Continue behind this id: list older messages",
     },
     json,
   },
@@ -48,7 +58,7 @@ export const listCommand = defineCommand({
     const database = await findDatabase();
     if (!database.exists) {
       warn(noDatabase(database.place));
-      if (args.json) printJson({ deliveries: [], next_before: null });
+      if (args.json) printJson({ messages: [], next_before: null });
       return;
     }
     await hideSecrets();
@@ -57,19 +67,19 @@ export const listCommand = defineCommand({
       const page = found.slice(0, limit);
       const next = found.length > limit ? page.at(-1)?.id : undefined;
       if (args.json)
-        return printJson({ deliveries: page.map((each) => messageEntry(each)), next_before: next ?? null });
+        return printJson({ messages: page.map((each) => messageEntry(each)), next_before: next ?? null });
       if (page.length > 0) print(messagesTable(page, Date.now()));
-      else warn("There are no such messages.");
-      if (next !== undefined) warn(`There are more: --before ${next}`);
+      else warn("No messages match.");
+      if (next !== undefined) warn(`More messages: --before ${next}`);
     });
   },
 });
 
 export const showCommand = defineCommand({
-  meta: { name: "show", description: "Show a message: where it goes, how it went, and what to do" },
+  meta: { name: "show", description: "Show a message: its target, its attempts, and what to do next" },
   args: {
     message: { type: "positional", required: true, description: "Id of the message (out_...)" },
-    text: { type: "boolean", description: "Print what it says, too; secrets in it are masked" },
+    text: { type: "boolean", description: "Also print the text of the message; secrets are masked" },
     json,
   },
   async run({ args }) {
@@ -87,12 +97,12 @@ export const showCommand = defineCommand({
   },
 });
 
-export function missing(id: string): ServiceError {
-  const hint = "`agentd deliveries list` lists what there is.";
-  return new ServiceError("not_found", `There is no message ${JSON.stringify(id)}. ${hint}`);
+function missing(id: string): ServiceError {
+  const hint = "`agentd outbox list` lists the messages.";
+  return new ServiceError("not_found", `No message has the id ${JSON.stringify(id)}. ${hint}`);
 }
 
-/** What platforms say, and addresses, may hold them. */
+/** Errors of platforms and addresses may contain secrets. */
 async function hideSecrets(): Promise<void> {
   hide(await loadConfig(currentContext()));
 }

@@ -1,22 +1,19 @@
-/** `agentd deliveries`: messages to people in the outbox, straight from the database, whether the gateway runs or not. */
+/** `agentd outbox`: outbound messages, read and changed in the database, whether the gateway runs or not. */
 import { defineCommand } from "citty";
 import { lazyCommand } from "../kit/command.ts";
 
-export const deliveriesCommand = defineCommand({
+export const outboxCommand = defineCommand({
   meta: {
-    name: "deliveries",
-    description: "Messages to people: how they stand, and what is to become of them",
+    name: "outbox",
+    description: "Outbound messages: list them, show them, retry them, drop them",
   },
   subCommands: {
     list: lazyCommand("List messages, newest first", async () => (await import("./list.ts")).listCommand),
     show: lazyCommand(
-      "Show a message: how it went, and what to do",
+      "Show a message: its attempts, and what to do next",
       async () => (await import("./list.ts")).showCommand,
     ),
-    retry: lazyCommand(
-      "Send messages again, such as those that were given up",
-      async () => (await import("./act.ts")).retryCommand,
-    ),
-    drop: lazyCommand("Owe messages no more", async () => (await import("./act.ts")).dropCommand),
+    retry: lazyCommand("Send messages again", async () => (await import("./act.ts")).retryCommand),
+    drop: lazyCommand("Drop messages: never send them", async () => (await import("./act.ts")).dropCommand),
   },
 });

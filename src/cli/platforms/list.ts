@@ -1,4 +1,4 @@
-/** `agentd platforms list`: every platform, whether it is set up, and what lacks. */
+/** `agentd platforms list`: the platforms, their status, and their missing settings. */
 import { defineCommand } from "citty";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { currentContext } from "../kit/context.ts";
@@ -10,12 +10,12 @@ import { toTable } from "../kit/table.ts";
 const WORDS: Readonly<Record<PlatformStatus["status"], string>> = {
   ready: "ready",
   incomplete: "incomplete",
-  unset: "not set up",
+  unset: "not configured",
   off: "off",
 };
 
 export const listCommand = defineCommand({
-  meta: { name: "list", description: "List the platforms: which are ready, what the others lack" },
+  meta: { name: "list", description: "List the platforms, their status, and their missing settings" },
   args: { json: { type: "boolean", description: "Print JSON" } },
   async run({ args }) {
     const loaded = await loadConfig(currentContext());
@@ -29,13 +29,13 @@ function entryOf({ name, title, status, missing, keys, home }: PlatformStatus): 
   return { name, title, status, missing, keys, home_channel: home ?? null };
 }
 
-function rowOf(standing: PlatformStatus): readonly string[] {
-  const { name, status, home } = standing;
-  return [name, WORDS[status], oneLine(home ?? "-"), hintOf(standing)];
+function rowOf(platform: PlatformStatus): readonly string[] {
+  const { name, status, home } = platform;
+  return [name, WORDS[status], oneLine(home ?? "-"), hintOf(platform)];
 }
 
 function hintOf({ name, status, missing, home }: PlatformStatus): string {
   if (status === "off") return `platforms.${name}.enabled is false`;
   if (status !== "ready") return `set ${missing.join(" and ")}`;
-  return home === undefined ? "" : `\`agentd platforms test ${name}\` tries it`;
+  return home === undefined ? "" : `\`agentd platforms test ${name}\` sends a test message`;
 }

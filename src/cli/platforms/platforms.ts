@@ -1,16 +1,16 @@
-/** `agentd platforms`: what messages can be sent through, and whether it works. */
+/** `agentd platforms`: the platforms that messages can be sent through. */
 import { defineCommand } from "citty";
 import { lazyCommand } from "../kit/command.ts";
 
 export const platformsCommand = defineCommand({
-  meta: { name: "platforms", description: "What messages can be sent through: list it, try it" },
+  meta: { name: "platforms", description: "Platforms for outbound messages: list them, send a test message" },
   subCommands: {
     list: lazyCommand(
-      "List the platforms: which are ready, what the others lack",
+      "List the platforms, their status, and their missing settings",
       async () => (await import("./list.ts")).listCommand,
     ),
     test: lazyCommand(
-      "Send a real message through a platform, now",
+      "Send a test message through a platform",
       async () => (await import("./test.ts")).testCommand,
     ),
   },

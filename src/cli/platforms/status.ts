@@ -1,27 +1,27 @@
-/** How the platforms that messages are sent through stand here: what is set, what lacks. */
+/** Returns the status of the platforms: configured and missing settings. */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import type { Environment } from "../../config/home.ts";
 import { platformSettings, type PlatformName } from "../../config/platform-settings.ts";
-import { platforms as traits } from "../../deliver/platform/names.ts";
+import { platforms as traits } from "../../deliver/message.ts";
 import { missingSettings, platformNames } from "../../deliver/platform/platforms.ts";
 
-/** incomplete: some of its keys are set, not all. unset: none is. off: switched off in the configuration. */
-export type PlatformReadiness = "ready" | "incomplete" | "unset" | "off";
+/** incomplete: some of the required keys are set. unset: no key is set. off: disabled in the configuration. */
+type PlatformReadiness = "ready" | "incomplete" | "unset" | "off";
 
 export interface PlatformStatus {
   readonly name: PlatformName;
-  /** As people write it. */
+  /** Display name. */
   readonly title: string;
   readonly status: PlatformReadiness;
-  /** What lacks, a clause each; of one that is off, what would. */
+  /** The missing settings, one clause each; also for a disabled platform. */
   readonly missing: readonly string[];
-  /** Keys that are set, in the file or the environment. */
+  /** Keys that are set in the file or the environment. */
   readonly keys: readonly string[];
-  /** Chat, or chat and thread, of messages that name the platform alone. */
+  /** Home channel: chat, or chat and thread. */
   readonly home: string | undefined;
 }
 
-/** In the order in which platforms are told of everywhere. */
+/** Returns the status of every platform, in the usual order. */
 export async function statuses(
   config: Pick<Config, "platforms">,
   env: Environment,

@@ -1,45 +1,46 @@
-/** `agentd platforms test`: a real message through a platform, now, past the outbox. */
+/** `agentd platforms test`: sends a message through a platform, without the outbox. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { PlatformName } from "../../config/platform-settings.ts";
-import { platforms as traits } from "../../deliver/platform/names.ts";
+import { platforms as traits } from "../../deliver/message.ts";
 import { formatTarget } from "../../deliver/target.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { toPair, toPlatform } from "./options.ts";
 import { sendTrial, trialIsGood, trialText, untilInterrupted, type TrialMessage } from "./trial.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
 import { repeatedOption } from "../webhook/options.ts";
+import { suggest } from "../../base/nearest.ts";
+import { platformNames } from "../../deliver/platform/platforms.ts";
 
 const MAX_TIMEOUT_SECONDS = 600;
-/** As shells have it for a program that Ctrl-C ended. */
+/** Exit code of a program that Ctrl-C ended, as shells expect. */
 const EXIT_INTERRUPTED = 130;
 
 export const testCommand = defineCommand({
   meta: {
     name: "test",
-    description: "Send a real message through a platform, now; exit code 0 when the platform took it",
+    description: "Send a test message through a platform; exit code 0 when the platform accepted it",
   },
   args: {
     platform: {
       type: "positional",
       required: true,
-      description: "Such as telegram; `agentd platforms list` has all",
+      description: "Name of the platform; `agentd platforms list` lists all",
     },
-    "chat-id": { type: "string", valueHint: "id", description: "Where to; without it the home channel" },
+    "chat-id": { type: "string", valueHint: "id", description: "Chat; default: the home channel" },
     "thread-id": { type: "string", valueHint: "id", description: "Thread or topic of the chat" },
     text: {
       type: "string",
       valueHint: "markdown",
-      description: "What to say; without it a word of greeting",
+      description: "Text; default: a greeting",
     },
     extra: {
       type: "string",
       valueHint: "key=value",
-      description: "What the platform is told besides, as deliver_extra; may be given again",
+      description: "Further fields, as in deliver_extra. Repeatable.",
     },
-    timeout: { type: "string", valueHint: "seconds", default: "60", description: "Longest time it may take" },
+    timeout: { type: "string", valueHint: "seconds", default: "60", description: "Timeout" },
     json: { type: "boolean", description: "Print JSON" },
   },
   async run({ args, rawArgs }) {
@@ -66,24 +67,38 @@ export const testCommand = defineCommand({
 
 function sendingText(platform: PlatformName, address: string): string {
   const none = address === "" && traits[platform].address !== "none";
-  const chat = none ? ", without a chat: none was given, and there is no home channel" : "";
+  const chat = none ? ", without a chat: no chat was given, and no home channel is set" : "";
   return `Sending to ${oneLine(formatTarget({ platform, address }))}${chat}`;
 }
 
 function refuseStrayChat({ platform, chat, thread }: TrialMessage): void {
   if (traits[platform].address !== "none" || (chat ?? thread) === undefined) return;
-  throw new UsageError(
-    `${platform} has no chats. What it needs is given with --extra, such as --extra repo=owner/name.`,
-  );
+  throw new UsageError(`${platform} has no chats. Use --extra, such as --extra repo=owner/name.`);
 }
 
 function idOf(text: string | undefined, name: string): string | undefined {
   if (text === undefined || text.trim() !== "") return text?.trim();
-  throw new UsageError(`--${name} is empty. Leave it out to use the home channel.`);
+  throw new UsageError(`--${name} is empty. Omit it to use the home channel.`);
 }
 
 function toTimeout(text: string): number {
   const seconds = /^\d{1,3}$/.test(text) ? Number(text) : 0;
   if (seconds >= 1 && seconds <= MAX_TIMEOUT_SECONDS) return seconds;
   throw new UsageError(`--timeout must be a number of seconds from 1 to ${MAX_TIMEOUT_SECONDS}.`);
+}
+
+/** Returns the configurable platform of that name. Throws UsageError for any other. */
+export function toPlatform(text: string): PlatformName {
+  const found = platformNames.find((name) => name === text);
+  if (found) return found;
+  if (Object.hasOwn(traits, text))
+    throw new UsageError(`${text} needs no configuration and cannot be tested.`);
+  throw new UsageError(`${JSON.stringify(text)} is not a platform${suggest(text, platformNames)}`);
+}
+
+/** Parses `key=value` of an option. The error never contains the value. */
+export function toPair(text: string, option: string): readonly [string, string] {
+  const at = text.indexOf("=");
+  if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
+  throw new UsageError(`--${option} must be key=value.`);
 }

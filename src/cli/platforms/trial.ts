@@ -1,4 +1,4 @@
-/** One message through a platform's target, without the outbox: nothing is recorded and nothing is tried again. */
+/** Sends one message through a platform's target, without the outbox: nothing is recorded or retried. */
 import { hostname } from "node:os";
 import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
@@ -24,33 +24,36 @@ export interface TrialMessage {
   /** Undefined: the home channel. */
   readonly chat: string | undefined;
   readonly thread: string | undefined;
-  /** Undefined: a word of greeting. */
+  /** Undefined: a greeting. */
   readonly text: string | undefined;
   readonly extra: Readonly<Record<string, string>>;
 }
 
-export interface TrialOptions {
+interface TrialOptions {
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
-  /** Called with the address, empty for none, before anything is sent. */
+  /** Called with the address before anything is sent; empty for none. */
   readonly onSend: (address: string) => void;
 }
 
-export interface Trial {
+interface Trial {
   readonly platform: PlatformName;
-  /** Empty: no chat was given, and there is no home channel. */
+  /** Empty: no chat was given, and no home channel is set. */
   readonly address: string;
   readonly outcome: AttemptEnd["status"] | "busy";
   readonly error?: string;
   readonly took_ms: number;
 }
 
-/** How long a platform that allows one connection is waited for. */
+/** How long to wait for a platform that allows one connection. */
 const READY_MS = 5_000;
 const READY_LOOK_MS = 100;
 const CLOSE_MS = 2_000;
 
-/** ServiceError `invalid_config` for a platform that is off or not set up; nothing was sent then. */
+/**
+ * Sends the message. Throws ServiceError `invalid_config`, without sending, for a platform that is disabled or not
+ * configured.
+ */
 export async function sendTrial(message: TrialMessage, options: TrialOptions): Promise<Trial> {
   const { home, env: processEnv } = currentContext();
   const loaded = await loadConfig({ home, env: processEnv });
@@ -59,7 +62,7 @@ export async function sendTrial(message: TrialMessage, options: TrialOptions): P
   hideSecrets(loaded);
   const { openStore } = await import("../../store/open.ts");
   const database = await findDatabase();
-  // For leases of platforms that allow one connection; where no service ever ran nobody holds one.
+  // Holds the leases of platforms that allow one connection. Without a database no service has ever run, so no lease is held.
   const store = await openStore({ url: database.exists ? database.url : ":memory:" });
   try {
     const log = createLog("warn", (line) => warn(line.trimEnd()));
@@ -113,12 +116,12 @@ async function attemptOnce(
     { ...sent, address, payload },
     { clock: systemClock, tracer: offTracer, timeoutMs },
   );
-  // The attempt's own timer would let the process go before it ends.
+  // The attempt's own timer does not keep the process alive.
   await within(timeoutMs + CLOSE_MS, end);
   return end;
 }
 
-/** A platform that allows one connection is not ready at once: another process may have to let go of it. */
+/** Waits until the target is ready: another process may have to release the platform's only connection. */
 async function isReady(target: Target, signal: AbortSignal): Promise<boolean> {
   for (let waitedMs = 0; target.isReady?.() === false; waitedMs += READY_LOOK_MS) {
     if (waitedMs >= READY_MS || signal.aborted) return false;
@@ -152,15 +155,15 @@ function notReady(
 ): ServiceError {
   const hint =
     state.status === "disabled"
-      ? `is switched off: set platforms.${name}.enabled to true.`
-      : `is not set up: it lacks ${state.missing.join(" and ")}. Run \`agentd gateway setup --platform ${name}\`.`;
+      ? `is disabled: set platforms.${name}.enabled to true.`
+      : `is not configured: set ${state.missing.join(" and ")}, or run \`agentd gateway setup --platform ${name}\`.`;
   return new ServiceError("invalid_config", `${name} ${hint} Nothing was sent.`);
 }
 
-/** Aborts at Ctrl-C. From now on the process does not end by it. */
+/** Returns a signal that aborts at Ctrl-C, which no longer ends the process. */
 export function untilInterrupted(): AbortSignal {
   const interrupted = new AbortController();
-  // It stays: a library that cleans up after itself (signal-exit) would end the process when it finds no other.
+  // The listener stays: signal-exit would end the process when it finds no other listener.
   process.on("SIGINT", () => interrupted.abort());
   return interrupted.signal;
 }
@@ -169,20 +172,20 @@ export function trialIsGood({ outcome }: Trial): boolean {
   return outcome === "delivered";
 }
 
-/** How it went, and what to do. */
+/** Returns the result and what to do. */
 export function trialText({ platform, outcome, error = "", took_ms: tookMs }: Trial): string {
   const said = oneLine(error);
   switch (outcome) {
     case "delivered":
       return `Delivered in ${tookMs} ms.`;
     case "retry":
-      return `Not delivered: ${said}\nIt may work later: messages in the outbox are tried again.`;
+      return `Not delivered: ${said}\nIt may work later: the outbox would retry it.`;
     case "unknown":
-      return `Nobody knows: ${said}\nLook whether it arrived; nothing is sent again.`;
+      return `Unknown: ${said}\nCheck whether the message arrived. It is not sent again.`;
     case "permanent":
       return `Refused: ${said}`;
     case "busy":
-      return `Not sent: ${platform} allows one connection, which another process has. Stop \`agentd gateway\` first, or let it send.`;
+      return `Not sent: ${platform} allows one connection, which another process has. Stop \`agentd gateway\` first.`;
     case "stopped":
     case "lost":
       return "Stopped. The message may have been sent.";

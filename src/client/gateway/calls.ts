@@ -1,34 +1,38 @@
 import type { GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
-import { whenAborted } from "./abort.ts";
-import { ConnectionCutError, GatewayError, type WireError } from "./error.ts";
-import type { CallOptions, GatewayClock } from "./types.ts";
+import {
+  ConnectionCutError,
+  GatewayError,
+  type WireError,
+  type CallOptions,
+  type GatewayClock,
+} from "./types.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** A frame that answers a call. */
+/** The response to a call. */
 export interface Answer {
   readonly id: string;
   readonly result?: Fields;
   readonly error?: WireError;
 }
 
-/** A call that has no answer yet. */
+/** A call without a response. */
 export interface PendingCall {
   readonly method: GatewayMethod;
   readonly params: Fields;
   readonly frame: string;
-  /** Of the client, not of its host: it ends with its connection. */
+  /** Whether the client itself made the call; such a call ends with its connection. */
   readonly isOwn: boolean;
   readonly answer: Promise<Fields>;
   settle(error: unknown, result?: Fields): void;
   isSent: boolean;
 }
 
-/** Methods that change nothing, or nothing more when they are called again. A test holds it to the list of all methods. */
+/** Methods that are read-only or idempotent. A test compares it with the list of all methods. */
 export const REPEATABLE =
   /(ping|discover|cells|submit|list|recent|activate|resume|history|usage|status|since|pending|get|log|resolve|options|load|^complete\.\w+)$/;
 
-/** The calls of one client, over all its connections. */
+/** The pending calls of one client, over all its connections. */
 export class Calls extends Map<string, PendingCall> {
   readonly #clock: GatewayClock;
   #next = 1;
@@ -38,7 +42,7 @@ export class Calls extends Map<string, PendingCall> {
     this.#clock = clock;
   }
 
-  /** A call that waits to be sent. Its answer rejects with the signal's reason, too, and TimeoutError. */
+  /** Adds a call to be sent. Its answer also rejects with the signal's reason and with TimeoutError. */
   add(
     method: GatewayMethod,
     params: Fields,
@@ -65,14 +69,14 @@ export class Calls extends Map<string, PendingCall> {
     return call;
   }
 
-  /** Returns the call that was answered, unless nobody waits for it any more. */
+  /** Settles the answered call and returns it, unless it has already ended. */
   answer({ id, result, error }: Answer): PendingCall | undefined {
     const call = this.get(id);
     call?.settle(error && new GatewayError(error), result);
     return call;
   }
 
-  /** The connection is gone: what may be repeated waits for the next one, unless this was the last. */
+  /** Handles a cut connection: repeatable calls wait for the next one, unless this was the last. */
   cut(cause: Error, isLast: boolean): void {
     for (const call of this.values()) {
       const { method, isSent, isOwn } = call;
@@ -81,4 +85,11 @@ export class Calls extends Map<string, PendingCall> {
       else if (isLast) call.settle(cause);
     }
   }
+}
+
+/** Calls `run` when the signal aborts, at once if it already has. Returns a function that removes the listener. */
+export function whenAborted(signal: AbortSignal | undefined, run: () => void): () => void {
+  if (signal?.aborted) run();
+  else signal?.addEventListener("abort", run);
+  return () => signal?.removeEventListener("abort", run);
 }

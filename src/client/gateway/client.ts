@@ -1,32 +1,31 @@
-/** The client itself: one connection after the other, and what outlives them. */
+/** The client: one connection after the other, and the state that outlives them. */
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
 import type { Cursor, GatewayReadyPayload, LiveSession } from "../../../generated/gateway/types/types.gen.ts";
-import { whenAborted } from "./abort.ts";
-import { Calls, type Answer, type Fields, type PendingCall } from "./calls.ts";
+import { whenAborted, Calls, type Answer, type Fields, type PendingCall } from "./calls.ts";
 import { GatewayConnection, VERSION } from "./connection.ts";
-import { GatewayClosedError, GatewayError } from "./error.ts";
-import { createEventQueue, type EventQueue } from "./queue.ts";
-import { QuestionService, type AskedQuestion } from "./questions.ts";
-import { FollowedSessions } from "./sessions.ts";
-import type { TransportError } from "./transport.ts";
-import type {
-  CallArguments,
-  CallOptions,
-  EventsOptions,
-  GatewayClient,
-  GatewayClientEvent,
-  GatewayClock,
-  GatewayNotice,
-  GatewayOptions,
-  GatewayResult,
-  GatewayState,
+import {
+  GatewayClosedError,
+  GatewayError,
+  type CallArguments,
+  type CallOptions,
+  type EventsOptions,
+  type GatewayClient,
+  type GatewayClientEvent,
+  type GatewayClock,
+  type GatewayNotice,
+  type GatewayOptions,
+  type GatewayResult,
+  type GatewayState,
 } from "./types.ts";
+import { createEventQueue, type EventQueue, FollowedSessions } from "./events.ts";
+import { QuestionService, type ReceivedQuestion } from "./questions.ts";
+import type { TransportError } from "./transport.ts";
 
 const CLOSE_MS = 10_000;
-/** The gateway refuses what is in flight beyond 256 calls. */
+/** The gateway allows 256 calls in flight. */
 const ATTACH_AT_ONCE = 99;
-/** Stands for the length of a frame. */
+/** Nominal frame length of a notice. */
 const NOTICE_SIZE = 256;
 
 const systemClock: GatewayClock = {
@@ -44,16 +43,16 @@ export class ReconnectingClient implements GatewayClient {
   readonly #clock: GatewayClock;
   readonly #calls: Calls;
   readonly #sessions = new FollowedSessions();
-  readonly #desk: QuestionService;
+  readonly #questions: QuestionService;
   readonly #queues = new Map<EventQueue, string | undefined>();
-  /** Resolves when the first connection is ready; rejects with what hindered it. */
+  /** Resolves when the first connection is ready; rejects with why it failed. */
   readonly opened = Promise.withResolvers<GatewayClient>();
   readonly #closed = Promise.withResolvers<Error | undefined>();
   readonly closed = this.#closed.promise;
   state: GatewayState = "reconnecting";
   ready!: GatewayReadyPayload;
   #connection!: GatewayConnection;
-  /** Connections in a row that did not stand. */
+  /** Consecutive connections that failed. */
   #attempt = 0;
   #wasOpen = false;
   #cancelWait: (() => void) | undefined;
@@ -63,11 +62,11 @@ export class ReconnectingClient implements GatewayClient {
     this.#options = options;
     this.#clock = clock;
     this.#calls = new Calls(clock);
-    this.#desk = new QuestionService({
+    this.#questions = new QuestionService({
       questions,
       send: (...answer) => this.#sendAnswer(...answer),
       onThrown: ({ id: request_id, params: { session_id } }, error) => {
-        this.#tell({ type: "client.question_failed", session_id, payload: { request_id, error } });
+        this.#notify({ type: "client.question_failed", session_id, payload: { request_id, error } });
       },
     });
     void this.#run();
@@ -108,7 +107,7 @@ export class ReconnectingClient implements GatewayClient {
     return this.close();
   }
 
-  /** Connects, and again whenever the connection has ended. */
+  /** Connects, and reconnects whenever the connection has ended. */
   async #run(): Promise<void> {
     const { reconnect = {} } = this.#options;
     const { minMs = 1_000, maxMs = 30_000, attempts = 20, first = false } = reconnect || {};
@@ -117,17 +116,17 @@ export class ReconnectingClient implements GatewayClient {
     const isLast = isLasting(error) || !reconnect || this.#attempt > attempts || !(this.#wasOpen || first);
     if (isLast) return this.#shut(error);
     this.#become("reconnecting", error);
-    // Clients that were cut together do not come back together.
+    // Jitter: clients that were cut together do not reconnect together.
     const share = this.#attempt ? (1 + Math.random()) / 2 : Math.random() / 4;
     const waitMs = share * Math.min(maxMs, minMs * 2 ** Math.max(0, this.#attempt - 1));
     this.#cancelWait = this.#clock.after(waitMs, () => void this.#run());
   }
 
-  /** One connection, from its beginning to its end. Resolves to why it ended. */
+  /** Runs one connection. Resolves to why it ended. */
   async #serve(minMs: number): Promise<Error> {
     const connection = new GatewayConnection(this.#options.transport, this.#clock, {
       event: (event, size) => this.#event(event, size),
-      question: (question) => void this.#desk.ask(question, connection),
+      question: (question) => void this.#questions.ask(question, connection),
       answer: (answer) => this.#answer(answer),
     });
     this.#connection = connection;
@@ -137,7 +136,7 @@ export class ReconnectingClient implements GatewayClient {
     try {
       await connection.ready.promise;
       const { client, questions, deltas, optOut } = this.#options;
-      await this.#ask("client.capabilities", {
+      await this.#callOwn("client.capabilities", {
         protocol_version: VERSION,
         client,
         server_requests: !!questions,
@@ -152,25 +151,25 @@ export class ReconnectingClient implements GatewayClient {
       connection.end("refused");
     }
     const error = await connection.cut.promise;
-    // One that stood for a moment is as good as none: else a gateway that falls over each time is asked without a wait.
+    // A very short connection counts as failed; otherwise a crashing gateway would be contacted without a delay.
     this.#attempt = this.#clock.now() - openedMs < minMs || refusal ? this.#attempt + 1 : 0;
     return refusal instanceof GatewayError ? refusal : error;
   }
 
-  /** Goes on with a session of the last connection where it stopped. */
+  /** Resumes a session of the last connection where it stopped. */
   async #attachAgain(id: string): Promise<void> {
     const open = new Set<string>();
     try {
-      const result = await this.#ask("session.resume", this.#sessions.resumption(id));
+      const result = await this.#callOwn("session.resume", this.#sessions.resumption(id));
       for (const { id: request } of (result as unknown as LiveSession).open_requests) open.add(request);
     } catch (error) {
-      // The session is gone; other failures are those of the connection.
+      // The session does not exist any more; other failures are those of the connection.
       if (!isLasting(error)) throw error;
       const { code, reason, message } = error as GatewayError;
       this.#sessions.delete(id);
-      this.#tell({ type: "client.lost", session_id: id, payload: { code, reason, message } });
+      this.#notify({ type: "client.lost", session_id: id, payload: { code, reason, message } });
     }
-    this.#desk.keepOnly(id, open, this.#connection);
+    this.#questions.keepOnly(id, open, this.#connection);
   }
 
   #open(): void {
@@ -186,8 +185,8 @@ export class ReconnectingClient implements GatewayClient {
     this.#connection.send(call.frame);
   }
 
-  /** A call of the client's own, while the connection is made. It ends with the connection. */
-  #ask(method: GatewayMethod, params: object): Promise<Fields> {
+  /** Makes a call of the client itself during the connection setup. It ends with the connection. */
+  #callOwn(method: GatewayMethod, params: object): Promise<Fields> {
     const call = this.#calls.add(method, params as Fields, { isOwn: true });
     this.#send(call);
     return call.answer;
@@ -198,10 +197,10 @@ export class ReconnectingClient implements GatewayClient {
     const isTurn = method === "prompt.submit";
     const id = params["session_id"] as string;
     if (isTurn && this.state !== "closed" && !this.cursor(id)) {
-      // Its place in the session is known before the turn begins: no event of it can be missed.
+      // Attaches before the turn begins, so that no event of it is missed.
       const attach = this.#call("session.activate", { session_id: id, omit_messages: true }, options);
       await attach.catch((error: unknown) => {
-        // What is wrong with the session is the answer to the submit itself.
+        // A problem with the session becomes the response to the submit itself.
         if (!isLasting(error)) throw error;
       });
     }
@@ -213,7 +212,7 @@ export class ReconnectingClient implements GatewayClient {
     );
     const { max_frame_bytes: max } = this.ready.limits;
     if (call.frame.length > max / 3 && new Blob([call.frame]).size > max) {
-      // The gateway would close the connection, again each time that the call is repeated.
+      // The gateway would close the connection each time the call is repeated.
       const data = { reason: "frame_too_large" };
       call.settle(new GatewayError({ code: -32600, message: `A frame has at most ${max} bytes.`, data }));
     } else if (this.state === "open" && !this.#connection.isCut) {
@@ -222,44 +221,51 @@ export class ReconnectingClient implements GatewayClient {
     return call.answer;
   }
 
-  /** Nothing may come between an answer and what it says of the frames behind it: all happens at once. */
+  /** Handles a response synchronously: it determines how the following frames are read. */
   #answer(answer: Answer): void {
     const call = this.#calls.answer(answer);
     const { result } = answer;
     if (!call || !result) return;
     const { session_id, open_requests: open } = result as unknown as LiveSession;
     const gap = this.#sessions.answered(call, result, this.ready.replay_epoch);
-    if (call.isOwn && gap) this.#tell({ type: "client.gap", session_id, payload: gap });
+    if (call.isOwn && gap) this.#notify({ type: "client.gap", session_id, payload: gap });
     if (!this.#options.questions || !/resume|activate/.test(call.method)) return;
     for (const { id, method, params: payload } of open) {
-      void this.#desk.ask({ id, method, params: { session_id, payload } } as unknown as AskedQuestion);
+      void this.#questions.ask({
+        id,
+        method,
+        params: { session_id, payload },
+      } as unknown as ReceivedQuestion);
     }
   }
 
   #event(event: GatewayEvent, size: number): void {
     if (event.type === "gateway.ready") this.ready = event.payload;
-    if (event.type === "request.cancel") this.#desk.withdraw(event.payload.id);
-    if (this.#sessions.isNews(event)) this.#push(event, size);
+    if (event.type === "request.cancel") this.#questions.withdraw(event.payload.id);
+    if (this.#sessions.isNew(event)) this.#push(event, size);
   }
 
-  #sendAnswer({ id, params }: AskedQuestion, result: object | undefined, on: object | undefined): void {
+  #sendAnswer({ id, params }: ReceivedQuestion, result: object | undefined, on: object | undefined): void {
     if (on === this.#connection) {
       const answer = result ? { result } : { error: { code: -32601, message: "declined" } };
       return this.#connection.send(JSON.stringify({ jsonrpc: "2.0", id, ...answer }));
     }
-    // Its connection is gone: it can be answered, but declined no more.
+    // Its connection is gone: the question can be answered, but no longer declined.
     if (!result) return;
     const done = this.#call("request.answer", { id, session_id: params.session_id, result }, {});
-    // Another was first; or there was a cut, and question and answer come and go again.
+    // Another client answered first; or the connection was cut, and the question is sent again.
     done.catch(() => {});
   }
 
   #become(state: GatewayState, error?: Error): void {
     this.state = state;
-    this.#tell({ type: "client.state", payload: { state, attempt: this.#attempt, message: error?.message } });
+    this.#notify({
+      type: "client.state",
+      payload: { state, attempt: this.#attempt, message: error?.message },
+    });
   }
 
-  #tell(notice: Notice): void {
+  #notify(notice: Notice): void {
     this.#push({ ...notice, ts: Date.now() } as GatewayNotice, NOTICE_SIZE);
   }
 
@@ -277,19 +283,19 @@ export class ReconnectingClient implements GatewayClient {
     this.#cancelWait?.();
     const closed = new GatewayClosedError(error?.message ?? "The client is closed.", { cause: error });
     this.#calls.cut(closed, true);
-    this.#desk.close();
+    this.#questions.close();
     for (const queue of this.#queues.keys()) queue.end(error && closed);
     this.opened.reject(error ?? closed);
     this.#closed.resolve(error && closed);
   }
 }
 
-/** Trying again is of no use: so say GatewayError and TransportError. */
+/** Returns whether an error is permanent, according to GatewayError and TransportError. */
 function isLasting(error: unknown): boolean {
   return (error as TransportError).retryable === false;
 }
 
-/** Pages that are not of a secure context have no `crypto.randomUUID`. */
+/** Pages outside a secure context have no `crypto.randomUUID`. */
 function randomName(): string {
   return crypto.getRandomValues(new Uint32Array(4)).join("");
 }

@@ -1,38 +1,38 @@
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { GatewayReadyPayload } from "../../../generated/gateway/types/types.gen.ts";
 import type { Answer } from "./calls.ts";
-import type { AskedQuestion } from "./questions.ts";
+import type { ReceivedQuestion } from "./questions.ts";
 import { TransportError, type GatewayTransport, type TransportLink } from "./transport.ts";
 import type { GatewayClock } from "./types.ts";
 
-/** What comes on a connection. */
-export interface ConnectionSink {
+/** Receives the frames of a connection. */
+interface ConnectionSink {
   /** `size` is the length of its frame. */
   event(event: GatewayEvent, size: number): void;
-  question(question: AskedQuestion): void;
+  question(question: ReceivedQuestion): void;
   answer(answer: Answer): void;
 }
 
-/** A frame of the gateway, whichever. */
+/** Any frame of the gateway. */
 interface Frame extends Partial<Answer> {
   readonly method?: string;
   readonly params?: unknown;
 }
 
-/** The version of the protocol that is spoken here. */
+/** The protocol version of this client. */
 export const VERSION = 1;
 const READY_MS = 30_000;
 const PING_MS = 15_000;
-/** A socket that is silent for so long is dead, whatever it says of itself. */
+/** A socket without a frame for this long is dead, whatever its state. */
 const SILENCE_MS = 45_000;
 
-/** One connection, from its first frame to its end. */
+/** One connection to the gateway. */
 export class GatewayConnection {
   readonly #clock: GatewayClock;
   readonly #sink: ConnectionSink;
-  /** Resolves with the first event; rejects when the connection ends before. */
+  /** Resolves with the first event; rejects when the connection ends earlier. */
   readonly ready = Promise.withResolvers<GatewayReadyPayload>();
-  /** Resolves when the connection has ended, to the reason. */
+  /** Resolves to the reason when the connection has ended. */
   readonly cut = Promise.withResolvers<Error>();
   readonly #end = new AbortController();
   readonly #opened: Promise<void>;
@@ -55,13 +55,13 @@ export class GatewayConnection {
     if (!this.isCut) this.#link?.send(text);
   }
 
-  /** Asks for the end; `cut` says when it has come. */
+  /** Closes the connection; `cut` resolves when it has ended. */
   close(): void {
     if (this.#link) this.#link.close();
     else this.end("closed");
   }
 
-  /** Ends the connection at once, from our side. */
+  /** Ends the connection at once. */
   end(message: string, retryable = true): void {
     this.#over(new TransportError(message, { retryable }));
     this.#link?.close();
@@ -73,7 +73,7 @@ export class GatewayConnection {
       try {
         this.#frame(text);
       } catch {
-        this.end("What came is no frame.");
+        this.end("Invalid frame.");
       }
     };
     const cut = (error: Error) => this.#over(error);
@@ -97,8 +97,8 @@ export class GatewayConnection {
     const frame = JSON.parse(text) as Frame;
     const { id, method, params } = frame;
     if (method === "event") this.#event(params as GatewayEvent, text.length);
-    else if (method) this.#sink.question(frame as AskedQuestion);
-    // Answers to frames that the gateway could not read have no id.
+    else if (method) this.#sink.question(frame as ReceivedQuestion);
+    // Responses to frames that the gateway could not parse have no id.
     else if (id) this.#sink.answer(frame as Answer);
   }
 
@@ -108,7 +108,7 @@ export class GatewayConnection {
       if (protocol.min_version > VERSION) return this.end("The gateway needs a newer client.", false);
       this.#cancelTimer();
       if (heartbeat) this.#beat();
-      // Frames may come before their transport returns the way back.
+      // Frames may arrive before the transport has returned its link.
       void this.#opened.then(() => this.ready.resolve(event.payload));
     }
     this.#sink.event(event, size);

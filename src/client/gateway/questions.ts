@@ -1,28 +1,28 @@
 import type { HostRequests } from "../../../generated/gateway/host.gen.ts";
 import type { Answerer, GatewayQuestions, QuestionMethod } from "./types.ts";
 
-export interface AskedQuestion {
+export interface ReceivedQuestion {
   readonly id: string;
   readonly method: QuestionMethod;
   readonly params: HostRequests[QuestionMethod]["params"];
 }
 
 interface Open {
-  readonly question: AskedQuestion;
+  readonly question: ReceivedQuestion;
   readonly withdrawn: AbortController;
-  /** The connection on which the question waits as a request; undefined when it was only read of. */
+  /** The connection on which the question is an open request; undefined when it only came with a session. */
   on: object | undefined;
   answer?: object | undefined;
 }
 
-export interface QuestionServiceOptions {
+interface QuestionServiceOptions {
   readonly questions: GatewayQuestions;
-  /** Sends an answer, to the connection on which the question waits if it still stands; undefined declines. */
-  send(question: AskedQuestion, answer: object | undefined, on: object | undefined): void;
-  onThrown(question: AskedQuestion, error: unknown): void;
+  /** Sends an answer, on the question's connection if it is still open. Undefined declines. */
+  send(question: ReceivedQuestion, answer: object | undefined, on: object | undefined): void;
+  onThrown(question: ReceivedQuestion, error: unknown): void;
 }
 
-/** Questions that are at the host, over all connections. */
+/** The open questions of the host, over all connections. */
 export class QuestionService {
   readonly #options: QuestionServiceOptions;
   readonly #open = new Map<string, Open>();
@@ -31,8 +31,8 @@ export class QuestionService {
     this.#options = options;
   }
 
-  /** One that is known already is not asked again; if it was answered, the answer is sent again. */
-  async ask(question: AskedQuestion, on?: object): Promise<void> {
+  /** Asks the host a question. A known question is not asked again; if it was answered, the answer is sent again. */
+  async ask(question: ReceivedQuestion, on?: object): Promise<void> {
     const { questions, send, onThrown } = this.#options;
     const known = this.#open.get(question.id);
     if (known) {
@@ -56,13 +56,13 @@ export class QuestionService {
     send(question, open.answer, open.on);
   }
 
-  /** The question is open no more. */
+  /** Cancels a question that is no longer open. */
   withdraw(id: string): void {
     this.#open.get(id)?.withdrawn.abort();
     this.#open.delete(id);
   }
 
-  /** Of a session only `open` are open still, and what was asked on this very connection. */
+  /** Cancels the questions of a session, except `open` and those asked on this connection. */
   keepOnly(sessionId: string, open: ReadonlySet<string>, connection: object): void {
     for (const [id, { question, on }] of this.#open) {
       if (question.params.session_id === sessionId && !open.has(id) && on !== connection) this.withdraw(id);

@@ -1,4 +1,4 @@
-/** What programs see of the client of the gateway. Types alone. */
+/** The public types and errors of the gateway client. */
 import type { GatewayEvent, HostRequests } from "../../../generated/gateway/host.gen.ts";
 import type { GatewayMethod, GatewayRequests } from "../../../generated/gateway/rpc.gen.ts";
 import type { Cursor, GatewayReadyPayload } from "../../../generated/gateway/types/types.gen.ts";
@@ -7,18 +7,19 @@ import type { GatewayTransport } from "./transport.ts";
 export interface GatewayOptions {
   /** `webSocketTransport`, `spawnTransport`, `stdioTransport`, or one of your own. */
   readonly transport: GatewayTransport;
-  /** As the gateway's log calls this program. */
+  /** Name of this program in the gateway's log. */
   readonly client?: { readonly name: string; readonly version: string };
   /**
-   * Answers what the agent asks. With any of them the gateway asks by requests and sends no `*.request` events; a
-   * question without its function is then declined. Without them questions come as events, to be answered by calls.
+   * Functions that answer the agent's questions. With any of them the gateway sends questions as requests instead of
+   * `*.request` events, and a question without its function is declined. Without them questions arrive as events and
+   * are answered by calls.
    */
   readonly questions?: GatewayQuestions;
-  /** `final`: no deltas, only whole answers. */
+  /** `final`: only whole answers, without deltas. */
   readonly deltas?: "all" | "final";
-  /** Types of events that are not wanted. */
+  /** Event types that the gateway must not send. */
   readonly optOut?: readonly Exclude<GatewayEvent["type"], "gateway.ready" | "request.cancel">[];
-  /** False: a cut ends the client. */
+  /** False: the client closes when its connection is cut. */
   readonly reconnect?: ReconnectOptions | false;
   /** Closes the client. */
   readonly signal?: AbortSignal;
@@ -27,29 +28,32 @@ export interface GatewayOptions {
 }
 
 export interface ReconnectOptions {
-  /** The first wait, doubled with each attempt that fails; default 1,000. The first attempt is made at once. */
+  /** First delay, doubled after each failed attempt; default 1,000. The first attempt is made at once. */
   readonly minMs?: number;
-  /** The longest wait; default 30,000. */
+  /** Longest delay; default 30,000. */
   readonly maxMs?: number;
-  /** Attempts in a row that may fail before the client gives up; default 20. A browser cannot tell a refusal from a cut. */
+  /**
+   * Most consecutive failed attempts before the client closes; default 20. A browser cannot distinguish a refusal from
+   * a cut.
+   */
   readonly attempts?: number;
-  /** Whether the very first connection, too, is tried again; default false. */
+  /** Whether the first connection is also retried; default false. */
   readonly first?: boolean;
 }
 
-/** Time as the client needs it. */
+/** The clock of the client. */
 export interface GatewayClock {
   /** Milliseconds. */
   now(): number;
-  /** Returns what cancels it. */
+  /** Runs a function after a delay. Returns a function that cancels it. */
   after(ms: number, run: () => void): () => void;
 }
 
 export type QuestionMethod = keyof HostRequests;
 
 /**
- * Resolves to the answer, or to undefined to decline. `signal` aborts when the question is open no more: it was answered
- * elsewhere, timed out, or its turn ended; what is returned then is dropped. A cut does not end a question.
+ * Resolves to the answer, or to undefined to decline. `signal` aborts when the question is no longer open: it was
+ * answered elsewhere, timed out, or its turn ended; a result after that is ignored. A cut does not end a question.
  */
 export type Answerer<K extends QuestionMethod> = (
   question: HostRequests[K]["params"],
@@ -68,20 +72,20 @@ interface Notice<Type extends string, Payload> {
   readonly payload: Payload;
 }
 
-/** What the client itself has to tell, among the events of the gateway. */
+/** What the client itself reports among the events of the gateway. */
 export type GatewayNotice =
-  /** The connection was cut, or stands again; `attempt` counts those that failed in a row. */
+  /** The connection was cut or restored; `attempt` counts consecutive failures. */
   | Notice<
       "client.state",
       { readonly state: GatewayState; readonly attempt: number; readonly message?: string }
     >
-  /** Events of this session are missing: what followed the cursor is not kept, or the store is another. Read the history. */
+  /** Events of this session are missing: they are no longer stored, or the store was replaced. Read the history. */
   | (Notice<"client.gap", { readonly reason: "truncated" | "epoch"; readonly cursor: Cursor }> &
       SessionNotice)
-  /** After a cut the session could not be attached to again; nothing more is heard of it. */
+  /** The session could not be resumed after a cut; it sends no more events. */
   | (Notice<"client.lost", { readonly code: number; readonly reason: string; readonly message: string }> &
       SessionNotice)
-  /** A function for questions threw; the question was declined. */
+  /** A question function threw; the question was declined. */
   | (Notice<"client.question_failed", { readonly request_id: string; readonly error: unknown }> &
       SessionNotice);
 
@@ -92,52 +96,109 @@ interface SessionNotice {
 export type GatewayClientEvent = GatewayEvent | GatewayNotice;
 
 export interface CallOptions {
-  /** Stops waiting. What was asked for happens or not: a turn is stopped by `session.interrupt`. */
+  /** Stops waiting for the response. It does not cancel the call: `session.interrupt` stops a turn. */
   readonly signal?: AbortSignal;
-  /** Default 120,000, which includes the time to connect again; 0 waits for ever. */
+  /** Default 120,000, including the time to reconnect; 0 waits for ever. */
   readonly timeoutMs?: number;
 }
 
-/** Parameters as they are sent; those that have defaults may be left out. */
+/** Parameters as they are sent; parameters with defaults are optional. */
 export type GatewayParams<K extends GatewayMethod> = GatewayRequests[K]["sent"];
 export type GatewayResult<K extends GatewayMethod> = GatewayRequests[K]["result"];
 
-/** Where nothing is required, parameters may be left out altogether. */
+/** Without a required parameter the argument is optional. */
 export type CallArguments<K extends GatewayMethod> =
   Record<never, never> extends GatewayParams<K>
     ? [params?: GatewayParams<K>, options?: CallOptions]
     : [params: GatewayParams<K>, options?: CallOptions];
 
 export interface EventsOptions {
-  /** Leaves out what names another session. */
+  /** Skips events of other sessions. */
   readonly sessionId?: string;
   /** Ends the events, without an error. */
   readonly signal?: AbortSignal;
 }
 
 export interface GatewayClient extends AsyncDisposable {
-  /** What the gateway said of itself when it was connected last. */
+  /** The `gateway.ready` payload of the last connection. */
   readonly ready: GatewayReadyPayload;
   readonly state: GatewayState;
-  /** Resolves when the client is closed: to the error that closed it, or undefined when it was asked to. */
+  /** Resolves when the client is closed: to the error that closed it, or to undefined after `close()`. */
   readonly closed: Promise<Error | undefined>;
   /**
-   * Asks the gateway. Waits while it is connected again. Of calls that are in flight when the connection is cut, those
-   * that only read and `prompt.submit` (which gets a `client_turn_id`, so that a turn is not made twice) are sent again;
-   * the others reject with ConnectionCutError: whether they were done is not known.
+   * Calls a method of the gateway. Waits during a reconnect. When the connection is cut during the call, read-only
+   * calls and `prompt.submit` (which gets a `client_turn_id`, so that no turn runs twice) are sent again; the others
+   * reject with ConnectionCutError, because their outcome is unknown.
    *
-   * Rejects with GatewayError (the gateway's answer), ConnectionCutError, GatewayClosedError, the signal's reason, or a
-   * DOMException `TimeoutError`.
+   * Rejects with GatewayError (the gateway's error response), ConnectionCutError, GatewayClosedError, the signal's
+   * reason, or a DOMException `TimeoutError`.
    */
   call<K extends GatewayMethod>(method: K, ...args: CallArguments<K>): Promise<GatewayResult<K>>;
   /**
-   * All events from now on, each once and in order, over all connections; listening begins with the call, not with the
-   * first read. What is not read waits, up to 8,192 events or 16 MiB, where adjacent deltas are merged; beyond that the
-   * iterator throws EventsLostError. It ends when the client is closed, and throws what closed it.
+   * Yields all events from now on, each once and in order, over all connections; listening starts with the call, not
+   * with the first read. Up to 8,192 events or 16 MiB wait to be read, with adjacent deltas merged; beyond that the
+   * iterator throws EventsLostError. It ends when the client is closed, and throws the error that closed it.
    */
   events(options?: EventsOptions): AsyncGenerator<GatewayClientEvent, void>;
-  /** The last event that came of a session; undefined when this client is not attached to it. */
+  /** Returns the cursor of a session's last event; undefined when this client is not attached to it. */
   cursor(sessionId: string): Cursor | undefined;
-  /** Ends the connection; sessions and turns go on. Resolves when the transport is down. */
+  /** Closes the connection; sessions and turns continue. Resolves when the transport has ended. */
   close(): Promise<void>;
+}
+
+/** An error in a frame. */
+export interface WireError {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: Readonly<Record<string, unknown>>;
+}
+
+/** An error response of the gateway. */
+export class GatewayError extends Error {
+  override readonly name = "GatewayError";
+  /** The error code; the gateway's reference lists the codes of each method. */
+  readonly code: number;
+  /** The stable name of the error, such as `session_not_found`. */
+  readonly reason: string;
+  /** The same call may succeed later. */
+  readonly retryable: boolean;
+  /** Further data, such as `issues` of invalid parameters. */
+  readonly data: Readonly<Record<string, unknown>>;
+
+  constructor({ code, message, data = {} }: WireError) {
+    super(message);
+    this.code = code;
+    this.data = data;
+    this.reason = String(data["reason"]);
+    this.retryable = !!data["retryable"];
+  }
+}
+
+/** The connection was cut during the call, whose outcome is unknown. The call is not repeated. */
+export class ConnectionCutError extends Error {
+  override readonly name = "ConnectionCutError";
+
+  constructor(method: string, cause?: unknown) {
+    super(`Cut before ${method} was answered. Check whether it was done.`, { cause });
+  }
+}
+
+/** The client is closed. `cause` is the error that closed it. */
+export class GatewayClosedError extends Error {
+  override readonly name = "GatewayClosedError";
+}
+
+/** Events were read too slowly, and too many were waiting. */
+export class EventsLostError extends Error {
+  override readonly name = "EventsLostError";
+  /**
+   * The last event of each session that was read. Call `events()` again, then `session.events.since` or
+   * `session.history`.
+   */
+  readonly cursors: ReadonlyMap<string, Cursor>;
+
+  constructor(cursors: ReadonlyMap<string, Cursor>) {
+    super("Too many events wait. Call events() again and read the history.");
+    this.cursors = cursors;
+  }
 }

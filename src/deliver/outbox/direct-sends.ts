@@ -2,22 +2,20 @@ import type { Clock } from "../../base/clock.ts";
 import type { Tracer } from "../../base/observe/trace.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
-import { Attempt, type AttemptEnd } from "./attempt.ts";
-import { recordIn, type Recorded } from "./record.ts";
-import { sendRow } from "./send-row.ts";
+import { Attempt, type AttemptEnd, sendRow } from "./attempt.ts";
+import { recordIn, type Recorded, rulesFor } from "./outcome.ts";
 import { parseTarget, type Targets } from "../target.ts";
-import { rulesFor } from "./decision.ts";
 
-export interface DirectSendsOptions {
+interface DirectSendsOptions {
   readonly targets: Targets;
   readonly clock: Clock;
   readonly tracer: Tracer;
   readonly store: Store;
-  /** Waits before each further attempt where the target has none of its own, milliseconds. */
+  /** Delays before each retry where the target has none of its own, milliseconds. */
   readonly retryDelaysMs: readonly number[];
 }
 
-/** Attempts at messages whose senders wait to hear how they went; their callers hold the leases. */
+/** Makes attempts at messages whose senders wait for the outcome; the callers hold the leases. */
 export class DirectSends {
   readonly #options: DirectSendsOptions;
   readonly #attempts = new Map<Attempt, Promise<AttemptEnd>>();
@@ -27,7 +25,7 @@ export class DirectSends {
     this.#options = options;
   }
 
-  /** Makes one attempt. `stopped`: the service ends, and the message is to be sent again. Never rejects. */
+  /** Makes one attempt. `stopped`: the service stops, and the message will be sent again. Never rejects. */
   async send(row: OutboxRow, timeoutMs: number): Promise<AttemptEnd> {
     if (this.#isClosed) return { status: "stopped" };
     const { platform } = parseTarget(row.target);
@@ -40,7 +38,9 @@ export class DirectSends {
     return end;
   }
 
-  /** Writes how an attempt went, as the dispatcher would: what stays owed is the dispatcher's from then on. */
+  /**
+   * Records the outcome of an attempt like the dispatcher, which sends the message from then on if it is still pending.
+   */
   record(tx: Tx, row: OutboxRow, end: AttemptEnd): Promise<Recorded> {
     const { targets, store, retryDelaysMs: delaysMs } = this.#options;
     const target = targets.get(parseTarget(row.target).platform);
@@ -48,7 +48,7 @@ export class DirectSends {
     return recordIn(tx, store, { row, end }, { target, rules });
   }
 
-  /** Waits `graceMs` for the attempts under way, and cuts the rest. */
+  /** Waits up to `graceMs` for the running attempts and cuts the rest. */
   async close(graceMs: number): Promise<void> {
     const over = new AbortController();
     const late = this.#options.clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
@@ -60,11 +60,11 @@ export class DirectSends {
   }
 }
 
-/** Another process may hold the one connection that the platform allows, or the platform asked everybody to wait. */
+/** Another process may hold the platform's only connection, or the platform asked to wait. */
 function notReady(platform: string): AttemptEnd {
   return {
     status: "retry",
     isThrottled: true,
-    error: `${platform} takes no messages from this process for now.`,
+    error: `${platform} accepts no messages from this process for now.`,
   };
 }

@@ -4,13 +4,18 @@ import { offTracer, type Tracer } from "../../base/observe/trace.ts";
 import { AHEAD_MS, type BusyTargets, type LostAttempt, type Waiting } from "../../store/outbox/outbox.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
-import { Attempt, type AttemptEnd } from "./attempt.ts";
-import { DEFAULT_RETRY_DELAYS_MS, type RetryRules } from "./backoff.ts";
-import { recordEnd, type Recorded, type Settled } from "./record.ts";
+import { Attempt, type AttemptEnd, canRepeatRow, sendRow } from "./attempt.ts";
+import {
+  DEFAULT_RETRY_DELAYS_MS,
+  type RetryRules,
+  recordEnd,
+  type Recorded,
+  type Settled,
+  attemptsOf,
+  rulesFor,
+} from "./outcome.ts";
 import { Slots } from "./slots.ts";
-import { canRepeatRow, sendRow } from "./send-row.ts";
 import { parseTarget, type Target, type Targets } from "../target.ts";
-import { attemptsOf, rulesFor } from "./decision.ts";
 
 export interface DispatcherOptions {
   readonly store: Store;
@@ -19,17 +24,17 @@ export interface DispatcherOptions {
   readonly log: Log;
   /** Default: nothing is traced. */
   readonly tracer?: Tracer;
-  /** Most attempts at once; default 256: every platform has room for its own, though all the others hang. */
+  /** Most concurrent attempts; default 256, so that every platform can send although all others hang. */
   readonly concurrency?: number;
-  /** Of these, to one address of those that keep no order; default 4. */
+  /** Most concurrent attempts to one address of a target without order; default 4. */
   readonly perAddress?: number;
-  /** Longest time between two looks at the outbox; default 5 s. What this process owes is seen at once. */
+  /** Longest time between two polls of the outbox; default 5 s. Messages of this process are seen at once. */
   readonly pollMs?: number;
-  /** How soon others take over what a dead process was sending; default 30 s. */
+  /** How soon other processes reclaim the messages of a dead process; default 30 s. */
   readonly leaseMs?: number;
-  /** Longest time an attempt may take; default 60 s. */
+  /** Timeout of an attempt; default 60 s. */
   readonly sendTimeoutMs?: number;
-  /** Waits before each further attempt where the target has none of its own, milliseconds; default 60, 300, 1800 s. */
+  /** Delays before each retry where the target has none of its own, milliseconds; default 60, 300, 1800 s. */
   readonly retryDelaysMs?: readonly number[];
   /** Default: Math.random. */
   readonly random?: () => number;
@@ -38,26 +43,27 @@ export interface DispatcherOptions {
 
 interface Claimed {
   readonly rows: readonly OutboxRow[];
-  /** Ids of those whose sender was lost in their last attempt: nobody sends them any more. */
+  /** Ids of messages whose sender was lost in their last attempt. They are not sent again. */
   readonly abandoned: readonly string[];
-  /** When to look again, if nothing wakes us before. */
+  /** When to poll again unless something wakes the dispatcher earlier. */
   readonly waitMs: number;
 }
 
-/** Until the next look when others were faster. */
+/** Wait when other processes claimed first. */
 const CONTENDED_MS = 50;
 const FIRST_FAILURE_MS = 1_000;
 const MAX_FAILURE_MS = 30_000;
-/** What the last writes get when the service stops. */
+/** Time for the last writes when the service stops. */
 const LAST_WRITES_MS = 4_000;
 const CLOSE_TARGETS_MS = 1_000;
-const LOST = "The process that sent it was lost during the attempt: the message may have arrived.";
-const UNSENT = "The process that was to send it was lost before it did.";
+const LOST = "The process that sent the message ended during the attempt. The message may have arrived.";
+const UNSENT = "The process that claimed the message ended before it sent it.";
 
 /**
- * Sends what the outbox owes: claims what is due, hands each message to its target, and records how that went. Any
- * number of processes do so on one store. A message is sent at least once, always under the same id: a process may die
- * between sending and saying so. Messages to one chat go one after the other, in their order; see the outbox.
+ * Sends the messages of the outbox: claims what is due, hands each message to its target, and records the outcome. Any
+ * number of processes can do so on one store. A message is sent at least once, always with the same id: a process may
+ * die between sending it and recording the outcome. Messages to one chat are sent one after the other, in order; see
+ * the outbox.
  */
 export class Dispatcher {
   readonly #options: Required<Omit<DispatcherOptions, "settled">> & Pick<DispatcherOptions, "settled">;
@@ -69,7 +75,7 @@ export class Dispatcher {
   #round: Promise<void> | undefined;
   #isWanted = false;
   #failures = 0;
-  /** The store's time at the last look. */
+  /** The store's time at the last poll. */
   #seenMs: number | undefined;
   #advancedMs = Number.NEGATIVE_INFINITY;
   #closing: Promise<void> | undefined;
@@ -91,25 +97,25 @@ export class Dispatcher {
     this.#slots = new Slots(options.targets, { total: concurrency, perAddress });
   }
 
-  /** Takes up what dead processes left, and from then on whatever becomes due. Never rejects. */
+  /** Reclaims the messages of dead processes and then sends whatever becomes due. Never rejects. */
   async start(): Promise<void> {
     const { store, log } = this.#options;
     this.#stopListening = store.outbox.onEnqueued(() => this.wake());
     try {
       const count = await store.write((tx) => store.outbox.reclaim(tx));
-      if (count > 0) log.info("took over messages whose sender is gone", { count });
+      if (count > 0) log.info("reclaimed messages of dead processes", { count });
     } catch (error) {
-      log.warn("messages of dead senders could not be taken over; their leases run out", { error });
+      log.warn("cannot reclaim messages of dead processes; waiting until their leases expire", { error });
     }
     this.wake();
   }
 
-  /** Attempts under way. */
+  /** Number of running attempts. */
   get inFlight(): number {
     return this.#attempts.size;
   }
 
-  /** Looks at the outbox now. */
+  /** Polls the outbox now. */
   wake(): void {
     if (this.#closing) return;
     this.#isWanted = true;
@@ -117,8 +123,8 @@ export class Dispatcher {
   }
 
   /**
-   * Claims nothing more, gives what is under way `graceMs` (default 3 s) to end, cuts the rest, which stays owed, and
-   * closes the targets. Resolves within 5 s more, whatever target and store do.
+   * Stops claiming, waits up to `graceMs` (default 3 s) for running attempts, cuts the rest, which stay pending, and
+   * closes the targets. Resolves within 5 more seconds, whatever targets and store do.
    */
   close({ graceMs = 3_000 }: { readonly graceMs?: number } = {}): Promise<void> {
     return (this.#closing ??= this.#close(graceMs));
@@ -146,7 +152,7 @@ export class Dispatcher {
       try {
         await target.close?.();
       } catch (error) {
-        log.warn("a delivery target could not be closed", { target: target.name, error });
+        log.warn("cannot close a delivery target", { target: target.name, error });
       }
     };
     await Promise.all([...targets.values()].map(close));
@@ -154,13 +160,13 @@ export class Dispatcher {
 
   async #within(ms: number, work: Promise<void>): Promise<void> {
     const over = new AbortController();
-    // Unlike the other timers this one keeps the process alive: it is to close what it has, not to vanish.
+    // Unlike the other timers this one keeps the process alive until it has closed everything.
     const late = this.#options.clock.sleep(ms, { signal: over.signal }).catch(() => {});
     await Promise.race([work, late]);
     over.abort();
   }
 
-  /** One at a time; who wakes it meanwhile gets another look. */
+  /** Runs one at a time. A wake-up during a round causes another round. */
   async #run(): Promise<void> {
     this.#cancelPoll();
     let waitMs = 0;
@@ -172,25 +178,25 @@ export class Dispatcher {
     if (!this.#closing) this.#cancelPoll = this.#options.clock.after(waitMs, () => this.wake());
   }
 
-  /** Starts as many attempts as are due and have room. Resolves to how long nothing more is to be done. */
+  /** Starts all due attempts that fit the limits. Resolves to the time until the next poll, milliseconds. */
   async #fill(): Promise<number> {
     const { store, pollMs, log } = this.#options;
     try {
       for (;;) {
-        // The end of an attempt wakes us.
+        // The end of an attempt wakes the dispatcher.
         if (this.#slots.isFull) return pollMs;
         const { busy } = this.#slots;
         const { rows, abandoned, waitMs } = await store.write((tx) => this.#claim(tx, busy));
         this.#failures = 0;
         for (const row of rows) this.#start(row);
         if (abandoned.length > 0)
-          log.warn("messages may have arrived, and are not sent again", { ids: abandoned });
+          log.warn("messages may have arrived and are not sent again", { ids: abandoned });
         if (rows.length + abandoned.length === 0 || this.#closing) return Math.min(waitMs, pollMs);
       }
     } catch (error) {
       const waitMs = Math.min(FIRST_FAILURE_MS * 2 ** this.#failures, MAX_FAILURE_MS);
       this.#failures += 1;
-      log.warn("the outbox could not be read; trying again", { error });
+      log.warn("cannot read the outbox; retrying", { error });
       return waitMs;
     }
   }
@@ -204,7 +210,7 @@ export class Dispatcher {
       this.#advancedMs = nowMs;
     }
     const waiting = await store.outbox.waiting(tx, { except: busy });
-    // One of ours that is under way looks due when its lease could not be renewed: it is not sent twice at once.
+    // A message that this process is sending looks due when its lease could not be renewed. It must not be sent twice at once.
     const due = waiting.filter(({ id, available_at: at }) => at <= nowMs && !this.#attempts.has(id));
     const next = waiting.find(({ available_at: at }) => at > nowMs);
     const waitMs = next ? next.available_at - nowMs : pollMs;
@@ -216,24 +222,24 @@ export class Dispatcher {
     return { rows, abandoned, waitMs: Math.min(waitMs, CONTENDED_MS) };
   }
 
-  /** At the start, and when the clock was put back. */
+  /** Corrects due times at the start and after the clock was set back. */
   async #correctAhead(tx: Tx): Promise<void> {
     const { store, log } = this.#options;
     const { nowMs } = tx;
     if (this.#seenMs === undefined || nowMs < this.#seenMs - AHEAD_MS) {
       const count = await store.outbox.correctAhead(tx);
       if (count > 0)
-        log.warn("the clock was ahead: messages were due too late, and are due in a minute", { count });
+        log.warn("the clock was ahead: messages scheduled too late are due in a minute", { count });
     }
     tx.afterCommit(() => (this.#seenMs = nowMs));
   }
 
-  /** Settles what is due since its lease ran out. Gives the ids of those that are not sent again. */
+  /** Settles messages whose lease expired. Returns the ids of those that are not sent again. */
   async #settleLost(tx: Tx, left: readonly Waiting[]): Promise<readonly string[]> {
     const { store, settled } = this.#options;
     const abandoned: string[] = [];
     for (const waiting of left) {
-      const status = await this.#lostAs(tx, waiting);
+      const status = await this.#lostStatus(tx, waiting);
       const error = status === "unsent" ? UNSENT : LOST;
       const row = await store.outbox.lost(tx, waiting.id, { status, error });
       if (status !== "unknown" || !row) continue;
@@ -243,18 +249,18 @@ export class Dispatcher {
     return abandoned;
   }
 
-  async #lostAs(tx: Tx, waiting: Waiting): Promise<LostAttempt["status"]> {
-    const { target, rules } = this.#ruled(waiting);
+  async #lostStatus(tx: Tx, waiting: Waiting): Promise<LostAttempt["status"]> {
+    const { target, rules } = this.#rulesOf(waiting);
     const row = await tx.find("outbox", { id: waiting.id });
     const isSafe = target !== undefined && row !== undefined && canRepeatRow(target, row);
-    // Where a platform is not known, a request that was not noted may be one that is safe to repeat.
+    // Without the target, a request without a recorded start may be one that is safe to repeat.
     if (!isSafe && waiting.started_at !== null) return "unknown";
     if (!isSafe && target !== undefined) return "unsent";
     return waiting.attempts >= attemptsOf(waiting, rules) ? "unknown" : "again";
   }
 
-  /** Who sends it, and by what rules it is tried again. */
-  #ruled({ target: address }: { readonly target: string }): {
+  /** Returns the target of a message and its retry rules. */
+  #rulesOf({ target: address }: { readonly target: string }): {
     readonly target: Target | undefined;
     readonly rules: RetryRules;
   } {
@@ -264,17 +270,17 @@ export class Dispatcher {
   }
 
   #start(row: OutboxRow): void {
-    const leave = this.#slots.take(row);
+    const release = this.#slots.take(row);
     const attempt = new Attempt();
     const work = async () => {
       const end = await this.#send(row, attempt);
       const recorded = this.#record(row, end);
-      // The next look is queued behind the record: one commit for both.
-      leave();
+      // The next claim is queued behind the record, so that both share one commit.
+      release();
       this.wake();
       await recorded;
       this.#attempts.delete(row.id);
-      // It may be due again, and was passed over while it was under way.
+      // It may be due again: polls skip a message while its attempt runs.
       if (end.status !== "delivered") this.wake();
     };
     this.#attempts.set(row.id, { attempt, done: work() });
@@ -286,25 +292,25 @@ export class Dispatcher {
     return sendRow(row, attempt, { targets, store, clock, tracer, timeoutMs: sendTimeoutMs });
   }
 
-  /** When the outcome cannot be written the lease runs out, and the message is sent again under the same id. */
+  /** When the outcome cannot be recorded, the lease expires and the message is sent again with the same id. */
   async #record(row: OutboxRow, end: AttemptEnd): Promise<void> {
     const { store, log, settled } = this.#options;
-    const facts = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
+    const fields = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
-      this.#tell(await recordEnd(store, row, end, { ...this.#ruled(row), settled }), facts);
+      this.#logEnd(await recordEnd(store, row, end, { ...this.#rulesOf(row), settled }), fields);
     } catch (error) {
-      log.warn("the outcome of a delivery could not be recorded", { ...facts, error });
+      log.warn("cannot record the outcome of an attempt", { ...fields, error });
     }
   }
 
-  #tell(end: Recorded, facts: Readonly<Record<string, unknown>>): void {
+  #logEnd(end: Recorded, fields: Readonly<Record<string, unknown>>): void {
     const { log } = this.#options;
-    if (end.status === "lost") log.warn("a message's lease was lost during the attempt", facts);
+    if (end.status === "lost") log.warn("lost the lease of a message during the attempt", fields);
     if (!("error" in end)) return;
-    const told = { ...facts, reason: end.error };
-    if (end.status === "again") log.info("a message could not be delivered yet", told);
-    else if (end.status === "dead") log.warn("a message could not be delivered and is given up", told);
-    else log.warn("a message may have arrived, and is not sent again", told);
+    const details = { ...fields, reason: end.error };
+    if (end.status === "again") log.info("cannot deliver a message yet; it will be retried", details);
+    else if (end.status === "dead") log.warn("cannot deliver a message; no attempt is left", details);
+    else log.warn("a message may have arrived and is not sent again", details);
   }
 
   #scheduleRenewal(): () => void {
@@ -328,7 +334,7 @@ export class Dispatcher {
       });
       for (const id of lost) this.#attempts.get(id)?.attempt.cut("lost");
     } catch (error) {
-      log.warn("leases of messages could not be renewed; trying again", { error });
+      log.warn("cannot renew the leases of messages; retrying", { error });
     }
   }
 }

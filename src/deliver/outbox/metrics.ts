@@ -1,28 +1,31 @@
 import type { SendOutcome, Target, Targets } from "../target.ts";
+import { countMessages, type MessageStatus } from "../../store/outbox/messages.ts";
+import type { Store } from "../../store/store.ts";
+import { platforms } from "../message.ts";
 
-/** How an attempt went; `cut`: its time was up, its lease was lost, or the service ended. */
-export type AttemptOutcome = SendOutcome["status"] | "throttled" | "cut";
+/** The outcome of an attempt. `cut`: it timed out, its lease was lost, or the service stopped. */
+type AttemptOutcome = SendOutcome["status"] | "throttled" | "cut";
 
-/** What is counted of deliveries. */
+/** The metrics of outbound messages. */
 export interface DeliveryMetrics {
-  /** An attempt came to an end in this process. */
+  /** Counts an attempt that ended in this process. */
   attempted(platform: string, outcome: AttemptOutcome): void;
-  /** A message arrived, so many seconds after it was owed. */
+  /** Records that a message arrived `seconds` after it was enqueued. */
   delivered(platform: string, seconds: number): void;
 }
 
-export interface MeterOptions {
+interface MeterOptions {
   readonly metrics: DeliveryMetrics;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
-/** The same targets, whose attempts are counted whoever makes them. */
+/** Returns the same targets with every attempt counted. */
 export function meterTargets(targets: Targets, options: MeterOptions): Targets {
   return new Map([...targets].map(([name, target]) => [name, meterTarget(target, options)]));
 }
 
-/** What the target says of itself may change while it lives: all but `send` is asked of it anew. */
+/** A target's properties may change while it lives, so everything but `send` is read from it. */
 function meterTarget(target: Target, options: MeterOptions): Target {
   const send = measured(target, options);
   return new Proxy(target, {
@@ -47,7 +50,7 @@ function measured(target: Target, { metrics, now }: MeterOptions): Target["send"
         metrics.delivered(target.name, Math.max(0, now() - delivery.createdAtMs) / 1000);
       }
     };
-    // The attempt is over then, whatever the target still does.
+    // After an abort the attempt is over, whatever the target still does.
     const onAbort = () => end("cut");
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
@@ -61,4 +64,47 @@ function measured(target: Target, { metrics, now }: MeterOptions): Target["send"
       throw error;
     }
   };
+}
+
+/** Number of messages by status. */
+export interface OutboxCounts {
+  readonly due: number;
+  readonly sending: number;
+  /** No attempt is left. */
+  readonly dead: number;
+  /** They may have arrived. */
+  readonly unknown: number;
+}
+
+export interface OutboxStats {
+  readonly all: OutboxCounts;
+  /** When the oldest due message was enqueued, Unix milliseconds. */
+  readonly oldestDueAtMs: number | undefined;
+  /** Counts by platform. Unknown platforms count as `other`. */
+  readonly byPlatform: ReadonlyMap<string, OutboxCounts>;
+}
+
+const NONE: OutboxCounts = { due: 0, sending: 0, dead: 0, unknown: 0 };
+const COUNTED: Readonly<Partial<Record<MessageStatus, keyof OutboxCounts>>> = {
+  due: "due",
+  leased: "sending",
+  dead: "dead",
+  unknown: "unknown",
+};
+
+/** Returns the message counts of the whole database. Throws ServiceError `state_store_unavailable`. */
+export async function readOutboxStats(store: Store): Promise<OutboxStats> {
+  const byPlatform = new Map<string, OutboxCounts>();
+  let all = NONE;
+  let oldestDueAtMs: number | undefined;
+  for (const { platform, status, count, oldestAtMs } of await countMessages(store)) {
+    const key = COUNTED[status];
+    if (key === undefined) continue;
+    const name = Object.hasOwn(platforms, platform) ? platform : "other";
+    const before = byPlatform.get(name) ?? NONE;
+    byPlatform.set(name, { ...before, [key]: before[key] + count });
+    all = { ...all, [key]: all[key] + count };
+    if (key === "due") oldestDueAtMs = Math.min(oldestDueAtMs ?? Infinity, oldestAtMs);
+  }
+  return { all, oldestDueAtMs, byPlatform };
 }

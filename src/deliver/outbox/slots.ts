@@ -1,24 +1,24 @@
 import type { BusyTargets } from "../../store/outbox/outbox.ts";
 import { parseTarget, type Targets } from "../target.ts";
 
-export interface Place {
+interface SlotMessage {
   /** Whole address. */
   readonly target: string;
   readonly lane: string | null;
 }
 
-export interface SlotLimits {
-  /** Most attempts at once. */
+interface SlotLimits {
+  /** Most concurrent attempts. */
   readonly total: number;
-  /** Of these, to one address, of messages without a lane. */
+  /** Most concurrent attempts to one address, for messages without an ordering key. */
   readonly perAddress: number;
 }
 
 const PER_PLATFORM = 8;
 
 /**
- * Attempts under way, counted by platform, and by address those that no lane holds back; each with its limit: a target
- * that hangs holds its own places only.
+ * Counts running attempts by platform, and attempts without an ordering key also by address. Each has a limit, so that
+ * a hanging target blocks only itself.
  */
 export class Slots {
   readonly #limits: SlotLimits;
@@ -34,7 +34,7 @@ export class Slots {
     return this.#taken.total >= this.#limits.total;
   }
 
-  /** Those of whom nothing more may be sent for now. */
+  /** Addresses and platforms that accept no further attempt for now. */
   get busy(): BusyTargets {
     const { addresses, platforms } = this.#taken;
     const full = [...addresses].filter(([, count]) => count >= this.#limits.perAddress);
@@ -44,8 +44,8 @@ export class Slots {
     return { targets: full.map(([target]) => target), platforms: [...names] };
   }
 
-  /** As many of the messages as there is room for, in their order. */
-  choose<M extends Place>(messages: readonly M[]): readonly M[] {
+  /** Returns the messages that fit the limits, in order. */
+  choose<M extends SlotMessage>(messages: readonly M[]): readonly M[] {
     const taken = this.#taken.copy();
     return messages.filter((message) => {
       const { target } = message;
@@ -59,8 +59,8 @@ export class Slots {
     });
   }
 
-  /** Takes a place; the returned function gives it back. */
-  take(message: Place): () => void {
+  /** Takes a slot. The returned function releases it. */
+  take(message: SlotMessage): () => void {
     this.#taken.add(message, 1);
     return () => this.#taken.add(message, -1);
   }
@@ -75,7 +75,7 @@ class Counts {
   readonly addresses = new Map<string, number>();
   readonly platforms = new Map<string, number>();
 
-  add({ target, lane }: Place, by: 1 | -1): void {
+  add({ target, lane }: SlotMessage, by: 1 | -1): void {
     this.total += by;
     if (lane === null) step(this.addresses, target, by);
     step(this.platforms, parseTarget(target).platform, by);

@@ -4,89 +4,89 @@ import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
 import type { NoAnswer, SendFailure } from "./call.ts";
 import type { SendOptions } from "../target.ts";
 
-export interface AccessToken {
+interface AccessToken {
   readonly kind: "token";
   readonly value: string;
-  /** True: it has served before, so that a platform which refuses it may still take a new one. */
-  readonly isKept: boolean;
+  /** Whether the token was used before. When the platform refuses such a token, a new one may still work. */
+  readonly isReused: boolean;
 }
 
-/** What a platform gave, and how long it said that is good. */
-export interface GivenToken {
-  readonly kind: "given";
+/** A token from the platform and its lifetime. */
+export interface IssuedToken {
+  readonly kind: "issued";
   readonly value: string;
   readonly lifeMs: number;
 }
 
-type Asking = Pick<SendOptions, "signal" | "span">;
+type TokenOptions = Pick<SendOptions, "signal" | "span">;
 
-/** Asks the platform for a token. Rejects only when `options.signal` aborts. */
-export type AskForToken = (options: Asking) => Promise<GivenToken | NoAnswer>;
+/** Requests a token from the platform. Rejects only when `options.signal` aborts. */
+export type RequestToken = (options: TokenOptions) => Promise<IssuedToken | NoAnswer>;
 
-/** Tokens are renewed so long before they end: a request under way must not meet the end. */
+/** Tokens are renewed this long before they expire, so that no request meets the expiry. */
 const MARGIN_MS = 120_000;
 
-/** The token that an app shows with each request: asked for once for all who wait, and kept while it is good. */
+/** Caches the access token of an app. Concurrent callers share one request for a new token. */
 export class AccessTokens {
   readonly #clock: Clock;
-  readonly #ask: AskForToken;
-  #kept: { readonly value: string; readonly untilMs: number } | undefined;
-  /** The latest that serves no more: what refused it, or what is still under way, may repeat it. */
+  readonly #request: RequestToken;
+  #current: { readonly value: string; readonly untilMs: number } | undefined;
+  /** The last dropped token. It stays registered as a secret: responses to running requests may contain it. */
   #dropped: string | undefined;
-  #asking: Promise<GivenToken | NoAnswer | "given up"> | undefined;
+  #pending: Promise<IssuedToken | NoAnswer | "aborted"> | undefined;
 
-  constructor(clock: Clock, ask: AskForToken) {
+  constructor(clock: Clock, request: RequestToken) {
     this.#clock = clock;
-    this.#ask = ask;
+    this.#request = request;
   }
 
-  /** Why there is none is a matter of this request only: nothing of the message was sent, so it is never unknown. */
-  async get(options: Asking): Promise<AccessToken | NoAnswer> {
+  /** Returns the token, or why there is none. The outcome is never `unknown`: no part of the message was sent. */
+  async get(options: TokenOptions): Promise<AccessToken | NoAnswer> {
     for (;;) {
-      if (this.#kept && this.#kept.untilMs > this.#clock.now()) {
-        return { kind: "token", value: this.#kept.value, isKept: true };
+      if (this.#current && this.#current.untilMs > this.#clock.now()) {
+        return { kind: "token", value: this.#current.value, isReused: true };
       }
-      if (!this.#asking) return this.#fetch(options);
-      // The attempt that asks may be cut, which says nothing about the token: then the next one asks.
-      const given = await abortable(this.#asking, options.signal);
-      if (given !== "given up" && given.kind === "none") return given;
+      if (!this.#pending) return this.#fetch(options);
+      // The attempt that requests the token may be cut; then the next caller requests it.
+      const issued = await abortable(this.#pending, options.signal);
+      if (issued !== "aborted" && issued.kind === "none") return issued;
     }
   }
 
-  /** The platform does not take `value` any more. */
+  /** Drops a token that the platform refused. */
   drop(value: string): void {
-    if (this.#kept?.value !== value) return;
-    this.#kept = undefined;
+    if (this.#current?.value !== value) return;
+    this.#current = undefined;
     if (this.#dropped !== undefined) forgetSecret(this.#dropped);
     this.#dropped = value;
   }
 
-  async #fetch(options: Asking): Promise<AccessToken | NoAnswer> {
-    const { promise, resolve } = Promise.withResolvers<GivenToken | NoAnswer | "given up">();
-    this.#asking = promise;
+  async #fetch(options: TokenOptions): Promise<AccessToken | NoAnswer> {
+    const { promise, resolve } = Promise.withResolvers<IssuedToken | NoAnswer | "aborted">();
+    this.#pending = promise;
     try {
-      const answer = await this.#ask(options);
-      const given: GivenToken | NoAnswer =
+      const answer = await this.#request(options);
+      const issued: IssuedToken | NoAnswer =
         answer.kind === "none" ? { kind: "none", outcome: unsent(answer.outcome) } : answer;
-      if (given.kind === "given") this.#keep(given);
-      resolve(given);
-      return given.kind === "given" ? { kind: "token", value: given.value, isKept: false } : given;
+      if (issued.kind === "issued") this.#keep(issued);
+      resolve(issued);
+      return issued.kind === "issued" ? { kind: "token", value: issued.value, isReused: false } : issued;
     } finally {
-      this.#asking = undefined;
-      resolve("given up");
+      this.#pending = undefined;
+      resolve("aborted");
     }
   }
 
-  #keep({ value, lifeMs }: GivenToken): void {
-    if (this.#kept) this.drop(this.#kept.value);
+  #keep({ value, lifeMs }: IssuedToken): void {
+    if (this.#current) this.drop(this.#current.value);
     registerSecret(value);
-    // One that is good for less than the margin serves half its time: else each message would ask anew.
+    // A token with a lifetime below the margin is used for half of it; otherwise every message would request a new one.
     const untilMs = this.#clock.now() + Math.max(lifeMs - MARGIN_MS, lifeMs / 2);
-    this.#kept = { value, untilMs };
+    this.#current = { value, untilMs };
   }
 }
 
 function unsent(outcome: SendFailure): SendFailure {
   if (outcome.status !== "unknown") return outcome;
-  return { status: "retry", error: outcome.said ?? outcome.error };
+  return { status: "retry", error: outcome.baseError ?? outcome.error };
 }

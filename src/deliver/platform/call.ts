@@ -1,4 +1,4 @@
-import { createClient } from "../../../generated/delivery/client/client/index.ts";
+import { createClient } from "../../../generated/http/client/client/index.ts";
 import { DeliveryClient } from "../../../generated/delivery/client/sdk.gen.ts";
 import { schemas, type SchemaTypes } from "../../../generated/delivery/schemas.gen.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -7,33 +7,34 @@ import { UnresolvedNameError } from "../../base/net/guard.ts";
 import { parseRetryAfter } from "../../base/net/retry-after.ts";
 import { SchemaSet } from "../../base/json/validate.ts";
 import type { SendOptions, SendOutcome } from "../target.ts";
+import { cleanText } from "../text/text.ts";
 
 export type SendFailure = Exclude<SendOutcome, { readonly status: "delivered" }>;
 
-/** What a platform answered, whatever it said. */
+/** The response of a platform, whatever its status. */
 export interface PlatformAnswer<Body> {
   readonly kind: "answer";
   readonly status: number;
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Undefined when it is not in the platform's own form. */
+  /** Undefined when the body does not match the platform's schema. */
   readonly body: Body | undefined;
-  /** The start of what stood there, for people. */
+  /** First characters of the body, for error messages. */
   readonly text: string;
-  /** What `Retry-After` asks for, milliseconds. */
+  /** Value of `Retry-After`, milliseconds. */
   readonly retryAfterMs: number | undefined;
 }
 
-/** Why there is no answer. */
+/** The outcome of a request without a response. */
 export interface NoAnswer {
   readonly kind: "none";
   readonly outcome: SendFailure;
 }
 
-export interface CallerOptions {
+interface CallerOptions {
   /** The platform as people write it. */
   readonly title: string;
-  /** Without a slash at the end. It may be private: the operator chose it. */
+  /** Without a trailing slash. It may be a private address: the operator configured it. */
   readonly baseUrl: string;
   readonly version: string;
   readonly clock: Clock;
@@ -41,7 +42,7 @@ export interface CallerOptions {
   readonly timeoutMs?: number;
 }
 
-/** Makes one request through the generated client, and reads the answer as `schema`. */
+/** Makes one request through the generated client and validates the response against `schema`. */
 export type Call = <Name extends keyof SchemaTypes>(
   schema: Name,
   operation: (client: DeliveryClient) => Promise<unknown>,
@@ -54,8 +55,8 @@ const SHOWN_CHARACTERS = 200;
 const validators = new SchemaSet(schemas);
 
 /**
- * Requests to one platform. Redirects are not followed: they would carry credentials to others. Addresses of the
- * operator's choice are reached wherever they are.
+ * Creates the function for requests to one platform. Redirects are not followed: they could carry credentials to other
+ * hosts. Private addresses are allowed, because the operator configured them.
  */
 export function createCall(caller: CallerOptions): Call {
   const problem = findProblem(caller);
@@ -66,7 +67,7 @@ export function createCall(caller: CallerOptions): Call {
       baseUrl: caller.baseUrl.replace(/\/+$/, ""),
       headers: { "user-agent": `agentd/${caller.version}` },
       throwOnError: true,
-      // The client builds the request; the answer is read here, where anything may stand in it.
+      // The client builds the request. The response is read here, because its body may be anything.
       fetch: async (request) => {
         sent.isMade = true;
         sent.answer = await refusalIn(transmit(request as Request, caller, options));
@@ -79,7 +80,7 @@ export function createCall(caller: CallerOptions): Call {
       options.signal.throwIfAborted();
       return { kind: "none", outcome: sent.isMade ? failureOf(error, caller) : unmade(error, caller) };
     }
-    if (!sent.answer) throw new TypeError(`${caller.title} was not asked anything.`);
+    if (!sent.answer) throw new TypeError(`${caller.title}: the operation made no request.`);
     options.span.set({ "http.response.status_code": sent.answer.status });
     return toAnswer(schema, sent.answer, caller.clock.now());
   };
@@ -87,7 +88,7 @@ export function createCall(caller: CallerOptions): Call {
 
 type Answer = Pick<GuardedResponse, "status" | "headers" | "body">;
 
-/** The answer; of a refusal that broke off its status, which says enough: nothing was taken. */
+/** Returns the response. When an error response breaks off, its status is enough: the platform accepted nothing. */
 async function refusalIn(answer: Promise<Answer>): Promise<Answer> {
   try {
     return await answer;
@@ -142,25 +143,25 @@ function parse(text: string): unknown {
   }
 }
 
-/** Told before a request is made: the errors of those that cannot be made hold the whole address, secrets and all. */
+/** Checks the base URL before any request: later errors would contain the whole URL with its secrets. */
 function findProblem({ title, baseUrl }: CallerOptions): SendFailure | undefined {
   const url = URL.parse(baseUrl);
   if (!url || !/^https?:$/.test(url.protocol)) {
-    return { status: "permanent", error: `${title}: the base_url is no address. Correct it.` };
+    return { status: "permanent", error: `${title}: the base_url is not a URL. Correct it.` };
   }
   if (url.username === "" && url.password === "" && url.search === "" && url.hash === "") return undefined;
   return {
     status: "permanent",
-    error: `${title}: the base_url must be an address alone, without a user, a query or a fragment.`,
+    error: `${title}: the base_url must not have a user, a query or a fragment.`,
   };
 }
 
-/** Headers refuse some characters, and their errors show the value. */
+/** A header with invalid characters throws an error that shows its value. */
 function unmade(error: unknown, { title }: CallerOptions): SendFailure {
   if (!(error instanceof TypeError)) throw error;
   return {
     status: "permanent",
-    error: `${title}: the request could not be made. Has a credential characters that are none of it, such as line breaks?`,
+    error: `${title}: cannot build the request. Check the credentials for invalid characters such as line breaks.`,
   };
 }
 
@@ -171,6 +172,88 @@ function failureOf(error: unknown, { title }: CallerOptions): SendFailure {
   if (!(error instanceof FetchFailedError)) throw error;
   if (error.reason === "url") return { status: "permanent", error: `${title}: ${error.message}` };
   if (!error.isSent) return { status: "retry", error: `${title}: ${error.message}` };
-  const said = `${title}: ${error.message}`;
-  return { status: "unknown", error: `${said} The message may have arrived.`, said };
+  const baseError = `${title}: ${error.message}`;
+  return { status: "unknown", error: `${baseError} The message may have arrived.`, baseError };
+}
+
+export interface OutcomeWords {
+  /** The platform as people write it. */
+  readonly title: string;
+  /** Name of the platform in the configuration. */
+  readonly name: string;
+  /** The platform's own error message. */
+  readonly reason?: string | undefined;
+  /** Settings key of the platform's URL; default base_url. */
+  readonly addressKey?: string;
+}
+
+const MAX_REASON_CHARACTERS = 200;
+/** A proxy timed out waiting for the platform: RFC 9110 and Cloudflare. */
+const GATEWAY_TIMEOUTS: ReadonlySet<number> = new Set([504, 524]);
+
+const MAY_HAVE_ARRIVED = "The message may have arrived.";
+
+/** Returns the outcome of an unsuccessful response, including a 2xx whose body does not match the schema. */
+export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeWords): SendFailure {
+  const { status, retryAfterMs } = answer;
+  const { title, name, addressKey = "base_url" } = words;
+  const baseError = `${title} answered ${status}${reasonOf(words)}.`;
+  if (status < 300) return unclear(answer, words);
+  if (status < 400) {
+    return {
+      status: "permanent",
+      error: `${title} redirects to another address (${status}). Set platforms.${name}.${addressKey} to the final address of its API.`,
+    };
+  }
+  if (status === 429) return throttled(baseError, retryAfterMs);
+  if (GATEWAY_TIMEOUTS.has(status)) {
+    return { status: "unknown", error: `${baseError} ${MAY_HAVE_ARRIVED}`, baseError };
+  }
+  if (status === 408 || status === 425 || status >= 500) {
+    return {
+      status: "retry",
+      error: baseError,
+      ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }),
+    };
+  }
+  return { status: "permanent", error: `${baseError}${hintOf(status, `platforms.${name}`, addressKey)}` };
+}
+
+/** Returns the response as one sentence, for platforms whose own error codes say more than the status. */
+export function summarize({ status }: PlatformAnswer<unknown>, words: OutcomeWords): string {
+  return `${words.title} answered ${status}${reasonOf(words)}.`;
+}
+
+/** Returns a throttled outcome. Without `afterMs` the dispatcher decides how long to wait. */
+export function throttled(error: string, afterMs: number | undefined): SendFailure {
+  return { status: "retry", error, isThrottled: true, ...(afterMs === undefined ? {} : { afterMs }) };
+}
+
+/** An HTML page does not come from the API. Any other unexpected body may be a truncated response. */
+function unclear(
+  { status, headers, text }: PlatformAnswer<unknown>,
+  { title, name, addressKey = "base_url" }: OutcomeWords,
+): SendFailure {
+  const isPage = /\bhtml\b/i.test(headers["content-type"] ?? "") || /^\s*<(!doctype|html)\b/i.test(text);
+  if (isPage) {
+    return {
+      status: "retry",
+      error: `${title} answered ${status} with a web page. Check for a proxy in between, and check platforms.${name}.${addressKey}.`,
+    };
+  }
+  const baseError = `${title} answered ${status}, with an unexpected body.`;
+  return { status: "unknown", error: `${baseError} ${MAY_HAVE_ARRIVED}`, baseError };
+}
+
+function hintOf(status: number, settings: string, addressKey: string): string {
+  if (status === 401) return ` Check the credentials of ${settings}.`;
+  if (status === 403) return " Check whether the sender may write there.";
+  if (status === 404) return ` Check the chat and ${settings}.${addressKey}.`;
+  return "";
+}
+
+/** Redacts before truncating: half of a truncated secret would not be recognized. */
+function reasonOf({ reason = "" }: OutcomeWords): string {
+  const line = cleanText(reason).replace(/\s+/g, " ").trim().replace(/\.$/, "");
+  return line === "" ? "" : `: ${line.slice(0, MAX_REASON_CHARACTERS)}`;
 }

@@ -1,4 +1,6 @@
-/** The platforms of a service: those that are set up get their targets, of the others messages learn what is missing. */
+/**
+ * The platforms of a service: configured platforms get their targets, the others a target that reports what is missing.
+ */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import type { Environment } from "../../config/home.ts";
 import {
@@ -7,44 +9,45 @@ import {
   type PlatformName,
   type PlatformSettings,
 } from "../../config/platform-settings.ts";
-import { platforms as traits } from "./names.ts";
-import type { Platform, PlatformParts } from "./platform.ts";
-import type { Target } from "../target.ts";
+import { platforms as traits } from "../message.ts";
+import type { Platform, PlatformParts, Target } from "../target.ts";
 
 type Loaders = { readonly [Name in PlatformName]: () => Promise<Platform<PlatformSettings<Name>>> };
 
-/** Loaded one by one: most services use one or two. */
+/** Each platform is loaded on demand: most services use one or two. */
 const loaders: Loaders = {
-  bluebubbles: async () => (await import("../targets/bluebubbles/bluebubbles.ts")).bluebubbles,
+  bluebubbles: async () => (await import("../targets/bluebubbles.ts")).bluebubbles,
   dingtalk: async () => (await import("../targets/dingtalk/dingtalk.ts")).dingtalk,
-  discord: async () => (await import("../targets/discord/discord.ts")).discord,
+  discord: async () => (await import("../targets/discord.ts")).discord,
   email: async () => (await import("../targets/email/email.ts")).email,
-  feishu: async () => (await import("../targets/feishu/feishu.ts")).feishu,
+  feishu: async () => (await import("../targets/feishu.ts")).feishu,
   github_comment: async () => (await import("../targets/github-comment/github-comment.ts")).githubComment,
-  homeassistant: async () => (await import("../targets/homeassistant/homeassistant.ts")).homeassistant,
-  matrix: async () => (await import("../targets/matrix/matrix.ts")).matrix,
-  mattermost: async () => (await import("../targets/mattermost/mattermost.ts")).mattermost,
-  qqbot: async () => (await import("../targets/qqbot/qqbot.ts")).qqbot,
-  signal: async () => (await import("../targets/signal/signal.ts")).signal,
-  slack: async () => (await import("../targets/slack/slack.ts")).slack,
-  sms: async () => (await import("../targets/sms/sms.ts")).sms,
-  telegram: async () => (await import("../targets/telegram/telegram.ts")).telegram,
+  homeassistant: async () => (await import("../targets/homeassistant.ts")).homeassistant,
+  matrix: async () => (await import("../targets/matrix.ts")).matrix,
+  mattermost: async () => (await import("../targets/mattermost.ts")).mattermost,
+  qqbot: async () => (await import("../targets/qqbot.ts")).qqbot,
+  signal: async () => (await import("../targets/signal.ts")).signal,
+  slack: async () => (await import("../targets/slack.ts")).slack,
+  sms: async () => (await import("../targets/sms.ts")).sms,
+  telegram: async () => (await import("../targets/telegram.ts")).telegram,
   wecom: async () => (await import("../targets/wecom/wecom.ts")).wecom,
-  weixin: async () => (await import("../targets/weixin/weixin.ts")).weixin,
-  whatsapp: async () => (await import("../targets/whatsapp/whatsapp.ts")).whatsapp,
+  weixin: async () => (await import("../targets/weixin.ts")).weixin,
+  whatsapp: async () => (await import("../targets/whatsapp.ts")).whatsapp,
 };
 
-/** How a platform stands, for people. */
+/** Readiness of a platform. */
 export type PlatformState =
   | { readonly status: "ready"; readonly target: Target }
-  /** Keys that are missing, a clause each. */
+  /** The missing settings, one clause each. */
   | { readonly status: "incomplete"; readonly missing: readonly string[] }
   | { readonly status: "disabled" };
 
-/** Names of the platforms that there are targets for. */
+/** Names of the configurable platforms. */
 export const platformNames = Object.keys(loaders) as readonly PlatformName[];
 
-/** A target for each platform; of one that is not ready, one that says why of every message. */
+/**
+ * Returns a target for each platform. The target of a platform that is not ready fails every message with the reason.
+ */
 export async function createPlatformTargets(
   config: Pick<Config, "platforms">,
   parts: PlatformParts,
@@ -61,7 +64,7 @@ export async function createPlatformTargets(
   );
 }
 
-/** What keeps platforms of these names from sending, and what to do about it, a sentence each without its full stop. */
+/** Returns why platforms of these names cannot send and what to do, one sentence each without its full stop. */
 export async function platformProblems(
   names: readonly string[],
   config: Pick<Config, "platforms">,
@@ -77,19 +80,19 @@ async function findProblem<Name extends PlatformName>(
   config: Pick<Config, "platforms">,
   env: Environment,
 ): Promise<string | undefined> {
-  const lack = await findMissing(name, config, env);
-  return "platform" in lack ? undefined : hintOf(name, lack);
+  const unready = await findMissing(name, config, env);
+  return "platform" in unready ? undefined : hintOf(name, unready);
 }
 
-/** How one platform stands. Its target, when it is ready, is a new one. */
+/** Returns the readiness of one platform, with a new target when it is ready. */
 export async function platformState<Name extends PlatformName>(
   name: Name,
   config: Pick<Config, "platforms">,
   parts: PlatformParts,
 ): Promise<PlatformState> {
-  const lack = await findMissing(name, config, parts.env);
-  if (!("platform" in lack)) return lack;
-  return { status: "ready", target: lack.platform.create(lack.settings, parts) };
+  const unready = await findMissing(name, config, parts.env);
+  if (!("platform" in unready)) return unready;
+  return { status: "ready", target: unready.platform.create(unready.settings, parts) };
 }
 
 type Unready = Exclude<PlatformState, { readonly status: "ready" }>;
@@ -99,7 +102,7 @@ interface Usable<Name extends PlatformName> {
   readonly settings: PlatformSettings<Name>;
 }
 
-/** The platform, when nothing is missing. */
+/** Returns the platform and its settings, or what is missing. */
 async function findMissing<Name extends PlatformName>(
   name: Name,
   config: Pick<Config, "platforms">,
@@ -112,7 +115,7 @@ async function findMissing<Name extends PlatformName>(
   return missing.length > 0 ? { status: "incomplete", missing } : { platform, settings };
 }
 
-/** What these settings lack before anything can be sent, a clause each. Empty: nothing. */
+/** Returns the missing settings of a platform, one clause each. Empty: ready. */
 export async function missingSettings<Name extends PlatformName>(
   name: Name,
   settings: PlatformSettings<Name>,
@@ -124,7 +127,10 @@ function load<Name extends PlatformName>(name: Name): Promise<Platform<PlatformS
   return loaders[name]();
 }
 
-/** Others of the same store may be set up, and this one may be soon: the message stays owed as long as others do. */
+/**
+ * Another process on the store may have the platform configured, and this one may get it soon, so the message is
+ * retried.
+ */
 function unreadyTarget(name: PlatformName, state: Unready): Target {
   return { name, send: async () => ({ status: "retry", error: `${hintOf(name, state)}.` }) };
 }
@@ -132,24 +138,24 @@ function unreadyTarget(name: PlatformName, state: Unready): Target {
 function hintOf(name: PlatformName, state: Unready): string {
   const { title } = traits[name];
   return state.status === "disabled"
-    ? `${title} is switched off: set platforms.${name}.enabled to true`
-    : `${title} is not set up: platforms.${name} lacks ${state.missing.join(" and ")}; \`agentd gateway setup\` asks for it`;
+    ? `${title} is disabled: set platforms.${name}.enabled to true`
+    : `${title} is not configured: set ${state.missing.join(" and ")} of platforms.${name}, or run \`agentd gateway setup\``;
 }
 
-/** One that nothing is set for is loaded with its first message: services start fast, and use few platforms. */
+/** A platform without any setting is loaded with its first message, which keeps the start fast. */
 function lateTarget(name: PlatformName, find: () => Promise<Target>): Target {
   let target: Target | undefined;
   let finding: Promise<Target> | undefined;
   const findOnce = async () => {
     target = await find();
-    // Whoever judges this attempt sees them already.
+    // The decision about this attempt already uses them.
     Object.assign(late, traitsOf(target));
     return target;
   };
   const late: Target = {
     name,
     async send(delivery, options) {
-      // Messages that come at once share it; one that is not found is looked for by the next.
+      // Concurrent messages share one load; after a failure the next message loads again.
       finding ??= findOnce().catch((error: unknown) => {
         finding = undefined;
         throw error;

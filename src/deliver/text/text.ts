@@ -1,23 +1,21 @@
 import { redact } from "../../base/observe/redact.ts";
 
-/** Stands in for an answer without a word: it is delivered all the same, so that people see that there was one. */
+/** Text of an empty answer. It is delivered so that people see that the run ended. */
 export const EMPTY_ANSWER = "(The answer was empty.)";
 
-/** All of C0 and C1 but tab and line feed, DEL, U+FEFF, and what stands for characters that were lost. */
-// oxlint-disable-next-line no-control-regex -- these are what it takes away
+/** C0 and C1 except tab and line feed, DEL, U+FEFF, and replacement characters. */
+// oxlint-disable-next-line no-control-regex -- it removes control characters
 const UNREADABLE = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufeff\ufffc-\uffff]+/g;
 
 const VISIBLE = /[^\s\p{Default_Ignorable_Code_Point}\p{Cf}]/u;
 
-/**
- * `text` as people may get it: readable, and with secrets redacted. Empty when nothing is left that can be seen.
- */
+/** Returns `text` readable and with secrets redacted; empty when nothing visible is left. */
 export function cleanText(text: string): string {
   const readable = toReadable(text);
   return isBlank(readable) ? "" : redact(readable);
 }
 
-/** Without control characters, lone surrogates and other traces of binary data; with line feeds alone between lines. */
+/** Removes control characters, lone surrogates and other binary remains, and normalizes line breaks to line feeds. */
 export function toReadable(text: string): string {
   return text
     .toWellFormed()
@@ -25,7 +23,7 @@ export function toReadable(text: string): string {
     .replace(UNREADABLE, "");
 }
 
-/** True when a person sees nothing: platforms refuse such a message as an empty one. */
+/** Returns whether nothing in `text` is visible. Platforms refuse such a message as empty. */
 export function isBlank(text: string): boolean {
   return !VISIBLE.test(text);
 }

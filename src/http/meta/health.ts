@@ -1,6 +1,6 @@
 import type { DetailedHealth, HealthCheck } from "../../../generated/http/client/types.gen.ts";
 import { formatModel } from "../../agent/model.ts";
-import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/stats.ts";
+import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/metrics.ts";
 import { readDeliveryStats } from "../../store/stats.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { DELIVERY_STATUSES } from "../../webhook/deliveries/deliveries.ts";

@@ -2,7 +2,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
 import { resolveAddresses } from "../../deliver/address.ts";
 import type { AttemptEnd } from "../../deliver/outbox/attempt.ts";
-import { noteAttempt } from "../../deliver/outbox/record.ts";
+import { storeAttempt } from "../../deliver/outbox/outcome.ts";
 import type { NewMessage } from "../../store/outbox/outbox.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
@@ -155,7 +155,7 @@ async function endFailed(
   warnOfErrors(deps, key, { id, sent });
   await store.write(async (tx) => {
     for (const { row, end } of sent) {
-      await noteAttempt(tx, store, { row, end });
+      await storeAttempt(tx, store, { row, end });
       await store.outbox.dead(tx, row.id, errorOf(end) ?? "");
     }
     // A process that took over a lease ends its message, and releases the key.

@@ -150,7 +150,7 @@ test("a message for an unknown target is given up with a log entry, and the rece
   const message = { target: "carrier_pigeon:home", payload: { text: "coo", extra: {} }, maxAttempts: 1 };
   const id = await store.write((tx) => store.outbox.enqueue(tx, message));
   while ((await store.find("outbox", { id }))?.status !== "dead") await new Promise((r) => setTimeout(r, 10));
-  const [told] = service.logged("a message could not be delivered and is given up");
+  const [told] = service.logged("cannot deliver a message; no attempt is left");
   assert.match(JSON.stringify(told), /carrier_pigeon/);
   assert.equal((await service.health()).status, 200);
 });

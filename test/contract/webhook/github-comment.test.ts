@@ -69,7 +69,7 @@ test("a missing gh leaves the comment in the outbox with an error, and the log s
   assert.equal(delivery?.status, "completed");
   const [comment, log] = await tried(service);
   assert.deepEqual([comment?.target, comment?.status], ["github_comment", "due"]);
-  assert.match(comment?.last_error ?? "", /^The program gh is not there\. Install GitHub CLI/);
+  assert.match(comment?.last_error ?? "", /^The program gh is not installed\. Install GitHub CLI/);
   assert.equal(log?.status, "delivered");
   assert.equal(service.logged("a response for the log")[0]?.["text"], "hello");
 });

@@ -87,7 +87,7 @@ test("an invalid pattern and an unknown operator of a static route are both repo
 test("an unknown target of a static route is refused with a suggestion", async () => {
   assert.match(
     await refusalOf(routes({ deliver: "lug" })),
-    /deliver: "lug" is no target; did you mean "log"\?/,
+    /deliver: "lug" is not a target; did you mean "log"\?/,
   );
 });
 

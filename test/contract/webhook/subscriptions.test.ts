@@ -149,7 +149,7 @@ test("a subscription with invalid fields or an unknown target is skipped and log
   );
   assert.match(
     String(problems[2]?.["problems"]),
-    /deliver: "telegran" is no target; did you mean "telegram"/,
+    /deliver: "telegran" is not a target; did you mean "telegram"/,
   );
   const [strange] = service.logged("a webhook subscription has unknown keys");
   assert.deepEqual(strange?.["unknown"], ["likes"]);

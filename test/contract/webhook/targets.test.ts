@@ -81,7 +81,7 @@ test("a chat_id that YAML reads as an inexact number fails, and the reason names
   await using service = await start({ telegram }, routes, { home_channel: "-100123" });
   assert.equal((await service.post("direct")).status, 502);
   const [row] = await service.deliveries();
-  assert.match(row?.reason ?? "", /deliver_extra\.chat_id in quotes/);
+  assert.match(row?.reason ?? "", /Quote deliver_extra\.chat_id/);
   assert.equal(telegram.asked.length, 0, "the home channel hears nothing of it");
 });
 
@@ -117,7 +117,7 @@ test("`all` sends to every home channel, and fails with a hint when no platform 
   await using homeless = await start({ telegram }, routes);
   assert.equal((await homeless.post("direct")).status, 502);
   const [row] = await homeless.deliveries();
-  assert.match(row?.reason ?? "", /No platform had a home channel\. Set home_channel/);
+  assert.match(row?.reason ?? "", /No platform has a home channel\. Set the home_channel/);
   assert.equal((await homeless.post("agent")).status, 202);
   await homeless.recorded((rows) => rows.every(({ ended_at: at }) => at !== null));
   const targets = (await outbox(homeless)).map(({ target }) => target);

@@ -1,7 +1,7 @@
 /** What every platform reached over HTTP owes its users when the other side misbehaves, as tests. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Platform } from "../../../src/deliver/platform/platform.ts";
+import type { Platform } from "../../../src/deliver/target.ts";
 import { startPlatform, type FakePlatform, type Fault, type Reply } from "./fake.ts";
 import { sendThrough, type SendRequest } from "./send.ts";
 

@@ -2,8 +2,7 @@
 import { systemClock } from "../../../src/base/clock.ts";
 import { silentLog } from "../../../src/base/observe/log.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import type { Platform, PlatformParts } from "../../../src/deliver/platform/platform.ts";
-import type { Delivery, SendOutcome } from "../../../src/deliver/target.ts";
+import type { Platform, PlatformParts, Delivery, SendOutcome } from "../../../src/deliver/target.ts";
 
 export interface Sent {
   readonly outcome: SendOutcome;

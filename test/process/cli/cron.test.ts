@@ -148,7 +148,7 @@ describe("agentd cron create", () => {
     const place = await openCronPlace(t);
     const { code, stderr } = await place.cron("create", "every 1h", "x", "--deliver", "slack,local");
     assert.equal(code, 0);
-    assert.match(stderr, /^Warning: Slack is not set up/m);
+    assert.match(stderr, /^Warning: Slack is not configured/m);
   });
 });
 

@@ -113,6 +113,6 @@ describe("agentd doctor on the outbox", () => {
       detail,
       /^2 given up \(telegram 2\); 1 may have arrived \(slack 1\); the oldest that is due waits for 12[12] minutes$/,
     );
-    assert.match(fix ?? "", /`agentd deliveries list` shows each.*Does `agentd gateway` run\?/);
+    assert.match(fix ?? "", /`agentd outbox list` shows each.*Does `agentd gateway` run\?/);
   });
 });

@@ -21,7 +21,7 @@ const looking = [
   ["config", "get", "api_server.port"],
   ["model", "show"],
   ["sessions", "list"],
-  ["deliveries", "list"],
+  ["outbox", "list"],
 ];
 
 interface Context {

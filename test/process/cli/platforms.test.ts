@@ -41,7 +41,7 @@ async function listed(
 }
 
 describe("agentd platforms list", () => {
-  it("tells ready, incomplete, not set up and off apart, and names what lacks", async () => {
+  it("lists each platform as ready, incomplete, not configured or off, with its missing settings", async () => {
     const platforms = {
       telegram: { extra: { token: "env:MY_TOKEN" }, home_channel: "-1001", home_thread: "7" },
       discord: { home_channel: "55" },
@@ -66,7 +66,10 @@ describe("agentd platforms list", () => {
     }
     const { stdout, code } = await agentd(["platforms", "list"], { AGENTD_HOME: made.home });
     assert.equal(code, 0);
-    assert.match(stdout, /^telegram +ready +-1001:7 +`agentd platforms test telegram` tries it$/m);
+    assert.match(
+      stdout,
+      /^telegram +ready +-1001:7 +`agentd platforms test telegram` sends a test message$/m,
+    );
     assert.ok(!stdout.includes(TOKEN));
   });
 
@@ -118,19 +121,19 @@ describe("agentd platforms test", () => {
     assert.match(String(fake.asked[0]?.body?.["text"]), /^Test message from agentd on /);
   });
 
-  it("says before it sends that there is no chat, and sends nothing", async (t) => {
+  it("reports a missing chat and sends nothing", async (t) => {
     const fake = await startPlatform(t, [taken]);
     await using made = await telegramHome(fake.url, { token: TOKEN });
     const { code, stdout, stderr } = await agentd(["platforms", "test", "telegram"], {
       AGENTD_HOME: made.home,
     });
     assert.equal(code, 1);
-    assert.match(stdout, /without a chat: none was given, and there is no home channel/);
-    assert.match(stderr, /^Refused: No chat is named: .*TELEGRAM_HOME_CHANNEL/);
+    assert.match(stdout, /without a chat: no chat was given, and no home channel is set/);
+    assert.match(stderr, /^Refused: The message has no chat: .*TELEGRAM_HOME_CHANNEL/);
     assert.equal(fake.asked.length, 0);
   });
 
-  it("tells what the platform said and what to do, with exit code 1 and without the secret", async (t) => {
+  it("prints the platform's error and what to do, with exit code 1 and without the secret", async (t) => {
     const fake = await startPlatform(t, [taken]);
     await using made = await telegramHome(fake.url);
     const send = () => agentd(["platforms", "test", "telegram"], { AGENTD_HOME: made.home });
@@ -141,9 +144,9 @@ describe("agentd platforms test", () => {
       ],
       [
         { status: 429, body: { ok: false, parameters: { retry_after: 3 } } },
-        /^Not delivered: .*429[\s\S]*tried again/,
+        /^Not delivered: .*429[\s\S]*would retry it/,
       ],
-      ["close", /^Nobody knows: [\s\S]*Look whether it arrived/],
+      ["close", /^Unknown: [\s\S]*Check whether the message arrived/],
     ] as const) {
       fake.next(reply);
       const { code, stdout, stderr } = await send();
@@ -183,23 +186,23 @@ describe("agentd platforms test", () => {
     assert.match(await said, /Stopped\. The message may have been sent\./);
   });
 
-  it("refuses what is not set up, switched off or no platform, and sends nothing", async () => {
+  it("refuses platforms that are not configured, disabled or unknown, and sends nothing", async () => {
     for (const [platforms, words, code, wanted] of [
       [
         {},
         ["telegram"],
         1,
-        /lacks token \(TELEGRAM_BOT_TOKEN\)\. Run `agentd gateway setup --platform telegram`\. Nothing was sent/,
+        /set token \(TELEGRAM_BOT_TOKEN\), or run `agentd gateway setup --platform telegram`\. Nothing was sent/,
       ],
       [
         { telegram: { enabled: false, token: TOKEN } },
         ["telegram"],
         1,
-        /switched off: set platforms\.telegram\.enabled to true/,
+        /is disabled: set platforms\.telegram\.enabled to true/,
       ],
-      [{}, ["telegramm"], 2, /"telegramm" is no platform; did you mean "telegram"\?/],
-      [{}, ["log"], 2, /log needs nothing set up/],
-      [{}, ["constructor"], 2, /is no platform/],
+      [{}, ["telegramm"], 2, /"telegramm" is not a platform; did you mean "telegram"\?/],
+      [{}, ["log"], 2, /log needs no configuration/],
+      [{}, ["constructor"], 2, /is not a platform/],
       [{}, ["telegram", "--chat-id", " "], 2, /--chat-id is empty/],
       [{}, ["telegram", "--timeout", "0"], 2, /--timeout must be a number of seconds from 1 to 600/],
       [{}, ["telegram", "--extra", "canary"], 2, /--extra must be key=value/],

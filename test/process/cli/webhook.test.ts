@@ -90,7 +90,7 @@ test("subscribe refuses invalid options and combinations and then writes nothing
     [["--deliver-only"], 2, /--deliver-only needs a real target/],
     [["--deliver-only", "--deliver", "log:x"], 1, /deliver_only needs a real target/],
     [["--retry-on-script-failure"], 2, /--retry-on-script-failure needs --script/],
-    [["--deliver", "telegran"], 1, /deliver: "telegran" is no target; did you mean "telegram"/],
+    [["--deliver", "telegran"], 1, /deliver: "telegran" is not a target; did you mean "telegram"/],
     [["--secret", ""], 2, /--secret is empty/],
     [["--secret", "env:NOBODY_SET_THIS"], 1, /NOBODY_SET_THIS, its secret, is not set/],
     [["--secret", "INSECURE_NO_AUTH"], 1, /for loopback addresses only/],
@@ -129,13 +129,13 @@ test("several targets are subscribed to; of those that are not set up it is said
   assert.match(made.stdout, /Deliver: telegram:-100:17, sms:\+15550100,local/);
   assert.match(
     made.stderr,
-    /Telegram is not set up: .*TELEGRAM_BOT_TOKEN.*`agentd gateway setup` asks for it\./,
+    /Telegram is not configured: .*TELEGRAM_BOT_TOKEN.* or run `agentd gateway setup`\./,
   );
   assert.equal((await place.subscriptions())["ci"]?.["deliver"], to);
   const many = Array.from({ length: 17 }, (_, n) => `slack:C${n}`).join();
   const refused = await place.webhook("subscribe", "ci", "--deliver", many);
   assert.equal(refused.code, 1);
-  assert.match(refused.stderr, /deliver: it names 17 targets; at most 16 are told/);
+  assert.match(refused.stderr, /deliver: it names 17 targets; the maximum is 16/);
 });
 
 test("the subscriptions file always gets mode 0600, and a corrupt file is set aside", async () => {

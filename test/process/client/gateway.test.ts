@@ -223,7 +223,7 @@ test("a wrong key, a closed port and a stranger are told as they are", async () 
     TransportError,
   );
   const missing = connectGateway({ transport: spawnTransport({ command: "/nowhere/agentd" }) });
-  await assert.rejects(missing, { name: "TransportError", message: "/nowhere/agentd cannot be started." });
+  await assert.rejects(missing, { name: "TransportError", message: "Cannot start /nowhere/agentd." });
 });
 
 test("a ticket is asked for with each connection", async () => {

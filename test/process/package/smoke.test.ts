@@ -138,7 +138,7 @@ async function schedule(smoke: Smoke): Promise<void> {
     [["cron", "runs", "tea", "--json"], /"status": "ok"/],
     [["cron", "history", "tea"], /^occ_\S+ .* ok /m],
     [["cron", "status", "--json"], /"scheduler": "none"/],
-    [["deliveries", "list", "--json"], /"platform": "cron_output"/],
+    [["outbox", "list", "--json"], /"platform": "cron_output"/],
     [["cron", "remove", "tea", "--yes"], /Removed job: tea/],
     [["cron", "rm", "bye", "--yes"], /Removed job: bye/],
     [["cron", "delete", "0123456789ab", "--yes"], /Removed job: old/],
@@ -188,12 +188,12 @@ async function hookRecords(smoke: Smoke, home: string): Promise<void> {
 }
 
 async function outbox(smoke: Smoke, home: string): Promise<void> {
-  const row: Row = [["deliveries", "list", "--target", "telegram", "--json"], /"status": "dead"/];
+  const row: Row = [["outbox", "list", "--target", "telegram", "--json"], /"status": "dead"/];
   const id = /"id": "(out_\w+)"/.exec(await smoke.run(home, row))?.[1] ?? "";
   await smoke.run(
     home,
-    [["deliveries", "show", id, "--text"], /hello 1/],
-    [["deliveries", "drop", id, "--yes"], new RegExp(`dropped ${id}`)],
-    [["deliveries", "retry", id], new RegExp(id), 1],
+    [["outbox", "show", id, "--text"], /hello 1/],
+    [["outbox", "drop", id, "--yes"], new RegExp(`dropped ${id}`)],
+    [["outbox", "retry", id], new RegExp(id), 1],
   );
 }

@@ -6,8 +6,8 @@ import { OutputExcerpt, OutputRing } from "../../../src/exec/output.ts";
 import { LineWindow } from "../../../src/agent/tools/files/read-file.ts";
 import { headOf, tailOf } from "../../../src/base/text.ts";
 import { Lines } from "../../../src/base/lines.ts";
-import { readFrames as readEvents } from "../../../src/client/event-stream.ts";
-import { readFrames as readLines } from "../../../src/client/gateway/stdio.ts";
+import { readFrames as readEvents } from "../../../src/client/streams.ts";
+import { readFrames as readLines } from "../../../src/client/gateway/transport.ts";
 
 /** Characters of one to four bytes, and of two units. */
 const text = fc.string({ unit: fc.constantFrom("a", "é", "€", "😀", " "), maxLength: 40 });

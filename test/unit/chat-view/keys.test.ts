@@ -51,7 +51,7 @@ test("arrows and Enter answer an approval with the marked choice", () => {
   assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice: "session" }]]);
 });
 
-test("keys that were typed before the card could be read never answer it: they go on in the composer", () => {
+test("keys typed before a dialog could be read never answer it and go to the composer", () => {
   using screen = testScreen({ ...IDLE, turn: TURN });
   screen.press("text:look at file ");
   screen.change(ASKED);
@@ -94,12 +94,12 @@ test("a second key does not answer the next approval", () => {
   assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice: "once" }]]);
 });
 
-test("one answer for all approvals that wait", () => {
+test("one answer can apply to all pending approvals", () => {
   using screen = testScreen({ ...ASKED, questions: [approval("q1"), approval("q2"), approval("q3")] });
   screen.wait(LATER_MS);
-  assert.match(screen.text(), /a {2}the same for the 2 others that wait ☐/);
+  assert.match(screen.text(), /a {2}same for the 2 other pending approvals ☐/);
   screen.press("text:a");
-  assert.match(screen.text(), /that wait ☑/);
+  assert.match(screen.text(), /pending approvals ☑/);
   screen.press("text:4");
   assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice: "deny", all: true }]]);
 });
@@ -140,7 +140,7 @@ test("a question is answered by the number of a choice, by arrows, or in one's o
   assert.deepEqual(byWord.calls, [["answer", "c1", { kind: "clarify", answer: "green" }]]);
 });
 
-test("of several questions the card says which one it is, and keys typed on answer no next one", () => {
+test("a dialog of several questions shows the current number, and further keys do not answer the next one", () => {
   const parts = ["Which?", "And which size?"].map((question, at) => ({
     id: `${at}`,
     question,
@@ -237,7 +237,7 @@ test("while a turn runs, Enter queues, Ctrl-T steers and Ctrl-X interrupts and s
   ]);
 });
 
-test("up and down leaf through the prompts of before and come back to the draft", () => {
+test("up and down browse earlier prompts and return to the draft", () => {
   using screen = testScreen(IDLE);
   screen.press("text:draft", "up");
   assert.match(screen.text(), /› second prompt/);
@@ -249,7 +249,7 @@ test("up and down leaf through the prompts of before and come back to the draft"
   assert.deepEqual(screen.calls, [["submit", "first prompt", undefined]]);
 });
 
-test("Ctrl-C throws a draft away first; Ctrl-D leaves only from an empty composer", () => {
+test("Ctrl-C clears a draft first, and Ctrl-D leaves only from an empty composer", () => {
   using screen = testScreen(IDLE);
   screen.press("text:draft", "leave", "interrupt");
   assert.deepEqual(screen.calls, []);

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import type { ChatState, Question } from "../../../src/chat/state/state.ts";
-import { widthOf } from "../../../src/chat/view/text/width.ts";
+import { widthOf } from "../../../src/chat/view/text/line.ts";
 import { testScreen } from "./screen.ts";
 import { IDLE, NOW_MS, TALK, TOOL, TURN } from "./states.ts";
 
@@ -37,11 +37,11 @@ function shown(state: ChatState, columns: number): string {
   return plain(screen.text());
 }
 
-test("a talk at 80 columns", () => {
+test("a conversation at 80 columns", () => {
   assert.equal(shown(TALK, 80), TALK_AT_80);
 });
 
-test("a talk at 40 columns", () => {
+test("a conversation at 40 columns", () => {
   assert.equal(shown(TALK, 40), TALK_AT_40);
 });
 
@@ -60,7 +60,7 @@ test("without colour no colour codes are written at all; with it, they are", () 
   assert.equal(plain(screen.text(true)), plain(screen.text(false)));
 });
 
-test("a turn at work: the running tool with its progress, what waits, and the approval", () => {
+test("a running turn: the tool with its progress, the queue, and the approval", () => {
   const running = { ...TOOL, status: "running", progress: "one\ntwo", durationSeconds: undefined } as const;
   const state: ChatState = {
     ...IDLE,
@@ -77,7 +77,7 @@ test("a turn at work: the running tool with its progress, what waits, and the ap
     one
     two
 
-● waits for you  3 s
+● waiting for you  3 s
   next  and then ⏎ run the tests
 
 ▌ approval  terminal asks to run  3:20 left
@@ -145,7 +145,7 @@ test("a hidden answer: neither what is typed nor how long it is can be seen", ()
   assert.doesNotMatch(screen.text(), /unter2/);
 });
 
-test("the pickers list what there is, filter as one types, and say why a model may not answer", () => {
+test("the pickers list their rows, filter while typing, and show why a model may not answer", () => {
   const rows = [
     { id: "local:sum-1", provider: "local", model: "sum-1", isCurrent: true },
     {

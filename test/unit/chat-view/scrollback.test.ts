@@ -62,12 +62,12 @@ test("an answer that streams is printed line by line as it outgrows the terminal
   assert.equal(screen.printed.length, 200 + 2);
 });
 
-test("what was streamed and what was kept may differ: then the kept answer is printed whole, and said to be", () => {
+test("when the final answer differs from the streamed text, it is printed whole with a note", () => {
   using screen = testScreen(IDLE, { rows: 20 });
   screen.change(streaming(lines(100)));
   screen.change({ ...IDLE, settled: [answer("another answer", "complete")] });
   drain(screen);
-  assert.match(printedText(screen), /the answer as it was kept:\nanother answer$/);
+  assert.match(printedText(screen), /the final answer:\nanother answer$/);
 });
 
 test("an interrupted answer says so, below what was printed of it", () => {
@@ -111,7 +111,7 @@ test("another transcript clears the screen and is printed from its start", () =>
   assert.equal(screen.frame().isNew, false);
 });
 
-test("a command that is longer than the terminal is high is printed whole, once, above its card", () => {
+test("a command that is taller than the terminal is printed once above its dialog", () => {
   using screen = testScreen(IDLE, { rows: 24 });
   const command = lines(100);
   const question = {
@@ -125,5 +125,5 @@ test("a command that is longer than the terminal is high is printed whole, once,
   screen.wait(1_000);
   screen.wait(1_000);
   assert.equal(printedText(screen).match(/line \d+$/gm)?.length, 100);
-  assert.match(screen.text(), /\(the whole command stands above: 100 lines\)/);
+  assert.match(screen.text(), /\(the whole command is above: 100 lines\)/);
 });

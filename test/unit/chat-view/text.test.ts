@@ -1,10 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diffLines } from "../../../src/chat/view/text/diff.ts";
-import { hanging, lineWidth, span, textOf, wrap, wrapText } from "../../../src/chat/view/text/line.ts";
+import {
+  hanging,
+  lineWidth,
+  span,
+  textOf,
+  wrap,
+  wrapText,
+  clustersOf,
+  cutToWidth,
+  expandTabs,
+  widthOf,
+} from "../../../src/chat/view/text/line.ts";
 import { markdownLines, markdownStateAfter } from "../../../src/chat/view/text/markdown.ts";
 import { countText, durationText, moneyText } from "../../../src/chat/view/text/quantity.ts";
-import { clustersOf, cutToWidth, expandTabs, widthOf } from "../../../src/chat/view/text/width.ts";
 import { ANSWER } from "./states.ts";
 
 test("a wide character takes two cells, a combining one none, a joined emoji two", () => {

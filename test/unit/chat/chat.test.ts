@@ -104,7 +104,7 @@ for (const command of ["/queue", "/q"]) {
   });
 }
 
-test("a steer during a turn stands in the transcript", async () => {
+test("a steer during a turn appears in the transcript", async () => {
   const { script, release } = scripted();
   await using service = await startTestService({ script });
   await using one = await startChat(socketOf(service));
@@ -116,7 +116,7 @@ test("a steer during a turn stands in the transcript", async () => {
   await one.until(({ turn }) => turn === undefined);
 });
 
-test("Ctrl-C interrupts the turn, and twice with nothing at work leaves", async () => {
+test("Ctrl-C interrupts the turn, and pressed twice without a turn leaves", async () => {
   await using service = await startTestService(scripted());
   await using one = await startChat(socketOf(service));
   one.chat.submit("stall");
@@ -323,7 +323,7 @@ test("a slash is completed to commands, those of the chat among them", async () 
   assert.deepEqual(one.state().composer.completions, []);
 });
 
-test("a failure is told, with what to do next, and nothing breaks", async () => {
+test("a failure is shown with what to do next", async () => {
   await using service = await startTestService(scripted());
   await using one = await startChat(socketOf(service));
   one.chat.submit("/resume nothing of this name");
@@ -333,7 +333,7 @@ test("a failure is told, with what to do next, and nothing breaks", async () => 
   await one.answered("assistant: You said hello");
 });
 
-test("a cut is shown, and what was missed is made up for without loss or repetition", async () => {
+test("a cut is shown, and missed events are recovered without loss or repetition", async () => {
   const { script, release } = scripted();
   await using service = await startTestService({ script });
   await using proxy = await startCuttingProxy(service.url, Number.POSITIVE_INFINITY);

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Chat } from "../../../src/chat/chat.ts";
-import { createStore, INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
-import type { ChatState } from "../../../src/chat/state/state.ts";
+import { createStore, INITIAL_STATE, type ChatState } from "../../../src/chat/state/state.ts";
 
 const SHOWN: ChatState = {
   ...INITIAL_STATE,
@@ -24,7 +23,7 @@ async function told(state: ChatState, act: (chat: Chat) => void): Promise<ChatSt
   return store.get();
 }
 
-test("a question whose answer did not get through stays open", async () => {
+test("a question whose answer failed to be sent stays open", async () => {
   const questions = ["ask_1", "ask_2"].map((id) => ({
     kind: "approval" as const,
     id,
@@ -42,7 +41,7 @@ test("a question whose answer did not get through stays open", async () => {
   assert.equal(all.questions.length, 2);
 });
 
-test("an interrupt that did not get through can be tried again", async () => {
+test("a failed interrupt can be retried", async () => {
   const { turn } = await told(SHOWN, (chat) => chat.interrupt());
   assert.equal(turn?.isInterrupting, false);
 });
@@ -52,7 +51,7 @@ test("a picker that cannot be filled is closed", async () => {
   assert.equal(picker, undefined);
 });
 
-test("while one types, only the last text waits for its completions", async () => {
+test("while typing, only the last text gets completions", async () => {
   const store = createStore(SHOWN);
   const asked: { readonly text: string; readonly signal: AbortSignal | undefined }[] = [];
   const call = (_method: string, params: { text: string }, options?: { signal?: AbortSignal }) => {

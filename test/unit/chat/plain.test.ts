@@ -37,47 +37,47 @@ function plain(options: ScriptedOptions = {}) {
     target: { kind: "new" },
     prompt: "hi",
     write: () => {},
-    tell: () => {},
+    report: () => {},
     signal: stop.signal,
   });
   end.catch(() => {});
   let seq = 0;
-  const tell = (type: string, payload: object) =>
+  const report = (type: string, payload: object) =>
     gateway.tell({ type, session_id: "s", seq: ++seq, ts: 0, turn_id: "turn_1", payload });
-  return { gateway, submitted, end, stop, tell, sent };
+  return { gateway, submitted, end, stop, report, sent };
 }
 
-test("a prompt that somebody takes out of the queue ends as an interrupted one", async () => {
-  const { submitted, end, tell } = plain();
+test("a prompt that is removed from the queue ends as interrupted", async () => {
+  const { submitted, end, report } = plain();
   await submitted;
-  tell("session.queue", { queued: [{ turn_id: "turn_1", text_preview: "hi" }] });
-  tell("session.queue", { queued: [] });
+  report("session.queue", { queued: [{ turn_id: "turn_1", text_preview: "hi" }] });
+  report("session.queue", { queued: [] });
   assert.equal(await end, "interrupted");
 });
 
 test("a prompt that starts from the queue goes on to its end", async () => {
-  const { submitted, end, tell } = plain();
+  const { submitted, end, report } = plain();
   await submitted;
-  tell("session.queue", { queued: [{ turn_id: "turn_1", text_preview: "hi" }] });
-  tell("message.start", { turn_id: "turn_1", origin: "queue" });
-  tell("message.complete", { text: "done", status: "complete", usage: {} });
+  report("session.queue", { queued: [{ turn_id: "turn_1", text_preview: "hi" }] });
+  report("message.start", { turn_id: "turn_1", origin: "queue" });
+  report("message.complete", { text: "done", status: "complete", usage: {} });
   assert.equal(await end, "complete");
 });
 
-test("an interrupt is for the own turn, whichever is at work", async () => {
-  const { submitted, end, stop, tell, sent } = plain();
+test("an interrupt names the prompt's own turn, whichever turn is running", async () => {
+  const { submitted, end, stop, report, sent } = plain();
   await submitted;
   const interrupt = sent("session.interrupt");
   stop.abort();
   assert.equal((await interrupt).params.turn_id, "turn_1");
-  tell("message.complete", { text: "", status: "interrupted", usage: {} });
+  report("message.complete", { text: "", status: "interrupted", usage: {} });
   assert.equal(await end, "interrupted");
 });
 
-test("a session that was closed or lost, or whose events are not kept, is a failure and no wait", async () => {
+test("a closed or lost session, or a gap in its events, fails instead of waiting", async () => {
   const closed = plain();
   await closed.submitted;
-  closed.tell("session.closed", { reason: "closed" });
+  closed.report("session.closed", { reason: "closed" });
   await assert.rejects(closed.end, /closed/);
   const refuse: ScriptedOptions["refuse"] = ({ method }) =>
     method === "session.resume" ? { code: 4007, message: "It is gone." } : undefined;

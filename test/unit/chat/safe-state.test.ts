@@ -1,11 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Chat } from "../../../src/chat/chat.ts";
-import { reduceEvent } from "../../../src/chat/state/reduce.ts";
-import type { GatewayCall } from "../../../src/chat/gateway-call.ts";
-import { createStore, INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
-import type { ChatState } from "../../../src/chat/state/state.ts";
-import { showSession } from "../../../src/chat/state/transcript-items.ts";
+import { reduceEvent, showSession } from "../../../src/chat/state/reduce.ts";
+import type { GatewayCall } from "../../../src/chat/gateway.ts";
+import { createStore, INITIAL_STATE, type ChatState } from "../../../src/chat/state/state.ts";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
 
 /** Clears the screen, sets the title, writes to the clipboard. */

@@ -1,9 +1,13 @@
 /** A chat without a screen, at a real gateway: what a person would do is called, what they would see is read. */
 import { connectGateway, webSocketTransport, type GatewayTransport } from "../../../src/client/gateway.ts";
 import { Chat } from "../../../src/chat/chat.ts";
-import { createStore } from "../../../src/chat/state/initial-state.ts";
-import type { SessionTarget } from "../../../src/chat/session-door.ts";
-import type { ChatState, Question, TranscriptItem } from "../../../src/chat/state/state.ts";
+import {
+  createStore,
+  type ChatState,
+  type Question,
+  type TranscriptItem,
+} from "../../../src/chat/state/state.ts";
+import type { SessionTarget } from "../../../src/chat/current-session.ts";
 import { KEY } from "../../harness/service.ts";
 
 export interface TestChat extends AsyncDisposable {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { answersOf, nextPart, putQuestion } from "../../../src/chat/state/reduce-questions.ts";
 import { reduceEvent } from "../../../src/chat/state/reduce.ts";
-import { INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
+import { INITIAL_STATE } from "../../../src/chat/state/state.ts";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
 import { testTool } from "../../harness/agent.ts";
 import { startTestService } from "../../harness/service.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ChildNotes } from "../../../src/cli/chat/gateway.ts";
+import { ChildLog } from "../../../src/cli/chat/gateway.ts";
 
 test("of what a gateway says before it fails the end is kept, and not more than fits a screen", () => {
-  const notes = new ChildNotes();
+  const notes = new ChildLog();
   for (let line = 1; line <= 1_000; line++) notes.add(`line ${line}`);
   notes.add("x".repeat(1_000_000));
   assert.equal(notes.lines.length, 20);

@@ -166,7 +166,7 @@ test("what is no gateway, or one of another age, is told apart from a cut", asyn
     });
   await assert.rejects(connect(transport("<html>\n")), {
     name: "TransportError",
-    message: "What came is no frame.",
+    message: "Invalid frame.",
   });
   const ready = { protocol: { name: "agent-tui-gateway", version: 9, min_version: 8 }, limits: {} };
   const frame = { jsonrpc: "2.0", method: "event", params: { type: "gateway.ready", ts: 0, payload: ready } };

@@ -271,7 +271,7 @@ test("every invalid field is refused by name, with what is valid", async () => {
     [{ deliver: "telegramm:1" }, "deliver", /telegram/],
     [{ deliver: "," }, "deliver", /names no target/],
     [{ deliver: ["local", "webhook"] }, "deliver", /answers events/],
-    [{ deliver: "cron_output" }, "deliver", /no target/],
+    [{ deliver: "cron_output" }, "deliver", /not a target/],
     [{ deliver: `sms:${"1".repeat(5_000)}` }, "deliver", /at most 4000/],
     [{ failureDeliver: "github_comment" }, "failure_deliver", /answers events/],
     [{ origin: "all" }, "origin", /one address/],

@@ -156,7 +156,7 @@ test("an output that the disk refuses is retried with the reason", async () => {
     throw Object.assign(new Error("secret path"), { code });
   };
   for (const [code, why] of [
-    ["ENOSPC", /The disk is full \(ENOSPC\)/],
+    ["ENOSPC", /the disk is full \(ENOSPC\)/],
     ["EACCES", /may not be written \(EACCES\)/],
     ["EIO", /could not be written \(EIO\)/],
   ] as const) {

@@ -79,7 +79,7 @@ test("a job that delivers to `all` without home channels runs ok and records a d
   const [only] = await cron.occurrences(id);
   assert.equal(only?.status, "ok", "the run is well");
   assert.equal(only.delivery_status, "failed");
-  assert.match(only.delivery_error ?? "", /^all: No platform had a home channel/);
+  assert.match(only.delivery_error ?? "", /^all: No platform has a home channel/);
   const job = await cron.job(id);
   assert.equal(job.lastStatus, "delivery_failed");
   assert.match(job.lastDeliveryError ?? "", /home channel/);

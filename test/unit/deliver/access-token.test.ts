@@ -5,8 +5,8 @@ import { redact } from "../../../src/base/observe/redact.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
 import {
   AccessTokens,
-  type AskForToken,
-  type GivenToken,
+  type RequestToken,
+  type IssuedToken,
 } from "../../../src/deliver/platform/access-token.ts";
 import type { NoAnswer, SendFailure } from "../../../src/deliver/platform/call.ts";
 
@@ -16,8 +16,8 @@ function asking(signal = new AbortController().signal) {
   return { signal, span: offTracer.start("send", {}) };
 }
 
-function given(value: string, lifeMs = 2 * HOUR_MS): GivenToken {
-  return { kind: "given", value, lifeMs };
+function given(value: string, lifeMs = 2 * HOUR_MS): IssuedToken {
+  return { kind: "issued", value, lifeMs };
 }
 
 function refused(outcome: SendFailure): NoAnswer {
@@ -25,9 +25,9 @@ function refused(outcome: SendFailure): NoAnswer {
 }
 
 /** Tokens that answer with what `next` has been given, one each. */
-function tokens(clock: FakeClock, ...answers: (GivenToken | NoAnswer)[]) {
+function tokens(clock: FakeClock, ...answers: (IssuedToken | NoAnswer)[]) {
   const asked = { count: 0 };
-  const ask: AskForToken = async () => {
+  const ask: RequestToken = async () => {
     asked.count += 1;
     const answer = answers.shift();
     assert.ok(answer, "a token too many was asked for");
@@ -37,25 +37,25 @@ function tokens(clock: FakeClock, ...answers: (GivenToken | NoAnswer)[]) {
 }
 
 describe("access tokens", () => {
-  test("are asked for once, and kept until shortly before their end", async () => {
+  test("are requested once and cached until shortly before they expire", async () => {
     const clock = new FakeClock();
     const { tokens: kept, asked } = tokens(clock, given("first-token"), given("second-token"));
-    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isKept: false });
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isReused: false });
     clock.tick(2 * HOUR_MS - 121_000);
-    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isKept: true });
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isReused: true });
     assert.equal(asked.count, 1);
     clock.tick(1_000);
-    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "second-token", isKept: false });
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "second-token", isReused: false });
   });
 
-  test("are asked for once by all who wait at the same time", async () => {
+  test("are requested once for concurrent callers", async () => {
     const { tokens: kept, asked } = tokens(new FakeClock(), given("one-for-all"));
     const all = await Promise.all(Array.from({ length: 20 }, () => kept.get(asking())));
     assert.equal(asked.count, 1);
     assert.ok(all.every((one) => one.kind === "token" && one.value === "one-for-all"));
   });
 
-  test("that are refused once serve no more", async () => {
+  test("are not used again after a refusal", async () => {
     const { tokens: kept } = tokens(new FakeClock(), given("first-token"), given("second-token"));
     await kept.get(asking());
     kept.drop("another-token");
@@ -64,7 +64,7 @@ describe("access tokens", () => {
     assert.equal(((await kept.get(asking())) as { value: string }).value, "second-token");
   });
 
-  test("of a very short life do not make every message ask", async () => {
+  test("with a very short lifetime are not requested for every message", async () => {
     const clock = new FakeClock();
     const { tokens: kept, asked } = tokens(clock, given("short-token", 60_000));
     await kept.get(asking());
@@ -73,18 +73,18 @@ describe("access tokens", () => {
     assert.equal(asked.count, 1);
   });
 
-  test("that cannot be had are asked for again by the next message", async () => {
+  test("are requested again after a failed request", async () => {
     const no = refused({ status: "permanent", error: "No." });
     const { tokens: kept } = tokens(new FakeClock(), no, given("later-token"));
     assert.deepEqual(await kept.get(asking()), no);
     assert.equal((await kept.get(asking())).kind, "token");
   });
 
-  test("whose answer got lost leave no doubt about the message: it was not sent", async () => {
+  test("with a lost response make the message a retry, because nothing was sent", async () => {
     const lost = refused({
       status: "unknown",
       error: "X: There was no answer. The message may have arrived, in whatever words.",
-      said: "X: There was no answer.",
+      baseError: "X: There was no answer.",
     });
     const { tokens: kept } = tokens(new FakeClock(), lost);
     assert.deepEqual(
@@ -93,7 +93,7 @@ describe("access tokens", () => {
     );
   });
 
-  test("are asked for by the next one when the attempt that asks is cut", async () => {
+  test("are requested by the next caller when the requesting attempt is cut", async () => {
     const cut = new AbortController();
     let count = 0;
     const kept = new AccessTokens(new FakeClock(), ({ signal }) => {
@@ -105,10 +105,10 @@ describe("access tokens", () => {
     const second = kept.get(asking());
     cut.abort(new Error("cut"));
     await assert.rejects(first, /cut/);
-    assert.deepEqual(await second, { kind: "token", value: "second-token", isKept: false });
+    assert.deepEqual(await second, { kind: "token", value: "second-token", isReused: false });
   });
 
-  test("are not waited for by an attempt that is cut", async () => {
+  test("are not awaited by an attempt that is cut", async () => {
     const cut = new AbortController();
     const kept = new AccessTokens(new FakeClock(), () => new Promise(() => {}));
     void kept.get(asking());
@@ -117,7 +117,7 @@ describe("access tokens", () => {
     await assert.rejects(waiting, /cut/);
   });
 
-  test("are hidden while they are kept, and behind their refusal, which may repeat them, until the next one's", async () => {
+  test("are redacted while cached and until the next token is refused", async () => {
     const { tokens: kept } = tokens(new FakeClock(), given("hidden-token-1"), given("hidden-token-2"));
     const shown = () => ["1", "2"].filter((end) => redact(`It says hidden-token-${end}.`).includes("token"));
     await kept.get(asking());

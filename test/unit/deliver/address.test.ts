@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { findAddressProblems, homesOf, platformsOf, resolveAddresses } from "../../../src/deliver/address.ts";
-import { platforms } from "../../../src/deliver/platform/names.ts";
+import { platforms } from "../../../src/deliver/message.ts";
 import { createTargets, type Target } from "../../../src/deliver/target.ts";
 
 const homes = new Map([
@@ -71,7 +71,7 @@ test("a thread of deliver_extra follows its chat, and an explicit chat does not 
   assert.deepEqual(resolve("email", { thread_id: "<id@example.org>" }), ["email:me@example.org"]);
 });
 
-test("a place that is named in several ways is told once: what the extra says of threads counts for all of them", () => {
+test("a chat that is named in several ways gets one message; a thread of the extra applies to all of them", () => {
   assert.deepEqual(resolve("telegram:42,telegram:42:7", { thread_id: "7" }), ["telegram:42"]);
   assert.deepEqual(resolve("telegram:42:7,telegram:42", { thread_id: 7 }), ["telegram:42:7"]);
   assert.deepEqual(
@@ -91,7 +91,7 @@ test("a place that is named in several ways is told once: what the extra says of
   ]);
 });
 
-test("an id that is too long for an address stays out of it: it is refused when it is sent, by its key", () => {
+test("a too long id is not added to an address; it is refused when the message is sent", () => {
   const long = "4".repeat(501);
   assert.deepEqual(resolve("telegram", { chat_id: long }), ["telegram"]);
   assert.deepEqual(resolve("telegram", { thread_id: long }), ["telegram"]);
@@ -109,35 +109,38 @@ test("spaces around a platform's name and its chat do not count", () => {
   assert.match(findAddressProblems("telegram: :7").join(), /names no chat/);
 });
 
-test("what cannot be used is told, with the name that was probably meant", () => {
+test("invalid addresses are reported, with a suggestion for an unknown platform", () => {
   const problem = (text: string) => findAddressProblems(text).join("; ");
-  assert.match(problem("telegarm:5"), /"telegarm" is no target; did you mean "telegram"/);
+  assert.match(problem("telegarm:5"), /"telegarm" is not a target; did you mean "telegram"/);
   assert.match(problem("Slack"), /did you mean "slack"/);
   assert.match(problem("orgin"), /did you mean "origin"/);
-  assert.match(problem("log, carrier_pigeon:home"), /"carrier_pigeon" is no target; known are: log, local/);
-  assert.match(problem("constructor"), /is no target/);
+  assert.match(
+    problem("log, carrier_pigeon:home"),
+    /"carrier_pigeon" is not a target; known are: log, local/,
+  );
+  assert.match(problem("constructor"), /is not a target/);
   assert.match(problem(""), /names no target/);
   assert.match(problem(" , ,"), /names no target/);
   assert.match(problem("telegram:"), /names no chat/);
   assert.match(problem("telegram::7"), /names no chat/);
-  assert.match(problem("telegram:5:"), /names no thread/);
+  assert.match(problem("telegram:5:"), /has no thread/);
   assert.match(problem("log:x"), /log takes no address/);
   assert.match(problem("slack:a\u0007b"), /control characters/);
   assert.match(problem(`slack:${"x".repeat(600)}`), /too long/);
   assert.match(
     problem(Array.from({ length: 17 }, (_, n) => `telegram:${n + 1}`).join()),
-    /17 targets; at most 16/,
+    /17 targets; the maximum is 16/,
   );
   for (const good of ["log", "origin", "all", "sms:+1", "matrix:!a:b.c:$e", "email:a@b.c,telegram:-1:2"]) {
     assert.equal(problem(good), "", good);
   }
 });
 
-test("platforms of addresses, for those who look whether they are set up", () => {
+test("the platforms of addresses are listed", () => {
   assert.deepEqual(platformsOf("telegram:1,telegram:2,origin,all,sms"), ["telegram", "local", "all", "sms"]);
 });
 
-test("home channels are the targets' own", () => {
+test("home channels come from the targets", () => {
   const target = (name: string, home?: string): Target => ({
     name,
     send: async () => ({ status: "delivered" }),

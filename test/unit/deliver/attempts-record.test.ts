@@ -12,7 +12,7 @@ async function attemptLogOf(store: Store, id: string): Promise<readonly Try[]> {
 const knowing = (send: ConstructorParameters<typeof TestTarget>[0]) =>
   Object.assign(new TestTarget(send), { supportsIdempotency: true });
 
-test("each attempt is on record: when it began, how it ended, and why", async (t) => {
+test("each attempt is recorded with its start, its outcome and its error", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const beganMs = clock.now();
   const target = new TestTarget(({ attempt }) =>
@@ -30,7 +30,7 @@ test("each attempt is on record: when it began, how it ended, and why", async (t
   assert.deepEqual(more, []);
 });
 
-test("of what may have arrived the next attempt learns since when, until people have looked", async (t) => {
+test("an attempt after an uncertain one gets its start time, until a manual retry", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const doubts: (number | undefined)[] = [];
   const target = knowing(({ attempt, uncertainSinceMs }) => {
@@ -53,7 +53,7 @@ test("of what may have arrived the next attempt learns since when, until people 
   assert.equal((await row(store, id)).uncertain_at, null);
 });
 
-test("an attempt whose process is gone is a doubt, and on record as lost", async (t) => {
+test("an attempt whose process ended is uncertain and recorded as lost", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const id = await enqueue(store);
   const lostAtMs = clock.now();
@@ -77,7 +77,7 @@ test("an attempt whose process is gone is a doubt, and on record as lost", async
   );
 });
 
-test("a part that arrived settles its own doubt; the next part begins without one", async (t) => {
+test("an arrived part clears its uncertainty, and the next part starts without one", async (t) => {
   const { store, dispatch } = await openDispatch(t);
   const target = knowing(async ({ attempt }, { progress }) => {
     if (attempt > 1) return { status: "delivered" };
@@ -92,7 +92,7 @@ test("a part that arrived settles its own doubt; the next part begins without on
   assert.equal((await row(store, id)).parts_sent, 1);
 });
 
-test("what the end of the service cut is a doubt, and on record", async (t) => {
+test("an attempt that a shutdown cut is uncertain and recorded", async (t) => {
   const { store, dispatch } = await openDispatch(t);
   const target = knowing(() => new Promise(() => {}));
   const dispatcher = dispatch([target]);
@@ -108,7 +108,7 @@ test("what the end of the service cut is a doubt, and on record", async (t) => {
   );
 });
 
-test("each attempt whose process was killed is on record, as many as are counted", async (t) => {
+test("each attempt whose process was killed is recorded once", async (t) => {
   const { store, clock, openAnother, dispatch } = await openDispatch(t);
   const id = await enqueue(store, { maxAttempts: 9 });
   const other = await openAnother();
@@ -133,7 +133,7 @@ test("each attempt whose process was killed is on record, as many as are counted
   assert.match(attemptLog[0]?.error ?? "", /may have arrived/);
 });
 
-test("the latest twenty attempts are kept", () => {
+test("the attempt log keeps the latest twenty attempts", () => {
   let attemptLog: string | null = null;
   for (let atMs = 1; atMs <= 25; atMs++)
     attemptLog = addTry(attemptLog, { atMs, outcome: "retry", error: "503" });

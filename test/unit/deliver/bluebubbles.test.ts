@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bluebubbles } from "../../../src/deliver/targets/bluebubbles/bluebubbles.ts";
+import { bluebubbles } from "../../../src/deliver/targets/bluebubbles.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { BLUEBUBBLES_PASSWORD, error, startBlueBubbles } from "../../harness/platforms/bluebubbles.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";

@@ -5,8 +5,7 @@ import { test, type TestContext } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { createCall } from "../../../src/deliver/platform/call.ts";
-import { outcomeOfAnswer, saidIn } from "../../../src/deliver/platform/http-outcome.ts";
+import { createCall, outcomeOfAnswer, summarize } from "../../../src/deliver/platform/call.ts";
 
 const options = { signal: new AbortController().signal, span: offTracer.start("send", {}) };
 
@@ -23,7 +22,7 @@ async function ask({ baseUrl = "http://127.0.0.1:9", token = "a-token", password
   return answer.kind === "none" ? answer.outcome : undefined;
 }
 
-test("an address that is none is given up, and nothing of the request is shown", async () => {
+test("an invalid base URL is a permanent failure that shows nothing of the request", async () => {
   const wrong = ["http://bad host:1234", "http://", "http://h:99999", "", "ftp://h", "localhost:8080"];
   for (const baseUrl of wrong) {
     const outcome = await ask({ baseUrl });
@@ -33,7 +32,7 @@ test("an address that is none is given up, and nothing of the request is shown",
   }
 });
 
-test("an address with a user, a query or a fragment is given up, and they are not shown", async () => {
+test("a base URL with a user, a query or a fragment is a permanent failure that does not show them", async () => {
   for (const baseUrl of [
     "https://u:kw9@127.0.0.1:9",
     "http://127.0.0.1:9/?key=kw9",
@@ -45,7 +44,7 @@ test("an address with a user, a query or a fragment is given up, and they are no
   }
 });
 
-test("a credential that no header may hold is given up, and is not shown", async () => {
+test("a credential that is invalid in a header is a permanent failure that does not show it", async () => {
   for (const token of ["kw9\nx", "kw9\u0000", "kw9\u2026"]) {
     const outcome = await ask({ token });
     assert.equal(outcome?.status, "permanent", JSON.stringify(token));
@@ -54,7 +53,7 @@ test("a credential that no header may hold is given up, and is not shown", async
   }
 });
 
-test("a slash or a path at the end of the address is part of it, and nobody there is tried again", async () => {
+test("a trailing slash or path of the base URL is handled, and a refused connection is retried", async () => {
   for (const baseUrl of ["http://127.0.0.1:9/", "http://127.0.0.1:9/some/path//"])
     assert.equal((await ask({ baseUrl }))?.status, "retry", baseUrl);
 });
@@ -78,14 +77,14 @@ async function answered(t: TestContext, listener: RequestListener) {
 const headers = { Authorization: "Basic a" };
 const sms = { To: "+15550100123", From: "+15550100124", Body: "c" };
 
-test("an answer in a coding that nobody reads may be a yes: the message may have arrived", async (t) => {
+test("a response in an unknown encoding is unknown: the message may have arrived", async (t) => {
   const answer = await answered(t, (_, response) => {
     response.writeHead(201, { "content-encoding": "zstd" }).end("{}");
   });
   assert.equal(answer.kind === "none" ? answer.outcome.status : "answer", "unknown");
 });
 
-test("a refusal that breaks off is a refusal all the same", async (t) => {
+test("an error response that breaks off still counts by its status", async (t) => {
   for (const status of [401, 429, 503]) {
     const answer = await answered(t, (_, response) => {
       response.writeHead(status, { "content-length": "100", "retry-after": "7" });
@@ -100,7 +99,7 @@ test("a refusal that breaks off is a refusal all the same", async (t) => {
   }
 });
 
-test("what a platform says is cut off behind its secrets, not within them, and holds no control characters", () => {
+test("a platform's error text is redacted before it is truncated, and has no control characters", () => {
   const secret = "canary-secret-with-a-long-tail-1234567890";
   registerSecret(secret);
   try {
@@ -115,7 +114,7 @@ test("what a platform says is cut off behind its secrets, not within them, and h
     } as const;
     for (const said of [
       outcomeOfAnswer(answer, { title: "Somewhere", name: "sms", reason }).error,
-      saidIn(answer, { title: "Somewhere", name: "sms", reason }),
+      summarize(answer, { title: "Somewhere", name: "sms", reason }),
     ]) {
       assert.doesNotMatch(said, /canary/);
       assert.ok(!said.includes("\u001b"));

@@ -4,7 +4,7 @@ import { systemClock } from "../../../src/base/clock.ts";
 import { silentLog } from "../../../src/base/observe/log.ts";
 import { Dispatcher } from "../../../src/deliver/outbox/dispatch.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
-import { createWebhookTarget } from "../../../src/deliver/targets/webhook/webhook.ts";
+import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startChild } from "../store/child.ts";

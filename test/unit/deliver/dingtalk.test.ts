@@ -239,7 +239,7 @@ describe("dingtalk: the robot of an app", () => {
     const fake = await startDingtalk(t);
     for (const [address, hint] of [
       ["user:nobody", /user id of the organization/],
-      ["cidother==", /robot still in that group/],
+      ["cidother==", /robot is still in the group/],
     ] as const) {
       const { outcome } = await sendThrough(dingtalk, app(fake.url), { address });
       assert.equal(outcome.status, "permanent");

@@ -7,7 +7,7 @@ import { DirectSends } from "../../../src/deliver/outbox/direct-sends.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 import { openTestStore } from "../../harness/store.ts";
 
-test("a target that is not ready is asked nothing: it is tried later, and the attempt does not count", async (t) => {
+test("a target that is not ready gets no request, and the attempt does not count", async (t) => {
   const clock = new FakeClock();
   const { store } = await openTestStore(t, { now: () => clock.now() });
   let isReady = false;
@@ -36,7 +36,7 @@ test("a target that is not ready is asked nothing: it is tried later, and the at
   const end = await sends.send(row, 8_000);
   assert.equal(sent, 0);
   assert.ok(end.status === "retry" && end.isThrottled);
-  assert.match(end.error, /telegram takes no messages from this process for now/);
+  assert.match(end.error, /telegram accepts no messages from this process for now/);
   await store.write((tx) => sends.record(tx, row, end));
   const owed = await store.find("outbox", { id: row.id });
   assert.deepEqual([owed?.status, owed?.attempts], ["due", 0]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { discord } from "../../../src/deliver/targets/discord/discord.ts";
+import { discord } from "../../../src/deliver/targets/discord.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {
   DISCORD_TOKEN,
@@ -14,7 +14,7 @@ import {
   THREAD,
   VOICE_CATEGORY,
 } from "../../harness/platforms/discord.ts";
-import { doubting } from "../../harness/platforms/doubting.ts";
+import { doubting } from "../../harness/platforms/uncertain.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import { lacksVendorSpec, vendorBody } from "../../harness/platforms/vendor-schema.ts";
 
@@ -167,7 +167,7 @@ test("a post whose opening had no answer is not opened twice: people are told to
   fake.next("close");
   const outcome = await send(0, { forum: true }, { address: FORUM });
   assert.equal(outcome.status === "unknown" && outcome.isFinal, true);
-  assert.match((outcome as { error: string }).error, /Look there/);
+  assert.match((outcome as { error: string }).error, /Check whether the post exists/);
   assert.equal((await send(0, { forum: true }, { address: FORUM })).status, "delivered");
 });
 
@@ -239,7 +239,7 @@ test("what may have arrived is sent again while the nonce is remembered, and sta
   clock.tick(1);
   const late = await send();
   assert.equal(late.status === "unknown" && late.isFinal, true);
-  assert.match((late as { error: string }).error, /may have arrived.*deliveries retry/);
+  assert.match((late as { error: string }).error, /may have arrived.*outbox retry/);
   assert.equal(fake.asked.length, 2);
   assert.equal((await send()).status, "delivered");
 });
@@ -250,9 +250,9 @@ test("errors are given up, and it is said what to do", async (t) => {
     const { outcome } = await send({ address }, more);
     return `${outcome.status} ${"error" in outcome ? outcome.error : ""}`;
   };
-  assert.match(await said("7"), /^permanent .*Unknown Channel.*id right/);
+  assert.match(await said("7"), /^permanent .*Unknown Channel.*Check the channel's id/);
   assert.match(await said("500"), /^permanent .*Missing Access.*Invite the bot/);
-  assert.match(await said("600"), /^permanent .*Missing Permissions.*right to send/);
+  assert.match(await said("600"), /^permanent .*Missing Permissions.*permission to send/);
   assert.match(await said(VOICE_CATEGORY), /^permanent .*Cannot execute action/);
   assert.match(await said(TEXT_CHANNEL, { token: "a-wrong-token" }), /^permanent .*401.*platforms\.discord/);
   fake.next(error(403, 50007, "Cannot send messages to this user"));

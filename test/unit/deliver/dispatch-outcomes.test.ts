@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDispatch, enqueue, reached, row, TestTarget } from "./dispatching.ts";
 
-test("messages to one chat go one at a time, in the order in which they were owed, whoever sends", async (t) => {
+test("messages to one chat are sent one at a time, in order, by any process", async (t) => {
   const { store, openAnother, dispatch } = await openDispatch(t);
   const other = await openAnother();
   const sent: string[] = [];
@@ -23,7 +23,7 @@ test("messages to one chat go one at a time, in the order in which they were owe
   assert.deepEqual([sent, most], [ids, 1]);
 });
 
-test("while a chat waits for a retry its messages wait with it, in order; other chats do not", async (t) => {
+test("while a chat waits for a retry its later messages wait too, and other chats do not", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget(({ address, attempt }) =>
     address === "bad" && attempt === 1 && target.sent.length < 2
@@ -49,7 +49,7 @@ test("while a chat waits for a retry its messages wait with it, in order; other 
   assert.deepEqual(bad, [one, one, two]);
 });
 
-test("what may have arrived is not sent again where the platform knows no repeats: it stays as unknown, and the next one goes", async (t) => {
+test("an uncertain message gets status unknown on a platform that does not deduplicate, and the next one is sent", async (t) => {
   const { store, dispatch, logged } = await openDispatch(t);
   const settled: unknown[] = [];
   const target = new TestTarget((delivery) =>
@@ -68,7 +68,7 @@ test("what may have arrived is not sent again where the platform knows no repeat
   await logged("may have arrived");
 });
 
-test("an attempt without an outcome leaves a message unknown where the platform knows no repeats", async (t) => {
+test("a timed-out attempt gives a message status unknown on a platform that does not deduplicate", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget(() => new Promise(() => {}));
   await dispatch([target], { sendTimeoutMs: 20_000 }).start();
@@ -76,10 +76,13 @@ test("an attempt without an outcome leaves a message unknown where the platform 
   await target.count(1);
   clock.tick(20_000);
   const { last_error: error, attempts } = await reached(store, id, "unknown");
-  assert.deepEqual([error, attempts], ["There was no outcome within 20 s: the message may have arrived.", 1]);
+  assert.deepEqual(
+    [error, attempts],
+    ["The attempt had no outcome within 20 s. The message may have arrived.", 1],
+  );
 });
 
-test("parts that arrived are kept before the next one goes, and not sent again", async (t) => {
+test("arrived parts are recorded before the next one and not sent again", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const kept: number[] = [];
   const parts: string[] = [];
@@ -100,7 +103,7 @@ test("parts that arrived are kept before the next one goes, and not sent again",
   assert.deepEqual([parts.join(""), kept], ["abcd", [1, 2, 3, 4]]);
 });
 
-test("a part is not followed by the next once the lease is lost, nor once the attempt is over", async (t) => {
+test("no further part is sent after the lease is lost or the attempt is over", async (t) => {
   const { store, clock, dispatch, logged } = await openDispatch(t);
   const thrown: string[] = [];
   const late = Promise.withResolvers<void>();
@@ -114,7 +117,7 @@ test("a part is not followed by the next once the lease is lost, nor once the at
   });
   await dispatch([target], { sendTimeoutMs: 20_000 }).start();
   const lost = await enqueue(store, { target: "test:lost" });
-  await logged("lease was lost");
+  await logged("lost the lease");
   const over = await enqueue(store, { target: "test:late" });
   await target.count(2);
   clock.tick(20_000);
@@ -124,7 +127,7 @@ test("a part is not followed by the next once the lease is lost, nor once the at
   assert.deepEqual([(await row(store, lost)).parts_sent, (await row(store, over)).parts_sent], [0, 0]);
 });
 
-test("being slowed down costs no attempt", async (t) => {
+test("a throttled attempt does not count", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   let count = 0;
   const target = new TestTarget(() =>
@@ -141,7 +144,7 @@ test("being slowed down costs no attempt", async (t) => {
   assert.equal((await reached(store, id, "delivered")).attempts, 1);
 });
 
-test("a platform alone means its home, and its own waits go before the others", async (t) => {
+test("a bare platform means its home channel, and the target's own delays take precedence", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = Object.assign(new TestTarget(() => ({ status: "retry", error: "503" })), {
     home: "C1:7",
@@ -158,7 +161,7 @@ test("a platform alone means its home, and its own waits go before the others", 
   );
 });
 
-test("when its sender is lost in the last attempt a message may have arrived: it stays as unknown, and that is told", async (t) => {
+test("a message whose process is lost in its last attempt gets status unknown, with a log line", async (t) => {
   const { store, clock, openAnother, dispatch, logged } = await openDispatch(t);
   const other = await openAnother();
   const id = await enqueue(store, { maxAttempts: 1 });
@@ -171,7 +174,7 @@ test("when its sender is lost in the last attempt a message may have arrived: it
   await dispatch([target], { settled: note }).start();
   await clock.waitedFor(30_000);
   clock.tick(30_000);
-  assert.match((await reached(store, id, "unknown")).last_error ?? "", /was lost during the attempt/);
+  assert.match((await reached(store, id, "unknown")).last_error ?? "", /ended during the attempt/);
   await reached(store, next, "delivered");
   await logged("may have arrived");
   assert.deepEqual(settled, [
@@ -180,7 +183,7 @@ test("when its sender is lost in the last attempt a message may have arrived: it
   ]);
 });
 
-test("a message that a clock ahead put off for days is sent within a minute once the clock is right", async (t) => {
+test("a message scheduled days ahead by a wrong clock is sent within a minute once the clock is right", async (t) => {
   const { store, clock, dispatch, logged } = await openDispatch(t);
   const DAYS_MS = 3 * 86_400_000;
   let isUp = false;

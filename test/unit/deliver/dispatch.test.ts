@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { noSpan, type Tracer } from "../../../src/base/observe/trace.ts";
 import type { SendOptions, SendOutcome, Delivery } from "../../../src/deliver/target.ts";
-import { createWebhookTarget } from "../../../src/deliver/targets/webhook/webhook.ts";
+import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 import { breakable, openDispatch, enqueue, reached, row, TestTarget } from "./dispatching.ts";
 
-test("what is owed in this process is sent at once, and what was owed before at the start", async (t) => {
+test("messages enqueued in this process are sent at once, and older ones at the start", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget();
   const before = await enqueue(store, { target: "test" });
@@ -42,7 +42,7 @@ test("a message is due at its instant, not before", async (t) => {
   await target.count(1);
 });
 
-test("a failing message is tried 5 times, with longer and longer pauses, and stays as a dead letter", async (t) => {
+test("a failing message gets 5 attempts with growing delays, then status dead", async (t) => {
   const { store, clock, dispatch, logged } = await openDispatch(t);
   const target = new TestTarget(() => ({ status: "retry", error: "503 from there" }));
   await dispatch([target]).start();
@@ -57,10 +57,10 @@ test("a failing message is tried 5 times, with longer and longer pauses, and sta
     target.sent.map(({ id: sent, attempt }) => [sent, attempt]),
     [1, 2, 3, 4, 5].map((attempt) => [id, attempt]),
   );
-  await logged("given up");
+  await logged("no attempt is left");
 });
 
-test("a target's own figure for the wait is honoured, and its own number of attempts", async (t) => {
+test("a target's own delays and number of attempts are used", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget(() => ({ status: "retry", error: "429", afterMs: 77_000 }));
   await dispatch([target]).start();
@@ -70,14 +70,14 @@ test("a target's own figure for the wait is honoured, and its own number of atte
   assert.equal((await reached(store, id, "dead")).attempts, 2);
 });
 
-test("what will never succeed is given up at once", async (t) => {
+test("a permanent failure makes a message dead at once", async (t) => {
   const { store, dispatch } = await openDispatch(t);
   await dispatch([new TestTarget(() => ({ status: "permanent", error: "410" }))]).start();
   const { attempts, last_error: error } = await reached(store, await enqueue(store), "dead");
   assert.deepEqual([attempts, error], [1, "410"]);
 });
 
-test("a target that throws is tried again; no secret of an error is kept or logged", async (t) => {
+test("a target that throws is retried, and no secret of its error is stored or logged", async (t) => {
   const { store, clock, dispatch, lines, logged } = await openDispatch(t);
   const target = new TestTarget(() => {
     throw new Error(
@@ -94,7 +94,7 @@ test("a target that throws is tried again; no secret of an error is kept or logg
   assert.doesNotMatch(`${error}${JSON.stringify(lines)}`, /hunter2|sk-a/);
 });
 
-test("a target that breaks its promises is tried again", async (t) => {
+test("a target that breaks its contract is retried", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget(({ attempt }) =>
     attempt === 1 ? (undefined as unknown as SendOutcome) : { status: "delivered" },
@@ -106,7 +106,7 @@ test("a target that breaks its promises is tried again", async (t) => {
   assert.equal((await reached(store, id, "delivered")).attempts, 2);
 });
 
-test("a target that nobody knows here, and a message that is no JSON, stall nothing", async (t) => {
+test("an unknown target and an invalid payload do not block other messages", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget();
   const unknown = await enqueue(store, { target: "pigeon:post", maxAttempts: 2 });
@@ -114,13 +114,13 @@ test("a target that nobody knows here, and a message that is no JSON, stall noth
   await store.write(async (tx) => void (await tx.update("outbox", { id: garbled }, { payload: "{" })));
   await dispatch([target]).start();
   await reached(store, await enqueue(store), "delivered");
-  assert.equal((await reached(store, garbled, "dead")).last_error, "The message is no JSON.");
+  assert.equal((await reached(store, garbled, "dead")).last_error, "The message is not valid JSON.");
   await clock.waitedFor(1_000);
   clock.tick(1_000);
   assert.match((await reached(store, unknown, "dead")).last_error ?? "", /no delivery target pigeon/);
 });
 
-test("a platform that this process may not serve now is left to others, and taken up later", async (t) => {
+test("messages to a platform that is not ready are left to other processes and sent later", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   let isReady = false;
   const single = Object.assign(new TestTarget(undefined, "single"), { isReady: () => isReady });
@@ -148,7 +148,7 @@ test("two dispatchers on one store send each message once", async (t) => {
   assert.deepEqual(sent.toSorted(), ids.toSorted());
 });
 
-test("one platform that hangs stalls no other, one address no other, and attempts are bounded", async (t) => {
+test("a hanging platform or address blocks no other, and attempts are bounded", async (t) => {
   const { store, dispatch } = await openDispatch(t);
   const hang = (_: Delivery, { signal }: SendOptions) =>
     new Promise<SendOutcome>((_resolve, reject) =>
@@ -169,7 +169,7 @@ test("one platform that hangs stalls no other, one address no other, and attempt
   assert.equal(dispatcher.inFlight, 9);
 });
 
-test("after a crash between sending and saying so the message goes again, under the same webhook-id", async (t) => {
+test("after a crash between sending and recording, the message is sent again with the same webhook-id", async (t) => {
   const { store, clock, openAnother, dispatch } = await openDispatch(t);
   const crashing = breakable(store);
   const receiver = await openReceiver(t, (response) => {
@@ -200,7 +200,7 @@ test("after a crash between sending and saying so the message goes again, under 
   assert.equal((await reached(store, id, "delivered")).attempts, 2);
 });
 
-test("a lease is renewed while its message is on the way", async (t) => {
+test("the lease of a message is renewed during its attempt", async (t) => {
   const { store, clock, openAnother, dispatch } = await openDispatch(t);
   const gate = Promise.withResolvers<SendOutcome>();
   const slow = new TestTarget(() => gate.promise);
@@ -220,7 +220,7 @@ test("a lease is renewed while its message is on the way", async (t) => {
   assert.deepEqual(other.sent, []);
 });
 
-test("an attempt whose lease another has taken is cut, and changes nothing", async (t) => {
+test("an attempt whose lease was lost is cut and changes nothing", async (t) => {
   const { store, clock, openAnother, dispatch, logged } = await openDispatch(t);
   const cut = Promise.withResolvers<void>();
   const knowing = { supportsIdempotency: true };
@@ -241,15 +241,15 @@ test("an attempt whose lease another has taken is cut, and changes nothing", asy
   sleeper.isBroken = false;
   clock.tick(10_000);
   clock.tick(10_000);
-  await logged("could not be renewed");
+  await logged("cannot renew");
   await clock.waitedFor(10_000);
   clock.tick(10_000);
   await cut.promise;
-  await logged("lease was lost");
+  await logged("lost the lease");
   assert.equal((await row(store, id)).status, "delivered");
 });
 
-test("an attempt without an outcome ends in time, and is made again where the platform tells repeats", async (t) => {
+test("an attempt without an outcome times out, and is retried on a platform that deduplicates", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget(({ attempt }) =>
     attempt === 1 ? new Promise(() => {}) : { status: "delivered" },
@@ -260,12 +260,12 @@ test("an attempt without an outcome ends in time, and is made again where the pl
   await target.count(1);
   clock.tick(20_000);
   await clock.waitedFor(1_000);
-  assert.match((await row(store, id)).last_error ?? "", /no outcome within 20 s/);
+  assert.match((await row(store, id)).last_error ?? "", /had no outcome within 20 s/);
   clock.tick(1_000);
   await reached(store, id, "delivered");
 });
 
-test("a shutdown lets what is on the way end, and cuts what does not; that stays owed, the attempt uncounted", async (t) => {
+test("a shutdown waits for running attempts and cuts the rest, which stay pending without a counted attempt", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const gate = Promise.withResolvers<SendOutcome>();
   const signals: AbortSignal[] = [];
@@ -314,13 +314,13 @@ test("a shutdown is bounded when the store no longer answers", async (t) => {
   await closed;
 });
 
-test("a store that fails for a while is asked again, less and less often", async (t) => {
+test("polls of a failing store back off", async (t) => {
   const { store, clock, dispatch, logged } = await openDispatch(t);
   const broken = breakable(store);
   const target = new TestTarget();
   broken.isBroken = true;
   await dispatch([target], { store: broken }).start();
-  await logged("could not be read");
+  await logged("cannot read");
   for (const waitMs of [1_000, 2_000]) {
     await clock.waitedFor(waitMs);
     clock.tick(waitMs);
@@ -330,7 +330,7 @@ test("a store that fails for a while is asked again, less and less often", async
   await reached(store, await enqueue(store), "delivered");
 });
 
-test("messages of a sender that is known to be dead are taken over at the start", async (t) => {
+test("messages of a dead process are reclaimed at the start", async (t) => {
   const { store, dispatch } = await openDispatch(t);
   const id = await enqueue(store);
   await store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 600_000 }));
@@ -341,7 +341,7 @@ test("messages of a sender that is known to be dead are taken over at the start"
   assert.equal((await reached(store, id, "delivered")).attempts, 2);
 });
 
-test("each attempt is a span, child of what owed the message; its failure is told without its words", async (t) => {
+test("each attempt is a span below the run that created the message, and its failure has no message text", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const seen: unknown[] = [];
   const tracer: Tracer = {

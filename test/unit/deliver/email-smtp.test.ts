@@ -36,7 +36,7 @@ test("once the text was sent, a connection that ends without an answer leaves th
   assert.equal(outcome.status, "unknown");
   assert.match(
     errorOf(outcome),
-    /^127\.0\.0\.1:\d+ got the mail and did not say whether it keeps it .+may have arrived\.$/,
+    /^127\.0\.0\.1:\d+ received the mail and did not confirm it .+may have arrived\.$/,
   );
   assert.equal(lines.at(-1), ".");
 });

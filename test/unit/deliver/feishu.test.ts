@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { feishu } from "../../../src/deliver/targets/feishu/feishu.ts";
+import { feishu } from "../../../src/deliver/targets/feishu.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import type { Reply } from "../../harness/platforms/fake.ts";
 import {
@@ -14,7 +14,7 @@ import {
   tokenReply,
   USER,
 } from "../../harness/platforms/feishu.ts";
-import { doubting } from "../../harness/platforms/doubting.ts";
+import { doubting } from "../../harness/platforms/uncertain.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 
 interface Cleanup {
@@ -200,7 +200,7 @@ test("errors, also those with status 200, are given up, and it is said what to d
     return `${outcome.status} ${"error" in outcome ? outcome.error : ""}`;
   };
   assert.match(await said("oc_outside"), /^permanent .*230002.*Add the app's bot/);
-  assert.match(await said("ou_nobody"), /^permanent .*230034.*id right/);
+  assert.match(await said("ou_nobody"), /^permanent .*230034.*Check the chat's id/);
   assert.match(await said(`${CHAT}:om_gone`), /^permanent .*230001/);
   assert.match(
     await said(CHAT, error(400, 99991672, "Access denied.")),

@@ -70,9 +70,9 @@ test("real gh: what GitHub answers has its outcome", withGh, async (t) => {
     [
       said(401, "Bad credentials"),
       { status: "permanent" },
-      /no token or not a valid one: run `gh auth login`/,
+      /token is missing or invalid: run `gh auth login`/,
     ],
-    [said(403, "Resource not accessible"), { status: "permanent" }, /the right to comment there/],
+    [said(403, "Resource not accessible"), { status: "permanent" }, /may comment there/],
     [
       said(403, "slow", { "retry-after": "7" }),
       { status: "retry", isThrottled: true, afterMs: 7_000 },
@@ -94,9 +94,9 @@ test("real gh: what GitHub answers has its outcome", withGh, async (t) => {
       /secondary/,
     ],
     [said(429, "Too Many Requests"), { status: "retry", isThrottled: true, afterMs: 60_000 }, /429/],
-    [said(404, "Not Found"), { status: "permanent" }, /Is there such a number/],
-    [said(410, "Issues are disabled for this repo"), { status: "permanent" }, /switched off/],
-    [said(422, "Validation Failed"), { status: "permanent" }, /does not take this text/],
+    [said(404, "Not Found"), { status: "permanent" }, /Check that the number exists/],
+    [said(410, "Issues are disabled for this repo"), { status: "permanent" }, /disabled there/],
+    [said(422, "Validation Failed"), { status: "permanent" }, /does not accept this text/],
     [said(400, "Problems parsing JSON"), { status: "permanent" }, /400/],
     [said(500, "Server Error"), { status: "retry" }, /500/],
     [said(503, "\u001b[31mno\u0000 server"), { status: "retry" }, /503: [ -~]*no[ -~]* server\.$/],
@@ -108,12 +108,12 @@ test("real gh: what GitHub answers has its outcome", withGh, async (t) => {
     [
       { status: 307, headers: { location: "/repositories/1" }, body: "" },
       { status: "permanent" },
-      /present name/,
+      /new name/,
     ],
     [
       { status: 200, headers: { "content-type": "application/json" }, body: "[]" },
       { status: "permanent" },
-      /no new comment/,
+      /No comment was created/,
     ],
     ["html", { status: "retry" }, /200 with a web page/],
     ["close", { status: "unknown" }, /EOF.+may have arrived/],
@@ -139,13 +139,13 @@ test("real gh: unknown number, locked thread, wrong token, no token, nobody ther
   assert.match(errorOf((await send({ extra: { repo: "octo/other", pr_number: 1 } })).outcome), /404/);
   assert.match(
     errorOf((await send({ extra: { repo, pr_number: 3 } })).outcome),
-    /403: Unable to create comment because issue is locked\. .+unlocked\?$/,
+    /403: Unable to create comment because issue is locked\. .+not locked\.$/,
   );
   const wrong = (await send({}, { GH_TOKEN: "wrong-token-value" })).outcome;
   assert.equal(wrong.status, "permanent");
   assert.doesNotMatch(errorOf(wrong), /wrong-token-value/);
   const none = (await send({}, { GH_TOKEN: "" })).outcome;
-  assert.match(errorOf(none), /^GitHub answered 401.+no token/);
+  assert.match(errorOf(none), /^GitHub answered 401.+token is missing/);
   const request = { createdAtMs: Date.now(), extra: here };
   const env = { PATH: path, GH_CONFIG_DIR: await openFolder(t) };
   const { outcome: nobody } = await sendThrough(githubComment, {}, request, { env });
@@ -270,7 +270,7 @@ test(
     github.next("close");
     const id = await enqueue(store, { target: "github_comment", payload: { text: "found it", extra: here } });
     await dispatch([target]).start();
-    await logged("could not be delivered yet");
+    await logged("cannot deliver a message yet");
     // GitHub had taken it.
     github.write(1, String(github.asked[0]?.body?.["body"]));
     clock.tick(2_000);

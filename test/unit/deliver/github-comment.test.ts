@@ -70,7 +70,7 @@ test("a pull request number that is not a positive whole number never starts gh"
     const { outcome } = await send({ extra: { repo, pr_number: number } });
     assert.deepEqual(outcome, {
       status: "permanent",
-      error: "deliver_extra.pr_number must be a whole number from 1 on.",
+      error: "deliver_extra.pr_number must be a positive integer.",
     });
   }
   await assert.rejects(noted("args"));
@@ -114,11 +114,11 @@ test("a repository that is not owner/name never starts gh", async (t) => {
     assert.equal(outcome.status, "permanent", String(name));
     assert.match(
       errorOf(outcome),
-      /^deliver_extra\.repo names (no repository: write owner\/name|a host that is not set up)/,
+      /^(deliver_extra\.repo is not a repository: use owner\/name|The host in deliver_extra\.repo is not configured)/,
     );
   }
   const { outcome } = await send({ extra: {} });
-  assert.match(errorOf(outcome), /^No pull request is named: set deliver_extra\.repo/);
+  assert.match(errorOf(outcome), /^The message has no pull request: set deliver_extra\.repo/);
   await assert.rejects(noted("args"));
 });
 
@@ -166,7 +166,7 @@ test("a missing gh fails the message with an installation hint and keeps its pay
   const letter = await reached(store, id, "dead");
   assert.match(
     letter.last_error ?? "",
-    /^The program gh is not there\. Install GitHub CLI .+ or set platforms\.github_comment\.program\.$/,
+    /^The program gh is not installed\. Install GitHub CLI .+ or set platforms\.github_comment\.program\.$/,
   );
   assert.deepEqual(JSON.parse(letter.payload), payload);
 });
@@ -179,7 +179,7 @@ test("a program that may not be run is told apart from one that is not there", a
     env: { PATH: path },
   });
   assert.equal(outcome.status, "retry");
-  assert.match(errorOf(outcome), /could not be started \(EACCES\)/);
+  assert.match(errorOf(outcome), /Cannot start the program gh \(EACCES\)/);
 });
 
 test("exit codes and complaints of gh have their outcomes", async (t) => {
@@ -193,7 +193,7 @@ test("exit codes and complaints of gh have their outcomes", async (t) => {
     ["head -c 3000000 /dev/urandom", "unknown", /may have arrived/],
     ["head -c 300000 /dev/zero >&2; exit 1", "unknown", /exit code 1/],
     ["printf 'HTTP/1.1 201 Created\\n\\n{\"id\": 1'; exit 1", "delivered", /^$/],
-    ["printf 'HTTP/2.0 200 OK\\r\\n\\r\\n[]'", "permanent", /no new comment/],
+    ["printf 'HTTP/2.0 200 OK\\r\\n\\r\\n[]'", "permanent", /No comment was created/],
     ["printf 'HTTP/1.1 999'; exit 1", "retry", /999/],
   ];
   for (const [behaviour, expected, error] of table) {
@@ -218,7 +218,7 @@ test("gh that hangs is killed after 30 s, with all that it started", async (t) =
   const { outcome } = await sending;
   assert.deepEqual(outcome, {
     status: "unknown",
-    error: "gh gave no answer in time. The comment may have arrived; it is looked for first.",
+    error: "gh did not end in time. The comment may have arrived; the next attempt searches for it first.",
   });
   await ended;
 });

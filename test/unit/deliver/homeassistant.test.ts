@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { homeassistant } from "../../../src/deliver/targets/homeassistant/homeassistant.ts";
+import { homeassistant } from "../../../src/deliver/targets/homeassistant.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { HASS_TOKEN, startHomeAssistant } from "../../harness/platforms/homeassistant.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";

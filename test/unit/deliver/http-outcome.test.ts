@@ -1,7 +1,7 @@
 /** What the status of an answer means where the platform says nothing more telling. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { outcomeOfAnswer } from "../../../src/deliver/platform/http-outcome.ts";
+import { outcomeOfAnswer } from "../../../src/deliver/platform/call.ts";
 
 const of = (status: number, more: { readonly retryAfterMs?: number; readonly text?: string } = {}) => {
   const answer = {
@@ -15,17 +15,17 @@ const of = (status: number, more: { readonly retryAfterMs?: number; readonly tex
   return outcomeOfAnswer({ ...answer, ...more }, { title: "Telegram", name: "telegram" });
 };
 
-test("a gateway that waited in vain does not know whether the platform took the message: unknown", () => {
+test("a gateway timeout is unknown: the message may have arrived", () => {
   for (const status of [504, 524]) {
     assert.deepEqual(of(status), {
       status: "unknown",
       error: `Telegram answered ${status}. The message may have arrived.`,
-      said: `Telegram answered ${status}.`,
+      baseError: `Telegram answered ${status}.`,
     });
   }
 });
 
-test("what was not taken is tried again, when asked to; what never will be is not", () => {
+test("temporary statuses are retried, and permanent ones are not", () => {
   for (const status of [408, 425, 500, 502, 503, 599])
     assert.equal(of(status).status, "retry", String(status));
   assert.deepEqual(of(503, { retryAfterMs: 7_000 }), {

@@ -50,10 +50,10 @@ test("a message whose process is killed before its request began is sent, and th
     attemptLog.map(({ outcome }) => outcome),
     ["lost", "delivered"],
   );
-  assert.match(attemptLog[0]?.error ?? "", /before it did/);
+  assert.match(attemptLog[0]?.error ?? "", /before it sent it/);
 });
 
-test("that a request begins is on record before it does, where the platform cannot recognise a repeat, and only there", async (t) => {
+test("the start of a request is recorded before it only for targets that do not deduplicate", async (t) => {
   const { store, dispatch } = await openDispatch(t);
   const seen: [string, boolean][] = [];
   const look =
@@ -79,7 +79,7 @@ test("that a request begins is on record before it does, where the platform cann
   ]);
 });
 
-test("a process whose lease went to another before its request began sends nothing", async (t) => {
+test("a process that lost its lease before its request sends nothing", async (t) => {
   const { store, dispatch, logged } = await openDispatch(t);
   const target = new TestTarget();
   const id = await enqueue(store);
@@ -97,11 +97,11 @@ test("a process whose lease went to another before its request began sends nothi
     write: store.write.bind(store),
   } as typeof store;
   await dispatch([target], { store: stolen }).start();
-  await logged("lease was lost");
+  await logged("lost the lease");
   assert.deepEqual(target.sent, []);
 });
 
-test("a request that the end of the service cuts is unknown, and one that had not begun stays due", async (t) => {
+test("a request that a shutdown cuts is unknown, and one that has not started stays due", async (t) => {
   const { store, dispatch } = await openDispatch(t);
   const target = new TestTarget(() => new Promise(() => {}));
   const dispatcher = dispatch([target]);
@@ -111,7 +111,7 @@ test("a request that the end of the service cuts is unknown, and one that had no
   await dispatcher.close({ graceMs: 0 });
   const cut = await row(store, id);
   assert.equal(cut.status, "unknown");
-  assert.match(cut.last_error ?? "", /service ended during the attempt/);
+  assert.match(cut.last_error ?? "", /service stopped during the attempt/);
 
   const gate = Promise.withResolvers<void>();
   const reachedStart = Promise.withResolvers<void>();

@@ -6,7 +6,7 @@ import { test, type TestContext } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { createLocalTarget, type LocalTargetOptions } from "../../../src/deliver/targets/local/local.ts";
+import { createLocalTarget, type LocalTargetOptions } from "../../../src/deliver/targets/local.ts";
 import type { Delivery, Target } from "../../../src/deliver/target.ts";
 
 const createdAtMs = Date.UTC(2026, 4, 17, 23, 59, 59);
@@ -104,7 +104,7 @@ test("links and files in the place of folders are refused, and nothing is writte
   await symlink(outside, join(home, "deliveries"));
   const first = await send(target);
   assert.equal(first.status, "permanent");
-  assert.match(errorOf(first), /deliveries is a link or a file: put a folder there, or remove it\.$/);
+  assert.match(errorOf(first), /deliveries is a link or a file\. Remove it, or replace it with a folder\.$/);
   await rm(join(home, "deliveries"));
   await mkdir(join(home, "deliveries"));
   await symlink(outside, day);
@@ -121,11 +121,11 @@ test("links and files in the place of folders are refused, and nothing is writte
 
 test("a full disk, and what may not be written, are tried again and said clearly", async (t) => {
   const table = {
-    ENOSPC: /^The disk is full \(ENOSPC\): .+ could not be written\. Make room\.$/,
-    EDQUOT: /^The disk is full/,
-    EACCES: /may not be written \(EACCES\)\. Give the folder back/,
-    EROFS: /may not be written \(EROFS\)/,
-    EIO: /could not be written \(EIO\)/,
+    ENOSPC: /^Cannot write .+: the disk is full \(ENOSPC\)\. Free some space\.$/,
+    EDQUOT: /the disk is full/,
+    EACCES: /permission denied \(EACCES\)\. Make the user of the service the owner/,
+    EROFS: /permission denied \(EROFS\)/,
+    EIO: /^Cannot write .+ \(EIO\)/,
   };
   for (const [code, expected] of Object.entries(table)) {
     const cause = Object.assign(new Error("from the system"), { code });
@@ -175,6 +175,6 @@ test("what cannot be swept is told once and keeps no message back", async (t) =>
   const { target, home, warnings } = await openLocal(t, { write: async () => {} });
   assert.equal((await send(target)).status, "delivered");
   await target.close?.();
-  assert.deepEqual(warnings, ["old files of delivered messages could not be removed"]);
+  assert.deepEqual(warnings, ["cannot remove old files of delivered messages"]);
   assert.deepEqual(await readdir(home), []);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { TextFormat } from "../../../src/deliver/text/part.ts";
 import { renderParts } from "../../../src/deliver/text/parts.ts";
+import type { TextFormat } from "../../../src/deliver/text/source.ts";
 
 /** The only part of a short text, in its rich form. */
 function rendered(markdown: string, format: TextFormat): string {

@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { matrix } from "../../../src/deliver/targets/matrix/matrix.ts";
+import { matrix } from "../../../src/deliver/targets/matrix.ts";
 import { sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 
 const homeserver = process.env["AGENTD_TEST_SYNAPSE"] ?? "";

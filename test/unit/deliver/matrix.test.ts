@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { matrix } from "../../../src/deliver/targets/matrix/matrix.ts";
+import { matrix } from "../../../src/deliver/targets/matrix.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {
   ALIAS,
@@ -72,7 +72,7 @@ test("an alias is looked up, and the room that it stands for gets the message", 
   assert.match(sent()[0]?.path ?? "", /!room:example\.org/);
   const { outcome } = await send({ address: "#nobody:example.org" });
   assert.equal(outcome.status, "permanent");
-  assert.match((outcome as { error: string }).error, /M_NOT_FOUND.*Is the room right/);
+  assert.match((outcome as { error: string }).error, /M_NOT_FOUND.*Check that the room exists/);
 });
 
 test("a thread is a relation to its root, which replies to the newest of its messages that is known", async (t) => {
@@ -181,7 +181,7 @@ test("errors are given up, and it is said what to do", async (t) => {
     /^permanent .*M_UNKNOWN_TOKEN.*MATRIX_ACCESS_TOKEN/,
   );
   fake.next(unencrypted, error(403, "M_CONSENT_NOT_GIVEN", "Agree first"));
-  assert.match(await said(ROOM), /^permanent .*agree to the terms/);
+  assert.match(await said(ROOM), /^permanent .*accept the terms/);
   fake.next(error(404, "M_UNRECOGNIZED", "Unrecognized request"));
   assert.match(await said(ROOM), /^permanent .*platforms\.matrix\.homeserver/);
 });

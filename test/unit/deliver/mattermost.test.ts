@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { mattermost } from "../../../src/deliver/targets/mattermost/mattermost.ts";
+import { mattermost } from "../../../src/deliver/targets/mattermost.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {
   ARCHIVED,
@@ -107,7 +107,7 @@ test("errors are given up, and it is said what to do", async (t) => {
   };
   assert.match(await said(ARCHIVED), /^permanent .*deleted channel.*archived/);
   assert.match(await said("unknownaaaaaaaaaaaaaaaaaaa"), /^permanent .*Add the bot to the team/);
-  assert.match(await said(`${CHANNEL}:otherpostaaaaaaaaaaaaaaaaa`), /^permanent .*RootId.*began it/);
+  assert.match(await said(`${CHANNEL}:otherpostaaaaaaaaaaaaaaaaa`), /^permanent .*RootId.*its first post/);
   assert.match(
     await said(CHANNEL, { token: "a-wrong-token" }),
     /^permanent .*session.*platforms\.mattermost/,

@@ -1,8 +1,7 @@
 /** What chats are owed, as targets read it, and ids that are none. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { idProblem } from "../../../src/deliver/platform/exact-ids.ts";
-import { readMessage } from "../../../src/deliver/message.ts";
+import { idProblem, readMessage } from "../../../src/deliver/message.ts";
 import type { Delivery } from "../../../src/deliver/target.ts";
 
 const delivery = (address: string, payload: unknown): Delivery => ({
@@ -14,27 +13,27 @@ const delivery = (address: string, payload: unknown): Delivery => ({
   partsSent: 0,
   createdAtMs: 0,
 });
-const placeOf = (platform: string, address: string, extra: unknown) => {
+const chatOf = (platform: string, address: string, extra: unknown) => {
   const { chat, thread } = readMessage(platform, delivery(address, { text: "Hello", extra })) ?? {};
   return [chat, thread];
 };
 
 test("an absent, empty or blank thread counts as none, and the first one set is used", () => {
   for (const extra of [{}, { thread_id: "" }, { message_thread_id: " ", thread_id: null }]) {
-    assert.deepEqual(placeOf("telegram", "42", extra), ["42", undefined], JSON.stringify(extra));
+    assert.deepEqual(chatOf("telegram", "42", extra), ["42", undefined], JSON.stringify(extra));
   }
-  assert.deepEqual(placeOf("telegram", "42", { message_thread_id: "", thread_id: 7 }), ["42", "7"]);
-  assert.deepEqual(placeOf("telegram", "42:9", { thread_id: 7 }), ["42", "9"]);
+  assert.deepEqual(chatOf("telegram", "42", { message_thread_id: "", thread_id: 7 }), ["42", "7"]);
+  assert.deepEqual(chatOf("telegram", "42:9", { thread_id: 7 }), ["42", "9"]);
 });
 
-test("a place is read behind the platform's name: rooms of Matrix have colons, chats without threads too", () => {
-  assert.deepEqual(placeOf("matrix", "!a:b:8448:$c", {}), ["!a:b:8448", "$c"]);
-  assert.deepEqual(placeOf("matrix", "!a:b:8448", {}), ["!a:b:8448", undefined]);
-  assert.deepEqual(placeOf("qqbot", "group:1", {}), ["group:1", undefined]);
-  assert.deepEqual(placeOf("sms", "+1 555", {}), ["+1 555", undefined]);
+test("an address is split into chat and thread; Matrix rooms and chats without threads may contain colons", () => {
+  assert.deepEqual(chatOf("matrix", "!a:b:8448:$c", {}), ["!a:b:8448", "$c"]);
+  assert.deepEqual(chatOf("matrix", "!a:b:8448", {}), ["!a:b:8448", undefined]);
+  assert.deepEqual(chatOf("qqbot", "group:1", {}), ["group:1", undefined]);
+  assert.deepEqual(chatOf("sms", "+1 555", {}), ["+1 555", undefined]);
 });
 
-test("no payload of the form makes no message", () => {
+test("an invalid payload is not a message", () => {
   for (const payload of [
     null,
     7,
@@ -49,17 +48,17 @@ test("no payload of the form makes no message", () => {
   }
 });
 
-test("an id that numbers do not hold, or that is none, is refused by its key; platforms without chats have none", () => {
+test("an inexact or invalid id is refused with its key, except on platforms without chats", () => {
   const problem = (extra: unknown, platform = "discord") => idProblem(platform, { text: "", extra });
   assert.match(
     problem({ chat_id: Number("1234567890123456789") }) ?? "",
-    /deliver_extra\.chat_id in quotes.*lost digits/,
+    /Quote deliver_extra\.chat_id.*lost digits/,
   );
-  assert.match(problem({ thread_id: 1_712_345_678.12 }, "slack") ?? "", /deliver_extra\.thread_id in quotes/);
+  assert.match(problem({ thread_id: 1_712_345_678.12 }, "slack") ?? "", /Quote deliver_extra\.thread_id/);
   for (const id of [true, {}, ["42"]]) {
     assert.match(
       problem({ message_thread_id: id }) ?? "",
-      /deliver_extra\.message_thread_id must be an id.*in quotes/,
+      /deliver_extra\.message_thread_id must be an id.*quoted string/,
     );
   }
   assert.match(problem({ chat_id: "4".repeat(501) }) ?? "", /deliver_extra\.chat_id is too long/);

@@ -30,7 +30,7 @@ const options = (signal = new AbortController().signal) => ({
   progress: async () => {},
 });
 
-test("each outcome is counted once, a delivery with its age, and passed on as it is", async () => {
+test("each outcome is counted once and returned unchanged, a delivery with its age", async () => {
   const outcomes: readonly (readonly [SendOutcome, readonly string[]])[] = [
     [{ status: "delivered" }, ["chat delivered", "chat after 2.5 s"]],
     [{ status: "retry", error: "e" }, ["chat retry"]],
@@ -45,14 +45,14 @@ test("each outcome is counted once, a delivery with its age, and passed on as it
   }
 });
 
-test("what a target throws is a retry, and stays thrown", async () => {
+test("an error of a target counts as a retry and is rethrown", async () => {
   const send = async () => Promise.reject(new Error("boom"));
   const { metered, counted } = meter({ name: "chat", send });
   await assert.rejects(metered.send(delivery, options()), /boom/);
   assert.deepEqual(counted, ["chat retry"]);
 });
 
-test("an attempt that was cut is counted as that, though its target ends later", async () => {
+test("a cut attempt counts as cut although its target ends later", async () => {
   const late = Promise.withResolvers<SendOutcome>();
   const cut = new AbortController();
   const { metered, counted } = meter({ name: "chat", send: () => late.promise });
@@ -64,7 +64,7 @@ test("an attempt that was cut is counted as that, though its target ends later",
   assert.deepEqual(counted, ["chat cut"]);
 });
 
-test("all that a target says of itself is what it says now", async () => {
+test("the properties of a metered target are read from the target", async () => {
   class Chat implements Target {
     readonly name = "chat";
     readonly isOrdered = false;

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { Pace } from "../../../src/deliver/outbox/pace.ts";
+import { Pace } from "../../../src/deliver/platform/robot-webhook.ts";
 
 describe("pace", () => {
-  test("lets so many go in any stretch of the window, and says how long the next one waits", () => {
+  test("allows the limit in any window and returns how long the next call must wait", () => {
     const clock = new FakeClock();
     const pace = new Pace({ clock, limit: 2, windowMs: 60_000 });
     assert.equal(pace.take(), 0);
@@ -19,7 +19,7 @@ describe("pace", () => {
     assert.equal(pace.take(), 10_000);
   });
 
-  test("who has to wait is not counted", () => {
+  test("a call that must wait is not counted", () => {
     const clock = new FakeClock();
     const pace = new Pace({ clock, limit: 1, windowMs: 1_000 });
     pace.take();
@@ -28,7 +28,7 @@ describe("pace", () => {
     assert.equal(pace.take(), 0);
   });
 
-  test("holds when the platform asks for silence, for the longest that it asked", () => {
+  test("blocks for the longest time that the platform asked for", () => {
     const clock = new FakeClock();
     const pace = new Pace({ clock, limit: 5, windowMs: 1_000 });
     pace.hold(600_000);
@@ -38,7 +38,7 @@ describe("pace", () => {
     assert.equal(pace.take(), 0);
   });
 
-  test("a clock that is put back makes nobody wait longer than was asked", () => {
+  test("a clock that is set back does not lengthen a wait", () => {
     const clock = new FakeClock();
     const pace = new Pace({ clock, limit: 1, windowMs: 60_000 });
     pace.take();

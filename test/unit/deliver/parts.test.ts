@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { sendParts } from "../../../src/deliver/deps.ts";
-import type { Delivery, SendOutcome } from "../../../src/deliver/target.ts";
+import { sendParts, type Delivery, type SendOutcome } from "../../../src/deliver/target.ts";
 
 async function send(partsSent: number, parts: readonly string[], outcome?: SendOutcome) {
   const sent: string[] = [];

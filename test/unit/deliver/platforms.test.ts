@@ -31,7 +31,7 @@ const options = {
 
 const mail = { EMAIL_ADDRESS: "agent@example.org", EMAIL_SMTP_HOST: "127.0.0.1", EMAIL_PASSWORD: "kw9" };
 
-test("a word of the environment that a key does not know keeps the platform from sending", async () => {
+test("an invalid value of an environment variable keeps the platform from sending", async () => {
   assert.equal((await platformState("email", config, parts(mail))).status, "ready");
   const wrong = await platformState("email", config, parts({ ...mail, EMAIL_SMTP_TLS: "starttls" }));
   assert.deepEqual(wrong, {
@@ -44,7 +44,7 @@ test("a word of the environment that a key does not know keeps the platform from
   );
 });
 
-test("a platform without settings says what it lacks with its first message, also when two come at once", async () => {
+test("a platform without settings reports what is missing with its first message, also for two at once", async () => {
   const targets = await createPlatformTargets(config, parts({}));
   const signal = targets.find(({ name }) => name === "signal");
   assert.ok(signal);
@@ -58,7 +58,7 @@ test("a platform without settings says what it lacks with its first message, als
   }
 });
 
-test("switched on with nothing set is not set up; switched off is said to be", async () => {
+test("an enabled platform without settings is not configured, and a disabled one is reported as disabled", async () => {
   const on = readConfig("platforms: { telegram: { enabled: true } }").config;
   assert.deepEqual(await platformState("telegram", on, parts({})), {
     status: "incomplete",
@@ -69,7 +69,7 @@ test("switched on with nothing set is not set up; switched off is said to be", a
   assert.deepEqual(await platformState("telegram", off, parts(env)), { status: "disabled" });
 });
 
-test("messages that come at once to a platform without settings share one target", async () => {
+test("concurrent messages to a platform without settings share one target", async () => {
   let asked = 0;
   // Each target of github_comment looks for its tokens once.
   const env = new Proxy({} as Record<string, string>, {

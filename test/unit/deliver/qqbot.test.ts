@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import { qqbot } from "../../../src/deliver/targets/qqbot/qqbot.ts";
+import { qqbot } from "../../../src/deliver/targets/qqbot.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { error, QQ, startQq, tokenReply } from "../../harness/platforms/qqbot.ts";
 import { platformParts, sendThrough } from "../../harness/platforms/send.ts";
@@ -229,7 +229,7 @@ describe("qqbot: POST /v2/users|groups/{openid}/messages and /channels/{id}/mess
     const fake = await startQq(t);
     fake.next(tokenReply, error(400, 304003, "url not allowed"));
     const { outcome } = await sendThrough(qqbot, settings(fake.url), { address: "channel:77" });
-    assert.match((outcome as { error: string }).error, /Register the addresses/);
+    assert.match((outcome as { error: string }).error, /Register the links/);
   });
 
   test("nobody is addressed in a channel", async (t) => {

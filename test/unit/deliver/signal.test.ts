@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { signal } from "../../../src/deliver/targets/signal/signal.ts";
-import { styledText } from "../../../src/deliver/targets/signal/styled.ts";
+import { signal, styledText } from "../../../src/deliver/targets/signal.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import {
@@ -129,9 +128,9 @@ describe("signal-cli's JSON-RPC", () => {
 
   test("a recipient that is not registered is given up, and so is one whose key is not trusted", async (t) => {
     const { fake, send } = await place(t);
-    assert.match((await send({ address: "+15550100199" })).told, /^permanent .*does not know the recipient/);
+    assert.match((await send({ address: "+15550100199" })).told, /^permanent .*not registered with Signal/);
     fake.next(rpcError(-1, "The user +15550100123 is not registered."));
-    assert.match((await send({ address: someone })).told, /^permanent .*does not know the recipient/);
+    assert.match((await send({ address: someone })).told, /^permanent .*not registered with Signal/);
     fake.next(
       rpcError(-4, "Failed to send message due to untrusted identities", [rpcResult("IDENTITY_FAILURE")]),
     );
@@ -221,7 +220,7 @@ describe("signal-cli's JSON-RPC", () => {
   test("a daemon that knows no send is given up, and an update is advised", async (t) => {
     const { fake, send } = await place(t);
     fake.next(rpcError(-32_601, "Method not implemented"));
-    assert.match((await send({ address: someone })).told, /^permanent .*up to date/);
+    assert.match((await send({ address: someone })).told, /^permanent .*Update signal-cli/);
   });
 });
 

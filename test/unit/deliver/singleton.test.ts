@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { Singleton } from "../../../src/deliver/outbox/singleton.ts";
+import { Singleton } from "../../../src/deliver/platform/singleton.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 
@@ -31,7 +31,7 @@ async function twoProcesses(t: Parameters<typeof openTestStore>[0]) {
 }
 
 describe("singleton", () => {
-  test("of many processes that take it at once, one has it", async (t) => {
+  test("one of many concurrent processes gets the lease", async (t) => {
     const { first, second } = await twoProcesses(t);
     const taken = await Promise.all([first.one.take(), second.one.take(), first.one.take()]);
     assert.equal(taken[0], taken[2]);
@@ -41,14 +41,14 @@ describe("singleton", () => {
     await Promise.all([first.one.giveBack(), second.one.giveBack()]);
   });
 
-  test("what is of another name is another thing", async (t) => {
+  test("leases of different names are independent", async (t) => {
     const { clock, store, another } = await twoProcesses(t);
     const [one, two] = [singleton(store, clock, "a"), singleton(another, clock, "b")];
     assert.deepEqual(await Promise.all([one.one.take(), two.one.take()]), [true, true]);
     await Promise.all([one.one.giveBack(), two.one.giveBack()]);
   });
 
-  test("given back, the next one has it at once", async (t) => {
+  test("a released lease is free at once", async (t) => {
     const { first, second } = await twoProcesses(t);
     assert.equal(await first.one.take(), true);
     await first.one.giveBack();
@@ -56,7 +56,7 @@ describe("singleton", () => {
     await second.one.giveBack();
   });
 
-  test("it is renewed for as long as it is held", async (t) => {
+  test("a lease is renewed while it is held", async (t) => {
     const { clock, store, first, second } = await twoProcesses(t);
     await first.one.take();
     for (let n = 0; n < 9; n += 1) {
@@ -72,7 +72,7 @@ describe("singleton", () => {
     await first.one.giveBack();
   });
 
-  test("of a dead process it is free after its lease, which who waits finds out by itself", async (t) => {
+  test("the lease of a dead process expires, and a waiting process notices", async (t) => {
     const { clock, store, second } = await twoProcesses(t);
     // Time stands still for the dead.
     const dead = singleton(store, new FakeClock(clock.now()));
@@ -87,7 +87,7 @@ describe("singleton", () => {
     await second.one.giveBack();
   });
 
-  test("who comes back after its lease and finds another there is told to stop", async (t) => {
+  test("a process that finds its lease taken by another is told to stop", async (t) => {
     const clock = new FakeClock();
     const now = () => clock.now();
     const { store, openAnother } = await openTestStore(t, { now });
@@ -104,7 +104,7 @@ describe("singleton", () => {
     await second.one.giveBack();
   });
 
-  test("a store that cannot be reached: it is held until the lease could be over, and then lost", async (t) => {
+  test("without the store a lease is kept until it may have expired, and then lost", async (t) => {
     const clock = new FakeClock();
     const { openAnother } = await openTestStore(t, { now: () => clock.now() });
     const store = await openAnother({ now: () => clock.now() });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { slack } from "../../../src/deliver/targets/slack/slack.ts";
+import { slack } from "../../../src/deliver/targets/slack.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import {
@@ -96,7 +96,7 @@ test("errors come with status 200: they are given up, and it is said what to do"
   assert.match(await said("C0000000999"), /^permanent .*channel_not_found.*invited/);
   assert.match(await said(outside), /^permanent .*not_in_channel.*Invite the bot.*\/invite/);
   assert.match(await said(archived), /^permanent .*is_archived.*another channel/);
-  assert.match(await said(readOnly), /^permanent .*read_only_channel.*let the bot write/);
+  assert.match(await said(readOnly), /^permanent .*read_only_channel.*allow the bot to post/);
   assert.match(await said(CHANNEL, { token: "another-token" }), /^permanent .*invalid_auth.*SLACK_BOT_TOKEN/);
   assert.match(await said(`${CHANNEL}:1700000009.000900`), /^permanent .*thread_not_found/);
   fake.next(refusal("missing_scope", { needed: "chat:write", provided: "users:read" }));
@@ -104,7 +104,7 @@ test("errors come with status 200: they are given up, and it is said what to do"
   fake.next(refusal("msg_too_long"));
   assert.match(await said(CHANNEL), /^permanent .*msg_too_long.*text_limit/);
   fake.next(refusal("message_limit_exceeded"));
-  assert.match(await said(CHANNEL), /^permanent .*administer/);
+  assert.match(await said(CHANNEL), /^permanent .*administrator/);
   fake.next(refusal("an_error_of_tomorrow"));
   assert.match(await said(CHANNEL), /^permanent .*an_error_of_tomorrow/);
 });

@@ -13,13 +13,13 @@ const chosen = (slots: Slots, ...targets: string[]) =>
     .map(({ id }) => id)
     .join("");
 
-test("messages are chosen in their order, as far as address, platform and total have room", () => {
+test("messages are chosen in order within the limits per address, per platform and in total", () => {
   const slots = create(5);
   assert.equal(chosen(slots, "a:1", "a:1", "a:1", "a:2", "single:1", "single:2", "b:1", "b:2"), "0134" + "6");
   assert.equal(chosen(slots, "a:1", "a:1"), "01", "choosing alone takes nothing");
 });
 
-test("a place that is taken counts until it is given back", () => {
+test("a slot counts until it is released", () => {
   const slots = create(3);
   const leave = [
     slots.take({ target: "a:1", lane: null }),
@@ -37,7 +37,7 @@ test("a place that is taken counts until it is given back", () => {
   assert.equal(slots.isFull, false);
 });
 
-test("what has a lane is counted for its platform alone: its lane sees to the rest", () => {
+test("a message with an ordering key counts only for its platform", () => {
   const slots = create(5);
   const laned = ["a", "a:1", "a", "a", "single:1", "single:2"].map((target) => ({ target, lane: "x" }));
   assert.deepEqual(slots.choose(laned), laned.slice(0, 5));

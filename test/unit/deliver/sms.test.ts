@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sms } from "../../../src/deliver/targets/sms/sms.ts";
+import { sms } from "../../../src/deliver/targets/sms.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import {
@@ -81,7 +81,7 @@ test("what is no number with its country code is given up before anything is ask
   for (const address of wrong) assert.equal((await send({ address })).outcome.status, "permanent", address);
   assert.match((await send({ address: "" })).said, /SMS_HOME_CHANNEL/);
   assert.match((await send({ address: "5550100123" })).said, /country code/);
-  assert.match((await send({ extra: { chat_id: 15_550_100_123 } })).said, /in quotes/);
+  assert.match((await send({ extra: { chat_id: 15_550_100_123 } })).said, /quote it/);
   assert.equal(fake.asked.length, 0);
 });
 
@@ -133,7 +133,7 @@ test("what no attempt changes is given up, and it is said what to do", async (t)
     [21_211, /Check the address/],
     [21_610, /START/],
     [21_608, /verify/],
-    [21_614, /no mobile number/],
+    [21_614, /not a mobile number/],
     [21_408, /Geo permissions/],
     [21_606, /TWILIO_PHONE_NUMBER/],
     [21_617, /text_limit/],

@@ -4,7 +4,7 @@ import { createTargets, formatTarget, parseTarget, type Target } from "../../../
 
 const named = (name: string): Target => ({ name, send: async () => ({ status: "delivered" }) });
 
-test("an address is the platform and the rest, which may hold colons, or the platform alone", () => {
+test("an address is a platform alone, or a platform and a rest that may contain colons", () => {
   const table = [
     ["matrix:!room:server:$thread", "matrix", "!room:server:$thread"],
     ["webhook:[::1]:8080", "webhook", "[::1]:8080"],
@@ -17,7 +17,7 @@ test("an address is the platform and the rest, which may hold colons, or the pla
   assert.deepEqual(parseTarget("sms:"), { platform: "sms", address: "" });
 });
 
-test("targets are found by platform; a name stands in addresses, and is taken once", () => {
+test("targets are found by platform, and their names are valid and unique", () => {
   const targets = createTargets([named("log"), named("github_comment")]);
   assert.deepEqual([...targets.keys()], ["log", "github_comment"]);
   for (const name of ["", "Log", "a:b", "1log", "a-b", "a".repeat(33)])

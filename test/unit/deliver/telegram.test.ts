@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { telegram } from "../../../src/deliver/targets/telegram/telegram.ts";
+import { telegram } from "../../../src/deliver/targets/telegram.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import { error, startTelegram, TELEGRAM_TOKEN } from "../../harness/platforms/telegram.ts";
@@ -156,7 +156,7 @@ test("401, 403, an unknown chat and an unknown topic are given up, and it is sai
   const said = outcomes.map(({ outcome }) => `${outcome.status} ${"error" in outcome ? outcome.error : ""}`);
   assert.match(said[0] ?? "", /^permanent .*Unauthorized.*platforms\.telegram/);
   assert.match(said[1] ?? "", /^permanent .*kicked/);
-  assert.match(said[2] ?? "", /^permanent .*chat not found.*Has the bot been added/);
+  assert.match(said[2] ?? "", /^permanent .*chat not found.*Add the bot to the chat/);
   assert.match(said[3] ?? "", /^permanent .*thread not found.*topic/);
 });
 

@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { parseHTML } from "linkedom";
-import { visibleText } from "../../../src/deliver/markdown/telegram.ts";
-import { lengthIn } from "../../../src/deliver/text/length.ts";
-import type { Part, PartsOptions, TextFormat } from "../../../src/deliver/text/part.ts";
-import { renderParts } from "../../../src/deliver/text/parts.ts";
+import { visibleText } from "../../../src/deliver/text/render.ts";
+import { lengthIn, renderParts } from "../../../src/deliver/text/parts.ts";
+import type { Part, PartsOptions, TextFormat } from "../../../src/deliver/text/source.ts";
 import { hostileMarkdown, oneThing } from "./text-hostile.ts";
 
 const FORMATS = [
@@ -281,7 +280,7 @@ test("what exceeds the number of parts is left out, and the last part says how m
     assert.equal(parts.length, 3);
     assert.match(
       parts[2]?.plain ?? "",
-      /\n\n\(\d+ more characters are left out\. The whole text is in the transcript of run run_1\.\)$/,
+      /\n\n\(\d+ more characters are omitted\. The whole text is in the transcript of run run_1\.\)$/,
     );
     assert.ok((parts[2]?.plain.length ?? 0) <= 200);
     assert.doesNotMatch(parts[1]?.plain ?? "", /left out/);

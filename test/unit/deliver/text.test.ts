@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
-import { lengthIn } from "../../../src/deliver/text/length.ts";
-import { defuseMentions } from "../../../src/deliver/text/mentions.ts";
+import { lengthIn, renderParts } from "../../../src/deliver/text/parts.ts";
+import { defuseMentions } from "../../../src/deliver/text/source.ts";
 import { cleanText, EMPTY_ANSWER, isBlank } from "../../../src/deliver/text/text.ts";
-import { renderParts } from "../../../src/deliver/text/parts.ts";
 import { hostileMarkdown } from "./text-hostile.ts";
 
 test("control characters, lone surrogates and traces of lost ones go; tabs and line feeds stay", () => {

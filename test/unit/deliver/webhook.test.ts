@@ -5,10 +5,7 @@ import OpenAI from "openai";
 import { Webhook } from "standardwebhooks";
 import { systemClock } from "../../../src/base/clock.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import {
-  createWebhookTarget,
-  type WebhookTargetOptions,
-} from "../../../src/deliver/targets/webhook/webhook.ts";
+import { createWebhookTarget, type WebhookTargetOptions } from "../../../src/deliver/targets/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 
 const secret = `whsec_${btoa("0123456789abcdef0123456789abcdef")}`;

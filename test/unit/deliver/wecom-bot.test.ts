@@ -3,10 +3,8 @@ import { describe, test, type TestContext } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createLog } from "../../../src/base/observe/log.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
-import type { PlatformParts } from "../../../src/deliver/platform/platform.ts";
-import { createWecomBot } from "../../../src/deliver/targets/wecom/bot.ts";
-import { wecom } from "../../../src/deliver/targets/wecom/wecom.ts";
-import type { Delivery, SendOutcome, Target } from "../../../src/deliver/target.ts";
+import type { PlatformParts, Delivery, SendOutcome, Target } from "../../../src/deliver/target.ts";
+import { createWecomBot, wecom } from "../../../src/deliver/targets/wecom/wecom.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { platformParts, sendThrough } from "../../harness/platforms/send.ts";
 import { startWecomSocket, WECOM_BOT } from "../../harness/platforms/wecom-socket.ts";
@@ -126,7 +124,7 @@ describe("wecom: the connection of an intelligent bot", () => {
     const target = targetOf(t, fake.url, { store });
     const outcome = await sendTo(target, { address: "nobody" });
     assert.equal(outcome.status, "permanent");
-    assert.match(said(outcome), /93006.*written to the bot/);
+    assert.match(said(outcome), /93006.*must write to the bot/);
     for (const address of ["a b", "x/y", "webhook", ""]) {
       assert.equal((await sendTo(target, { address })).status, "permanent", address);
     }
@@ -334,7 +332,7 @@ describe("wecom: one connection per bot", () => {
     );
     assert.equal((await sendTo(sibling)).status, "retry", "a sibling does not kick back either");
     assert.equal(fake.signIns, 1);
-    assert.match(lines.join(), /allows one only/);
+    assert.match(lines.join(), /only connection of the WeCom bot/);
     assert.ok(!lines.join().includes(WECOM_BOT.secret));
     clock.tick(FIVE_MINUTES_MS);
     assert.equal(target.isReady?.(), true);

@@ -65,7 +65,7 @@ describe("wecom: the webhook of a group's robot", () => {
       { ...outcome, error: "" },
       { status: "retry", error: "", isThrottled: true, afterMs: 60_000 },
     );
-    assert.equal(said(outcome), "WeCom refuses it: api freq out of limit (45009).");
+    assert.equal(said(outcome), "WeCom refused the message: api freq out of limit (45009).");
     assert.equal(target.isReady?.(), false);
     assert.equal((await sendTo(target, { address: "webhook" })).status, "retry");
     assert.equal(fake.asked.length, 1);
@@ -99,7 +99,7 @@ describe("wecom: the webhook of a group's robot", () => {
     const refused = await sendThrough(wecom, webhook(fake.url), {});
     assert.deepEqual(refused.outcome, {
       status: "permanent",
-      error: "WeCom refuses it: invalid Request Parameter (40058).",
+      error: "WeCom refused the message: invalid Request Parameter (40058).",
     });
     assert.equal((await sendThrough(wecom, webhook(fake.url), {})).outcome.status, "retry");
   });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { weixin } from "../../../src/deliver/targets/weixin/weixin.ts";
+import { weixin } from "../../../src/deliver/targets/weixin.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import { result, startWeixin, WEIXIN } from "../../harness/platforms/weixin.ts";

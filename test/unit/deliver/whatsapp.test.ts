@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { whatsapp } from "../../../src/deliver/targets/whatsapp/whatsapp.ts";
+import { whatsapp } from "../../../src/deliver/targets/whatsapp.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import {
@@ -114,7 +114,7 @@ describe("the Cloud API", () => {
       ),
     );
     const { told } = await send({ address: someone });
-    assert.match(told, /^permanent .*more than 24 hours.*\(131047\).*templates only.*write first/);
+    assert.match(told, /^permanent .*more than 24 hours.*\(131047\).*only templates.*write first/);
   });
 
   test("rate limits, whatever their status, wait and do not count", async (t) => {
@@ -171,7 +171,7 @@ describe("the Cloud API", () => {
       fake.next(error(status, code, "Refused"));
       assert.match((await send({ address: someone })).said, hint);
     }
-    assert.match((await send({ address: "+15550100199" })).told, /^permanent .*Has the receiver WhatsApp/);
+    assert.match((await send({ address: "+15550100199" })).told, /^permanent .*The recipient must use/);
     const wrong = await send({ address: someone }, { access_token: "another-token-of-nobody" });
     assert.match(wrong.told, /^permanent .*190.*WHATSAPP_CLOUD_ACCESS_TOKEN/);
     assert.doesNotMatch(wrong.said, /another-token/);

@@ -15,6 +15,7 @@ const showing: Readonly<Record<string, RegExp>> = {
   cron: /^(list|show|runs|status)$/,
   webhook: /^(list|ls)$/,
   platforms: /^list$/,
+  outbox: /^(list|show)$/,
   deliveries: /^(list|show)$/,
 };
 const secretKey = /key|secret|token|password|credential|header|env|auth/i;

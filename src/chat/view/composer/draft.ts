@@ -1,19 +1,19 @@
-/** Text that is being written, with a cursor in it: pure edits, and how it lies in a column of some width. */
+/** A text with a cursor: edits, and its layout in a column. Pure. */
 import type { KeyName } from "../keys.ts";
-import { clustersOf, clusterWidth, expandTabs } from "../text/width.ts";
+import { clustersOf, clusterWidth, expandTabs } from "../text/line.ts";
 
 export interface Draft {
   readonly text: string;
   /** Index into `text`, between two clusters. */
   readonly cursor: number;
-  /** What was cut last, for Ctrl-Y. */
+  /** The last cut text, for Ctrl-Y. */
   readonly killed: string;
 }
 
 export const EMPTY_DRAFT: Draft = { text: "", cursor: 0, killed: "" };
 
-/** A prompt is at most this long; more of a paste is left out. */
-export const MAX_DRAFT_CHARACTERS = 500_000;
+/** Longest draft; the rest of a paste is dropped. */
+const MAX_DRAFT_CHARACTERS = 500_000;
 
 export function draftOf(text: string, killed = ""): Draft {
   const kept = text.slice(0, MAX_DRAFT_CHARACTERS);
@@ -29,7 +29,7 @@ export function insert({ text, cursor, killed }: Draft, added: string): Draft {
   };
 }
 
-/** The draft after a key that edits or moves; the same object if the key does neither. */
+/** Returns the draft after an editing or moving key; the same object for any other key. */
 export function editDraft(draft: Draft, key: KeyName): Draft {
   const { text, cursor } = draft;
   switch (key) {
@@ -66,16 +66,16 @@ export function editDraft(draft: Draft, key: KeyName): Draft {
   }
 }
 
-export interface DraftLayout {
+interface DraftLayout {
   readonly rows: readonly string[];
-  /** Where the cursor stands, from 0. */
+  /** Position of the cursor, from 0. */
   readonly row: number;
   readonly column: number;
-  /** For each row, the index into the text of its first cluster. */
+  /** Index into the text of each row's first cluster. */
   readonly starts: readonly number[];
 }
 
-/** Breaks at `width` cells, wherever that is: what is written must not jump about. */
+/** Breaks lines exactly at `width` cells, so that the text does not jump while typing. */
 export function layoutDraft({ text, cursor }: Draft, width: number): DraftLayout {
   const rows: string[] = [];
   const starts: number[] = [];
@@ -110,7 +110,7 @@ export function layoutDraft({ text, cursor }: Draft, width: number): DraftLayout
   return { rows, starts, ...at };
 }
 
-/** One row up or down in the layout; undefined at its edge. */
+/** Moves one row up or down; undefined at the edge. */
 export function moveRow(draft: Draft, width: number, step: -1 | 1): Draft | undefined {
   const { rows, starts, row, column } = layoutDraft(draft, width);
   const [target, start] = [rows[row + step], starts[row + step]];
@@ -125,7 +125,7 @@ export function moveRow(draft: Draft, width: number, step: -1 | 1): Draft | unde
   return move(draft, index);
 }
 
-/** Characters of a row in the text; one less than up to the next row, if a line break stands between. */
+/** Returns the length of a row in the text, including its line break. */
 function rowLength(text: string, starts: readonly number[], row: number): number {
   const start = starts[row] ?? 0;
   const next = starts[row + 1] ?? text.length + 1;
@@ -145,7 +145,7 @@ function cut(draft: Draft, start: number, end: number): Draft {
   return start === end ? draft : { ...remove(draft, start, end), killed: draft.text.slice(start, end) };
 }
 
-/** Looks at a stretch only: a draft may be long. */
+/** Only this many characters are segmented: a draft may be long. */
 const STRETCH = 200;
 
 function before(text: string, cursor: number): number {

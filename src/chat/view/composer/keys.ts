@@ -1,77 +1,77 @@
-/** Keys while the composer has them. */
+/** Keys of the composer. */
 import type { SubmitMode } from "../../screen.ts";
 import type { ChatState, Completion } from "../../state/state.ts";
 import { draftOf, editDraft, insert, moveRow, type Draft } from "./draft.ts";
 import { toPlainInput, type KeyName, type Press } from "../keys.ts";
-import type { Hands, Ui } from "../ui-state.ts";
+import type { InputContext, Ui } from "../ui-state.ts";
 
-export function pressComposer(ui: Ui, press: Press, hands: Hands): Ui {
-  if ("text" in press) return change(ui, insert(ui.draft, press.text), hands);
+export function pressComposer(ui: Ui, press: Press, context: InputContext): Ui {
+  if ("text" in press) return change(ui, insert(ui.draft, press.text), context);
   switch (press.key) {
     case "enter":
-      return enter(ui, hands);
+      return enter(ui, context);
     case "tab":
-      return accept(ui, hands);
+      return accept(ui, context);
     case "steer":
-      return send(ui, hands, "steer");
+      return send(ui, context, "steer");
     case "send-now":
-      return send(ui, hands, "interrupt");
+      return send(ui, context, "interrupt");
     case "escape":
       return { ...ui, completion: { selected: 0, closedFor: ui.draft.text } };
     case "up":
-      return up(ui, hands);
+      return up(ui, context);
     case "down":
-      return down(ui, hands);
+      return down(ui, context);
     case "models":
     case "sessions":
-      hands.actions.openPicker(press.key);
+      context.actions.openPicker(press.key);
       return ui;
     case "leave":
-      return leave(ui, hands);
+      return leave(ui, context);
     default:
-      return change(ui, editDraft(ui.draft, press.key), hands);
+      return change(ui, editDraft(ui.draft, press.key), context);
   }
 }
 
-export function pasteComposer(ui: Ui, text: string, hands: Hands): Ui {
-  return change(ui, insert(ui.draft, toPlainInput(text)), hands);
+export function pasteComposer(ui: Ui, text: string, context: InputContext): Ui {
+  return change(ui, insert(ui.draft, toPlainInput(text)), context);
 }
 
-/** What is typed while a card is too young to be answered: it goes on in the composer, but sends nothing. */
-export function typeAhead(ui: Ui, press: Press, hands: Hands): Ui {
-  if ("text" in press) return change(ui, insert(ui.draft, press.text), hands);
+/** Handles keys that come too early to answer a dialog: they edit the composer but send nothing. */
+export function typeAhead(ui: Ui, press: Press, context: InputContext): Ui {
+  if ("text" in press) return change(ui, insert(ui.draft, press.text), context);
   const edits: readonly KeyName[] = ["backspace", "delete", "newline", "left", "right", "home", "end"];
-  return edits.includes(press.key) ? change(ui, editDraft(ui.draft, press.key), hands) : ui;
+  return edits.includes(press.key) ? change(ui, editDraft(ui.draft, press.key), context) : ui;
 }
 
-/** The completions that belong to what stands in the composer; none once Esc closed them. */
+/** Returns the completions of the composer's text; none after Esc. */
 export function openCompletions(ui: Ui, { composer }: ChatState): readonly Completion[] {
   const { text, cursor } = ui.draft;
   const isOpen = text !== "" && composer.completionsFor === text && ui.completion.closedFor !== text;
   return isOpen && cursor === text.length ? composer.completions : [];
 }
 
-function enter(ui: Ui, hands: Hands): Ui {
+function enter(ui: Ui, context: InputContext): Ui {
   const { text, cursor, killed } = ui.draft;
-  const chosen = chosenCompletion(ui, hands.state);
-  if (chosen !== undefined && chosen.text.trim() !== text.trim()) return accept(ui, hands);
+  const chosen = chosenCompletion(ui, context.state);
+  if (chosen !== undefined && chosen.text.trim() !== text.trim()) return accept(ui, context);
   if (cursor === text.length && text.endsWith("\\")) {
-    return change(ui, draftOf(`${text.slice(0, -1)}\n`, killed), hands);
+    return change(ui, draftOf(`${text.slice(0, -1)}\n`, killed), context);
   }
-  return send(ui, hands);
+  return send(ui, context);
 }
 
-function send(ui: Ui, { actions }: Hands, mode?: SubmitMode): Ui {
+function send(ui: Ui, { actions }: InputContext, mode?: SubmitMode): Ui {
   const text = ui.draft.text.trimEnd();
   if (text.trim() === "") return ui;
   actions.submit(text, mode);
   actions.edit("");
-  return { ...ui, draft: draftOf("", ui.draft.killed), leafing: undefined, completion: { selected: 0 } };
+  return { ...ui, draft: draftOf("", ui.draft.killed), browsing: undefined, completion: { selected: 0 } };
 }
 
-function accept(ui: Ui, hands: Hands): Ui {
-  const chosen = chosenCompletion(ui, hands.state);
-  return chosen === undefined ? ui : change(ui, draftOf(chosen.text, ui.draft.killed), hands);
+function accept(ui: Ui, context: InputContext): Ui {
+  const chosen = chosenCompletion(ui, context.state);
+  return chosen === undefined ? ui : change(ui, draftOf(chosen.text, ui.draft.killed), context);
 }
 
 function chosenCompletion(ui: Ui, state: ChatState): Completion | undefined {
@@ -79,49 +79,49 @@ function chosenCompletion(ui: Ui, state: ChatState): Completion | undefined {
   return open[Math.min(ui.completion.selected, open.length - 1)];
 }
 
-function leave(ui: Ui, hands: Hands): Ui {
-  if (ui.draft.text !== "") return change(ui, editDraft(ui.draft, "delete"), hands);
-  hands.actions.leave();
+function leave(ui: Ui, context: InputContext): Ui {
+  if (ui.draft.text !== "") return change(ui, editDraft(ui.draft, "delete"), context);
+  context.actions.leave();
   return ui;
 }
 
-function change(ui: Ui, draft: Draft, { actions }: Hands): Ui {
+function change(ui: Ui, draft: Draft, { actions }: InputContext): Ui {
   if (draft === ui.draft) return ui;
   if (draft.text === ui.draft.text) return { ...ui, draft };
   actions.edit(draft.text);
-  return { ...ui, draft, leafing: undefined, completion: { selected: 0 } };
+  return { ...ui, draft, browsing: undefined, completion: { selected: 0 } };
 }
 
-function up(ui: Ui, hands: Hands): Ui {
-  const open = openCompletions(ui, hands.state).length;
+function up(ui: Ui, context: InputContext): Ui {
+  const open = openCompletions(ui, context.state).length;
   if (open > 0) return select(ui, (ui.completion.selected - 1 + open) % open);
-  const moved = moveRow(ui.draft, hands.width, -1);
+  const moved = moveRow(ui.draft, context.width, -1);
   if (moved !== undefined) return { ...ui, draft: moved };
-  const { history } = hands.state.composer;
-  return leaf(ui, (ui.leafing?.index ?? history.length) - 1, hands);
+  const { history } = context.state.composer;
+  return browse(ui, (ui.browsing?.index ?? history.length) - 1, context);
 }
 
-function down(ui: Ui, hands: Hands): Ui {
-  const open = openCompletions(ui, hands.state).length;
+function down(ui: Ui, context: InputContext): Ui {
+  const open = openCompletions(ui, context.state).length;
   if (open > 0) return select(ui, (ui.completion.selected + 1) % open);
-  const moved = moveRow(ui.draft, hands.width, 1);
+  const moved = moveRow(ui.draft, context.width, 1);
   if (moved !== undefined) return { ...ui, draft: moved };
-  return ui.leafing === undefined ? ui : leaf(ui, ui.leafing.index + 1, hands);
+  return ui.browsing === undefined ? ui : browse(ui, ui.browsing.index + 1, context);
 }
 
 function select(ui: Ui, selected: number): Ui {
   return { ...ui, completion: { ...ui.completion, selected } };
 }
 
-/** Shows a prompt of before; behind the last one, what was being written. */
-function leaf(ui: Ui, index: number, { state, actions }: Hands): Ui {
+/** Shows an earlier prompt; after the last one, the draft. */
+function browse(ui: Ui, index: number, { state, actions }: InputContext): Ui {
   const { history } = state.composer;
-  const kept = ui.leafing?.kept ?? ui.draft;
+  const kept = ui.browsing?.kept ?? ui.draft;
   const text = history[index];
   if (text === undefined && index < history.length) return ui;
   const draft = text === undefined ? kept : draftOf(text, kept.killed);
   actions.edit(draft.text);
-  // A prompt of before that is a command needs no list over it.
+  // An earlier prompt that is a command opens no completion list.
   const completion = { selected: 0, closedFor: draft.text };
-  return { ...ui, draft, completion, leafing: text === undefined ? undefined : { index, kept } };
+  return { ...ui, draft, completion, browsing: text === undefined ? undefined : { index, kept } };
 }

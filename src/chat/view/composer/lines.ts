@@ -1,33 +1,32 @@
-/** The composer: what is being written, and the completions below it. */
+/** Renders the composer: the draft, and its completions. */
 import type { ChatState, Completion } from "../../state/state.ts";
-import type { CardLines } from "../dialog/clarify.ts";
+import type { DialogLines } from "../dialog/dialog.ts";
 import { openCompletions } from "./keys.ts";
 import { layoutDraft } from "./draft.ts";
-import { cutLine, span, type Line } from "../text/line.ts";
+import { cutLine, span, type Line, cutToWidth, toOneLine, widthOf } from "../text/line.ts";
 import type { Ui } from "../ui-state.ts";
-import { cutToWidth, toOneLine, widthOf } from "../text/width.ts";
 
-/** Cells beside the text: the sign before it, and one for the cursor behind a full row. */
-export const COMPOSER_MARGIN = 3;
+/** Cells beside the text: the sign before it, and one for the cursor after a full row. */
+const COMPOSER_MARGIN = 3;
 const MAX_COMPLETIONS = 8;
 const MAX_NAME_CELLS = 24;
 const PLACEHOLDER = "write a prompt, or / for commands";
 
-export interface ComposerFacts {
+interface ComposerOptions {
   readonly state: ChatState;
   readonly ui: Ui;
   readonly width: number;
-  /** Lines that the text may take; the rest of it is scrolled out. */
+  /** Most lines of the text; the rest is scrolled out. */
   readonly rows: number;
 }
 
-/** Cells of the text in a terminal of this width. */
+/** Returns the cells of the text in a terminal of this width. */
 export function composerWidth(width: number): number {
   return Math.max(1, width - COMPOSER_MARGIN);
 }
 
-export function composerLines(facts: ComposerFacts): CardLines {
-  const { ui, width, rows } = facts;
+export function composerLines(options: ComposerOptions): DialogLines {
+  const { ui, width, rows } = options;
   const sign = span("› ", "accent");
   if (ui.draft.text === "") {
     return { lines: [cutLine([sign, span(PLACEHOLDER, "dim")], width)], cursor: { x: 2, y: 0 } };
@@ -41,12 +40,12 @@ export function composerLines(facts: ComposerFacts): CardLines {
     return [span(isCut ? "⋮ " : "  ", "dim"), span(row)];
   });
   return {
-    lines: [...lines, ...completionLines(facts)],
+    lines: [...lines, ...completionLines(options)],
     cursor: { x: 2 + layout.column, y: layout.row - start },
   };
 }
 
-function completionLines({ state, ui, width }: ComposerFacts): readonly Line[] {
+function completionLines({ state, ui, width }: ComposerOptions): readonly Line[] {
   const open = openCompletions(ui, state);
   if (open.length === 0) return [];
   const selected = Math.min(ui.completion.selected, open.length - 1);

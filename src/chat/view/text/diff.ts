@@ -1,8 +1,8 @@
-/** A unified diff as lines: the signs stay, so that it reads without colour too. */
+/** Renders a unified diff as lines. The signs stay, so that it is readable without colours. */
 import { span, wrap, type Line, type Role } from "./line.ts";
 
 const MAX_DIFF_LINES = 60;
-/** What of a line is wrapped stands further in, behind where the signs are. */
+/** Wrapped lines are indented past the signs. */
 const MARGIN = { first: [], rest: [span("   ")] };
 
 export function diffLines(diff: string, width: number): readonly Line[] {
@@ -18,7 +18,7 @@ export function diffLines(diff: string, width: number): readonly Line[] {
   return hidden === 0 ? lines : [...lines, [span(`… ${hidden} more lines`, "dim")]];
 }
 
-/** `---` and `+++` name files only in front of a hunk: in one they are a line that begins so. */
+/** `---` and `+++` name files only before a hunk; inside one they are normal lines. */
 function roleOf(source: string, isInHunk: boolean): Role {
   if (source.startsWith("@@")) return "accent";
   if (!isInHunk) return "dim";

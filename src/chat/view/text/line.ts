@@ -1,5 +1,5 @@
-/** Screen lines as data: spans of text with a role each. What a role looks like is the palette's. */
-import { clustersOf, clusterWidth, cutToWidth, expandTabs, widthOf } from "./width.ts";
+/** Screen lines as data: spans of text, each with a role, and their width in terminal cells. */
+import { eastAsianWidth } from "get-east-asian-width";
 
 export type Role =
   | "plain"
@@ -21,7 +21,7 @@ export interface Span {
   readonly role: Role;
 }
 
-/** Never wider than the width it was made for; has no line breaks. */
+/** A line without line breaks, at most as wide as requested. */
 export type Line = readonly Span[];
 
 export const BLANK: Line = [];
@@ -34,29 +34,29 @@ export function lineWidth(line: Line): number {
   return line.reduce((width, { text }) => width + widthOf(text), 0);
 }
 
-/** The text of lines, as tests and logs want it. */
+/** Returns the plain text of lines. */
 export function textOf(lines: readonly Line[]): string {
   return lines.map((line) => line.map(({ text }) => text).join("")).join("\n");
 }
 
-/** What stands before the first line of a paragraph and before the others. */
-export interface Margin {
+/** The prefix of the first line of a paragraph and of the others. */
+interface Margin {
   readonly first: Line;
   readonly rest: Line;
 }
 
-export const NO_MARGIN: Margin = { first: [], rest: [] };
+const NO_MARGIN: Margin = { first: [], rest: [] };
 
-/** A sign before the first line, and its width in spaces before the others. */
+/** Returns a margin with a sign before the first line and spaces before the others. */
 export function hanging(first: Line): Margin {
   return { first, rest: [span(" ".repeat(lineWidth(first)))] };
 }
 
-/** Wraps spans at words, and words that are too long anywhere. Spaces at a break are kept out of the next line. */
+/** Wraps spans at words, and breaks words that are too long. Drops spaces at a break. */
 export function wrap(spans: readonly Span[], width: number, margin: Margin = NO_MARGIN): readonly Line[] {
-  const deps = Math.max(1, width - Math.max(lineWidth(margin.first), lineWidth(margin.rest)));
+  const space = Math.max(1, width - Math.max(lineWidth(margin.first), lineWidth(margin.rest)));
   const body = spans.map(({ text, role }) => ({ text: expandTabs(text), role }));
-  const rows = lineWidth(body) <= deps ? [body] : breakRows(body, deps);
+  const rows = lineWidth(body) <= space ? [body] : breakRows(body, space);
   return rows.map((row, index) => [...(index === 0 ? margin.first : margin.rest), ...row]);
 }
 
@@ -73,15 +73,6 @@ export function wrapText(
   );
 }
 
-/** Left and right, with the room between them; the left is cut if both do not fit. */
-export function spread(left: Line, right: Line, width: number): Line {
-  const deps = width - lineWidth(right) - (right.length > 0 ? 1 : 0);
-  if (deps < 1) return cutLine(left, width);
-  const cut = cutLine(left, deps);
-  const gap = width - lineWidth(cut) - lineWidth(right);
-  return right.length === 0 ? cut : [...cut, span(" ".repeat(gap)), ...right];
-}
-
 export function cutLine(line: Line, width: number): Line {
   if (lineWidth(line) <= width) return line;
   const kept: Span[] = [];
@@ -89,7 +80,7 @@ export function cutLine(line: Line, width: number): Line {
   for (const { text, role } of line) {
     const cells = widthOf(text);
     if (cells >= left) {
-      // A span that fits exactly is still cut: something follows it.
+      // A span that fits exactly is also cut: more text follows.
       kept.push(span(cutToWidth(`${text} `, left), role));
       break;
     }
@@ -105,14 +96,14 @@ interface Cell {
   readonly role: Role;
 }
 
-function breakRows(spans: readonly Span[], deps: number): readonly Line[] {
+function breakRows(spans: readonly Span[], space: number): readonly Line[] {
   const cells = spans.flatMap(({ text, role }) =>
     clustersOf(text).map((cluster): Cell => ({ cluster, cells: clusterWidth(cluster), role })),
   );
   const rows: Line[] = [];
   let start = 0;
   while (start < cells.length) {
-    const end = rowEnd(cells, start, deps);
+    const end = rowEnd(cells, start, space);
     rows.push(join(cells.slice(start, end)));
     start = end;
     while (start < cells.length && cells[start]?.cluster === " ") start++;
@@ -120,22 +111,22 @@ function breakRows(spans: readonly Span[], deps: number): readonly Line[] {
   return rows;
 }
 
-/** Behind the last cell of the row that starts at `start`. */
-function rowEnd(cells: readonly Cell[], start: number, deps: number): number {
+/** Returns the end of the row that starts at `start`. */
+function rowEnd(cells: readonly Cell[], start: number, space: number): number {
   let used = 0;
   let lastBreak = -1;
   for (let at = start; at < cells.length; at++) {
     const { cluster, cells: width } = cells[at] ?? { cluster: "", cells: 0 };
-    // Wide characters of East Asia break anywhere.
+    // Lines may break before any wide character.
     if (cluster === " " || width === 2) lastBreak = at;
     used += width;
-    if (used > deps)
+    if (used > space)
       return lastBreak > start && hasInk(cells, start, lastBreak) ? lastBreak : Math.max(at, start + 1);
   }
   return cells.length;
 }
 
-/** Leading spaces alone make no row. */
+/** Returns whether the range has more than spaces. */
 function hasInk(cells: readonly Cell[], start: number, end: number): boolean {
   for (let at = start; at < end; at++) if (cells[at]?.cluster !== " ") return true;
   return false;
@@ -155,4 +146,71 @@ function join(cells: readonly Cell[]): Line {
   }
   if (role !== undefined) spans.push(span(text.trimEnd(), role));
   return spans;
+}
+
+const TAB_CELLS = 4;
+/** Longer clusters are measured by their first code point. */
+const MAX_CLUSTER_LENGTH = 50;
+const PRINTABLE_ASCII = /^[\x20-\x7e]*$/;
+const INVISIBLE =
+  /^[\p{Default_Ignorable_Code_Point}\p{Control}\p{Format}\p{Nonspacing_Mark}\p{Enclosing_Mark}\p{Surrogate}]+$/v;
+const EMOJI = /^\p{RGI_Emoji}$/v;
+const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
+
+/** Splits text into grapheme clusters: combining marks and joined emoji stay whole. */
+export function clustersOf(text: string): readonly string[] {
+  if (PRINTABLE_ASCII.test(text)) return text.split("");
+  return Array.from(segmenter.segment(text), ({ segment }) => segment);
+}
+
+/** Returns the cells of one cluster: 0, 1 or 2. */
+export function clusterWidth(cluster: string): number {
+  const code = cluster.codePointAt(0);
+  if (code === undefined) return 0;
+  if (code >= 0x20 && code < 0x7f && cluster.length === 1) return 1;
+  if (cluster.length > MAX_CLUSTER_LENGTH) return eastAsianWidth(code);
+  if (INVISIBLE.test(cluster)) return 0;
+  return EMOJI.test(cluster) ? 2 : eastAsianWidth(code);
+}
+
+/** Returns the cells of a text without line breaks and tabs. */
+export function widthOf(text: string): number {
+  if (PRINTABLE_ASCII.test(text)) return text.length;
+  let width = 0;
+  for (const cluster of clustersOf(text)) width += clusterWidth(cluster);
+  return width;
+}
+
+/** Truncates text to `width` cells, with an ellipsis. */
+export function cutToWidth(text: string, width: number): string {
+  if (widthOf(text) <= width) return text;
+  let cut = "";
+  let used = 1;
+  for (const cluster of clustersOf(text)) {
+    used += clusterWidth(cluster);
+    if (used > width) break;
+    cut += cluster;
+  }
+  return width < 1 ? "" : `${cut}…`;
+}
+
+/** Returns text on one line: tabs become spaces, line breaks a sign. */
+export function toOneLine(text: string): string {
+  return text
+    .trim()
+    .replaceAll(/\s*[\r\n]+\s*/g, " ⏎ ")
+    .replaceAll("\t", " ");
+}
+
+/** Replaces tabs by spaces up to the next tab stop. */
+export function expandTabs(line: string): string {
+  if (!line.includes("\t")) return line;
+  let column = 0;
+  let expanded = "";
+  for (const cluster of clustersOf(line)) {
+    const cells = cluster === "\t" ? TAB_CELLS - (column % TAB_CELLS) : clusterWidth(cluster);
+    expanded += cluster === "\t" ? " ".repeat(cells) : cluster;
+    column += cells;
+  }
+  return expanded;
 }

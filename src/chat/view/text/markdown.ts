@@ -1,15 +1,15 @@
 /**
- * The Markdown that models write, line by line: headings, lists, quotes, rules, fences, and bold, italic, code and links
- * in a line. Everything else stands as it was written. Line by line, so that a stream can be shown while it comes.
+ * Renders Markdown line by line, so that a stream can be shown while it grows: headings, lists, quotes, rules, fences,
+ * and bold, italic, code and links. Everything else stays as written.
  */
 import { hanging, span, wrap, type Line, type Role, type Span } from "./line.ts";
 
-/** What carries over from one line to the next: the fence that is open. */
+/** The state between lines: the open fence. */
 export interface MarkdownState {
   readonly fence?: string;
 }
 
-export interface MarkdownLines {
+interface MarkdownLines {
   readonly lines: readonly Line[];
   readonly state: MarkdownState;
 }
@@ -21,13 +21,13 @@ const BULLET = /^(\s*)[-*+]\s+(?=\S)/;
 const NUMBER = /^(\s*)(\d{1,9}[.)])\s+(?=\S)/;
 const QUOTE = /^\s*>\s?/;
 const CHECKBOX = /^\[([ xX])\]\s+/;
-/** What of a line of code is wrapped stands further in. */
+/** Wrapped code lines are indented further. */
 const CODE_MARGIN = { first: [span("  ")], rest: [span("    ")] };
 const MAX_RULE_CELLS = 40;
-/** Longer lines are no prose: they are shown as they are, which also bounds the search for marks. */
+/** Longer lines are not parsed for marks, which bounds the search. */
 const MAX_MARKED_CHARACTERS = 4_000;
 
-/** Text of whole lines: the last one may still grow. */
+/** Renders text; its last line may still grow. */
 export function markdownLines(text: string, width: number, state: MarkdownState = {}): MarkdownLines {
   const lines: Line[] = [];
   let current = state;
@@ -39,7 +39,7 @@ export function markdownLines(text: string, width: number, state: MarkdownState 
   return { lines, state: current };
 }
 
-/** The state behind a text, without laying it out. */
+/** Returns the state after a text without rendering it. */
 export function markdownStateAfter(text: string, state: MarkdownState = {}): MarkdownState {
   let current = state;
   for (const [line] of text.matchAll(/^[^\S\n]*(?:`{3,}|~{3,}).*$/gm))
@@ -58,7 +58,7 @@ function markdownLine(source: string, width: number, state: MarkdownState): Mark
   return { lines: prose(source, width), state };
 }
 
-/** The state behind a line that opens or closes a fence; absent for every other line. */
+/** Returns the state after a line that opens or closes a fence; undefined for any other line. */
 function fenceAfter(source: string, { fence }: MarkdownState): MarkdownState | undefined {
   const [, mark, label = ""] = source.match(FENCE) ?? [];
   if (mark === undefined) return undefined;
@@ -121,13 +121,13 @@ function inline(text: string, role: Role = "plain"): readonly Span[] {
 
 function marked(groups: Readonly<Record<string, string | undefined>>, role: Role): readonly Span[] {
   const { code, bold, strong, italic, emphasis, label, target = "" } = groups;
-  // The ticks stay, so that code is seen without colour too.
+  // The backticks stay, so that code is visible without colours.
   if (code !== undefined) return [span(`\`${code}\``, "code")];
   const heavy = bold ?? strong;
   if (heavy !== undefined) return [span(heavy, role === "heading" ? role : "strong")];
   const light = italic ?? emphasis;
   if (light !== undefined) return [span(light, role === "heading" ? role : "emphasis")];
   if (label === undefined) return [];
-  // Where a link leads is never hidden behind its label.
+  // The target of a link is always visible.
   return label === target ? [span(target, "accent")] : [span(label, role), span(` (${target})`, "dim")];
 }

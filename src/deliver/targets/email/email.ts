@@ -1,27 +1,27 @@
 import { registerSecret } from "../../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
 import { readMessage, type Message } from "../../message.ts";
-import { sendParts } from "../../deps.ts";
-import type { Platform } from "../../platform/platform.ts";
+import { sendParts, type Platform } from "../../target.ts";
 import { renderParts } from "../../text/parts.ts";
-import { isAddress, toMail } from "./message.ts";
-import { sendMail, type SmtpServer } from "./smtp.ts";
+import type { Part } from "../../text/source.ts";
+import { sendMail, type Mail, type SmtpServer } from "./smtp.ts";
+import { cleanText } from "../../text/text.ts";
 
 type Settings = PlatformSettings<"email">;
 
 const NAME = "email";
 const PORT = 587;
 const TLS_PORT = 465;
-/** Of one mail: with both of its forms far below what servers take. */
+/** Most characters of one mail; both of its forms stay far below the limits of servers. */
 const TEXT_LIMIT = 250_000;
-/** Servers count connections of one sender. */
+/** Servers limit the connections of one sender. */
 const CONCURRENCY = 4;
 const LOOPBACK = /^(localhost|127(?:\.\d{1,3}){3}|::1)$/i;
 
 /**
- * Mail over SMTP (RFC 5321), encrypted but to this machine itself: STARTTLS must come about, or TLS from the start on
- * port 465. Each mail has the text, and as HTML what its Markdown makes of it. Its Message-ID is the same for every
- * attempt; mail servers keep repeats all the same, so that a mail whose answer got lost stays unknown.
+ * Mail over SMTP (RFC 5321), encrypted except to this machine: STARTTLS is required, or implicit TLS on port 465. Each
+ * mail has plain text and HTML. Its Message-ID is the same for every attempt, but mail servers do not deduplicate, so a
+ * mail without a confirmation stays unknown.
  */
 export const email: Platform<Settings> = {
   name: NAME,
@@ -79,7 +79,91 @@ function serverOf(settings: Settings): SmtpServer {
 
 function findProblem({ chat }: Message): string | undefined {
   if (chat === "") {
-    return "No address is named: set deliver_extra.chat_id, or platforms.email.home_channel (EMAIL_HOME_ADDRESS).";
+    return "The message has no address: set deliver_extra.chat_id, or platforms.email.home_channel (EMAIL_HOME_ADDRESS).";
   }
   return isAddress(chat) ? undefined : "The recipient must be one plain address, such as name@example.org.";
+}
+
+interface Envelope {
+  /** Id of the message. */
+  readonly id: string;
+  readonly from: string;
+  readonly message: Message;
+}
+
+const MAX_ADDRESS_CHARACTERS = 254;
+const LABEL = String.raw`[\p{L}\p{N}](?:[\p{L}\p{N}-]{0,61}[\p{L}\p{N}])?`;
+/** RFC 5321, 4.1.2: Mailbox, without the quoted forms and the literal addresses that no mail of ours needs. */
+const ADDRESS = new RegExp(
+  String.raw`^[\p{L}\p{N}!#$%&'*+/=?^_{|}~.` + "`" + String.raw`-]{1,64}@${LABEL}(?:\.${LABEL})*$`,
+  "u",
+);
+const MESSAGE_ID = /^<?([^\s<>@]{1,200}@[^\s<>@]{1,200})>?$/;
+const MAX_REFERENCES = 20;
+const MAX_SUBJECT_CHARACTERS = 200;
+/** Most characters of a subject made from the first line. */
+const MAX_LINE_CHARACTERS = 80;
+
+/** Returns whether `text` is exactly one address, so that it cannot inject a header or another recipient. */
+function isAddress(text: string): boolean {
+  return text.length <= MAX_ADDRESS_CHARACTERS && ADDRESS.test(text);
+}
+
+/**
+ * Returns the mail of one part. `subject`, `in_reply_to` and `references` come from `deliver_extra`; the default
+ * subject is the first line of the text. Later parts reply to the first.
+ */
+function toMail(parts: readonly Part[], index: number, { id, from, message }: Envelope): Mail {
+  const { text = "", plain = "", html } = parts[index] ?? {};
+  const { extra, chat, thread } = message;
+  const counter = parts.length > 1 ? ` (${index + 1}/${parts.length})` : "";
+  const [answered] = readIds(extra["in_reply_to"] ?? thread);
+  const inReplyTo = index === 0 ? answered : messageId(id, 0, from);
+  const references = [...readIds(extra["references"]), ...(answered === undefined ? [] : [answered])];
+  if (index > 0) references.push(messageId(id, 0, from));
+  return {
+    from,
+    to: chat,
+    subject: `${subjectOf(extra["subject"], parts[0]?.plain ?? plain)}${counter}`,
+    text,
+    html: html === undefined ? undefined : `<!doctype html><html><body>${html}</body></html>`,
+    messageId: messageId(id, index, from),
+    inReplyTo,
+    references: [...new Set(references)].slice(-MAX_REFERENCES),
+  };
+}
+
+function messageId(id: string, index: number, from: string): string {
+  const domain = from.slice(from.lastIndexOf("@") + 1);
+  const host = URL.parse(`http://${domain}`)?.hostname ?? "localhost";
+  return `<${id}${index === 0 ? "" : `.${index + 1}`}@${host}>`;
+}
+
+function subjectOf(value: unknown, text: string): string {
+  const given = typeof value === "string" ? oneLine(value, MAX_SUBJECT_CHARACTERS) : "";
+  if (given !== "") return given;
+  const first = text.split("\n").find((line) => /[\p{L}\p{N}]/u.test(line)) ?? text;
+  return oneLine(first, MAX_LINE_CHARACTERS) || "Message";
+}
+
+/** Removes line breaks, which would begin another header. */
+function oneLine(text: string, maxCharacters: number): string {
+  const characters = Array.from(cleanText(text.slice(0, 10_000)).replace(/\s+/g, " ").trim());
+  const cut = characters
+    .slice(0, maxCharacters - 1)
+    .join("")
+    .trimEnd();
+  return characters.length > maxCharacters ? `${cut}…` : characters.join("");
+}
+
+/** Skips invalid message ids: a mail outside its thread is better than none. */
+function readIds(value: unknown): readonly string[] {
+  const texts = Array.isArray(value) ? value : [value];
+  return texts
+    .filter((text) => typeof text === "string")
+    .flatMap((text) => text.slice(0, 10_000).split(/[\s,]+/))
+    .flatMap((text) => {
+      const id = MESSAGE_ID.exec(text)?.[1];
+      return id === undefined || cleanText(id) !== id ? [] : [`<${id}>`];
+    });
 }

@@ -2,14 +2,17 @@ import type { Clock } from "../../../base/clock.ts";
 import { registerSecret } from "../../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
 import { readMessage } from "../../message.ts";
-import { Pace } from "../../outbox/pace.ts";
-import { sendParts } from "../../deps.ts";
-import type { Platform } from "../../platform/platform.ts";
-import type { Delivery, SendOptions, SendOutcome, Target } from "../../target.ts";
+import { Pace } from "../../platform/robot-webhook.ts";
+import {
+  sendParts,
+  type Platform,
+  type Delivery,
+  type SendOptions,
+  type SendOutcome,
+  type Target,
+} from "../../target.ts";
 import { renderParts } from "../../text/parts.ts";
-import { failureOf, parseAnswer } from "./answer.ts";
-import { createRunGh, type RunGh } from "./gh.ts";
-import { readAddress, type CommentAddress } from "./address.ts";
+import { failureOf, parseAnswer, createRunGh, type RunGh } from "./gh.ts";
 
 type Settings = PlatformSettings<"github_comment">;
 
@@ -17,24 +20,27 @@ const NAME = "github_comment";
 /** GitHub: body is too long (maximum is 65536 characters). */
 const TEXT_LIMIT = 65_536;
 const MAX_PARTS = 10;
-/** Between comments of one text: GitHub, Best practices for using the REST API, Pause between mutative requests. */
+/**
+ * Pause between the comments of one text: GitHub, Best practices for using the REST API, Pause between mutative
+ * requests.
+ */
 const PAUSE_MS = 1_000;
-/** A message that is owed for so long may have been sent by a service that was stopped meanwhile. */
+/** An older message may have been sent by a process that stopped meanwhile. */
 const FRESH_MS = 10_000;
 /** How far GitHub's clock may be behind ours. */
 const CLOCK_SKEW_MS = 600_000;
 const PER_PAGE = 100;
 const MAX_PAGES = 10;
-/** GitHub, Best practices: avoid concurrent requests. Each is a process besides. */
+/** GitHub, Best practices: avoid concurrent requests. Each request is also a process. */
 const CONCURRENCY = 2;
 const ID = /^[A-Za-z0-9_-]{1,128}$/;
 
 /**
- * Comments on a pull request, else on an issue, through GitHub's command-line client: every pull request is an issue to
- * the comments API, so that one call serves both, and a number that is no pull request gets the comment as an issue.
+ * Comments on a pull request or an issue through GitHub's command-line client. The comments API treats every pull
+ * request as an issue, so one call serves both.
  *
- * A hidden mark at the end of each comment bears the message's id. Before a message is tried again the comments since
- * it was owed are searched for it, so that none appears twice.
+ * A hidden mark at the end of each comment contains the message's id. Before a retry, the comments since the message
+ * was enqueued are searched for the mark, so that no comment appears twice.
  */
 export const githubComment: Platform<Settings> = {
   name: NAME,
@@ -55,13 +61,13 @@ interface Tools {
 
 function createTarget(settings: Settings, tools: Tools): Target {
   const { clock } = tools;
-  // Asks for silence alone count; what is sent does not.
+  // Only blocks by GitHub count; sent comments do not.
   const pace = new Pace({ clock, limit: Infinity, windowMs: 0 });
   return {
     name: NAME,
     concurrency: CONCURRENCY,
     supportsIdempotency: true,
-    // Limits hold for the token, whatever the repository.
+    // Limits apply to the token, whatever the repository.
     isReady: () => pace.waitMs === 0,
     async send(delivery, options) {
       const outcome = await sendMessage(settings, tools, { delivery, options });
@@ -81,23 +87,23 @@ async function sendMessage(settings: Settings, tools: Tools, sending: Sending): 
   const message = readMessage(NAME, delivery);
   if (!message) return { status: "permanent", error: "The message has no text." };
   if (!ID.test(delivery.id))
-    return { status: "permanent", error: "The message's id cannot stand in a comment." };
-  const place = readAddress(message.extra, settings.host);
-  if ("problem" in place) return { status: "permanent", error: place.problem };
+    return { status: "permanent", error: "The message's id is not valid in a comment." };
+  const address = readAddress(message.extra, settings.host);
+  if ("problem" in address) return { status: "permanent", error: address.problem };
   const parts = renderParts(message.text, {
     format: "commonmark",
     limit: Math.max((settings.text_limit ?? TEXT_LIMIT) - markOf(delivery.id, MAX_PARTS).length, 16),
     unit: "utf16",
     maxParts: MAX_PARTS,
   });
-  const there = await findParts(place, tools, sending);
-  if ("status" in there) return there;
+  const found = await findParts(address, tools, sending);
+  if ("status" in found) return found;
   let posted = 0;
   return sendParts(parts, sending, async ({ text }, index) => {
-    if (there.has(index)) return { status: "delivered" };
+    if (found.has(index)) return { status: "delivered" };
     if (posted++ > 0) await tools.clock.sleep(PAUSE_MS, { signal: options.signal });
     const mark = markOf(delivery.id, parts.length > 1 ? index + 1 : undefined);
-    return post(place, `${text}${mark}`, { ...tools, options });
+    return post(address, `${text}${mark}`, { ...tools, options });
   });
 }
 
@@ -106,25 +112,25 @@ function markOf(id: string, part: number | undefined): string {
 }
 
 async function post(
-  place: CommentAddress,
+  address: CommentAddress,
   body: string,
   { gh, clock, options }: Tools & { readonly options: SendOptions },
 ): Promise<SendOutcome> {
   const end = await gh({
-    args: ["api", "-i", "--method", "POST", commentsOf(place), "--input", "-"],
+    args: ["api", "-i", "--method", "POST", commentsOf(address), "--input", "-"],
     input: JSON.stringify({ body }),
-    host: place.host,
+    host: address.host,
     signal: options.signal,
   });
   const status = end.kind === "exit" ? parseAnswer(end.output)?.status : undefined;
   options.span.set({ "http.response.status_code": status });
-  // Cut off behind its status, the answer still says that the comment is there.
+  // A response truncated after its status still confirms the comment.
   return status === 201 ? { status: "delivered" } : failureOf(end, clock.now());
 }
 
-/** Indexes of the parts that are there from an earlier attempt, when there may have been one; else the failed look. */
+/** Returns the indexes of parts that an earlier attempt posted, or the failure of the search. */
 async function findParts(
-  place: CommentAddress,
+  address: CommentAddress,
   { gh, clock }: Tools,
   { delivery, options }: Sending,
 ): Promise<ReadonlySet<number> | SendOutcome> {
@@ -136,12 +142,12 @@ async function findParts(
   const filter = `length, (.[] | .body // "" | scan("<!-- agent-delivery:${id}(?:#[0-9]+)? -->"))`;
   for (let page = 1; page <= MAX_PAGES; page++) {
     const query = `since=${encodeURIComponent(since)}&per_page=${PER_PAGE}&page=${page}`;
-    const args = ["api", "-i", "--method", "GET", `${commentsOf(place)}?${query}`, "--jq", filter];
-    const end = await gh({ args, input: "", host: place.host, signal: options.signal });
+    const args = ["api", "-i", "--method", "GET", `${commentsOf(address)}?${query}`, "--jq", filter];
+    const end = await gh({ args, input: "", host: address.host, signal: options.signal });
     const answer = end.kind === "exit" ? parseAnswer(end.output) : undefined;
     if (answer?.status !== 200) {
       const { error, ...failure } = failureOf(end, clock.now());
-      // Nothing was sent by looking.
+      // The search sends no comment.
       return { ...failure, status: failure.status === "unknown" ? "retry" : failure.status, error };
     }
     for (const [, part = "1"] of answer.body.matchAll(mark)) found.add(Number(part) - 1);
@@ -152,4 +158,66 @@ async function findParts(
 
 function commentsOf({ repo, number }: CommentAddress): string {
   return `repos/${repo}/issues/${number}/comments`;
+}
+
+/** Where a comment goes: `repo` and `pr_number` of `deliver_extra`, which may have come with an event. Pure. */
+
+interface CommentAddress {
+  /** Undefined: the default of gh, normally github.com. */
+  readonly host: string | undefined;
+  /** `owner/name`. */
+  readonly repo: string;
+  readonly number: number;
+}
+
+/** Why the address is invalid, and what to do. */
+interface AddressProblem {
+  readonly problem: string;
+}
+
+/** Always allowed. */
+const GITHUB = "github.com";
+const PART = /^[A-Za-z0-9._-]{1,100}$/;
+/** A pull request number. */
+const NUMBER = /^[1-9]\d{0,9}$/;
+
+/**
+ * Reads `repo` as `owner/name` or `host/owner/name`. The host must be github.com or the configured one: gh would send
+ * its token to any other, and the extra may come from an event.
+ */
+function readAddress(
+  { repo, pr_number: number }: Readonly<Record<string, unknown>>,
+  configuredHost: string | undefined,
+): CommentAddress | AddressProblem {
+  if (repo === undefined || number === undefined) {
+    return {
+      problem:
+        "The message has no pull request: set deliver_extra.repo (owner/name) and deliver_extra.pr_number.",
+    };
+  }
+  const parts = typeof repo === "string" ? repo.trim().split("/") : [];
+  const [owner = "", name = ""] = parts.slice(-2);
+  const host = parts.length === 3 ? (parts[0] ?? "") : undefined;
+  if (parts.length < 2 || parts.length > 3 || !isName(owner) || !isName(name) || host === "") {
+    return { problem: "deliver_extra.repo is not a repository: use owner/name or host/owner/name." };
+  }
+  if (host !== undefined && !isKnown(host, configuredHost)) {
+    return {
+      problem:
+        "The host in deliver_extra.repo is not configured: set platforms.github_comment.host (GH_HOST) to it.",
+    };
+  }
+  const digits =
+    typeof number === "number" ? String(number) : typeof number === "string" ? number.trim() : "";
+  if (!NUMBER.test(digits)) return { problem: "deliver_extra.pr_number must be a positive integer." };
+  return { host: host?.toLowerCase() ?? configuredHost, repo: `${owner}/${name}`, number: Number(digits) };
+}
+
+/** Rejects names that look like an option or a path. */
+function isName(text: string): boolean {
+  return PART.test(text) && !text.startsWith("-") && text !== "." && text !== "..";
+}
+
+function isKnown(host: string, configuredHost: string | undefined): boolean {
+  return [GITHUB, configuredHost?.toLowerCase()].includes(host.toLowerCase());
 }

@@ -1,10 +1,19 @@
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
 import { readMessage, type Message } from "../../message.ts";
-import type { Platform } from "../../platform/platform.ts";
-import { WEBHOOK_CHAT } from "../../platform/robot-webhook.ts";
-import { createWecomBot } from "./bot.ts";
-import { wecomWords } from "./outcome.ts";
-import { createWebhookRobot, parseWebhook } from "./webhook.ts";
+import {
+  type Platform,
+  sendParts,
+  type PlatformParts,
+  type Delivery,
+  type SendOptions,
+  type SendOutcome,
+} from "../../target.ts";
+import { WEBHOOK_CHAT, Pace, parseRobotWebhook, type RobotWebhook } from "../../platform/robot-webhook.ts";
+import { wecomWords, WecomConnection, type WecomSdk, outcomeOfWebhook } from "./connection.ts";
+import { registerSecret } from "../../../base/observe/redact.ts";
+import { renderParts } from "../../text/parts.ts";
+import type { WecomRobotMessage } from "../../../../generated/delivery/client/types.gen.ts";
+import { createCall, throttled } from "../../platform/call.ts";
 
 type Settings = PlatformSettings<"wecom">;
 
@@ -12,8 +21,9 @@ const WEBHOOK_FORM =
   "a webhook_url (WECOM_WEBHOOK_URL) as WeCom shows it, https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=...";
 
 /**
- * WeCom, as Markdown. The robot of a group (webhook_url) gets what names no chat, or `webhook`; an intelligent bot (bot_id
- * and secret) what names a user or a group, over the one connection that it may have. Repeats are not told apart.
+ * WeCom, Markdown. Messages without a chat, or to `webhook`, go to the robot of a group (webhook_url). Messages to a
+ * user or a group go through an intelligent bot (bot_id and secret), over its only connection. The API does not
+ * deduplicate.
  */
 export const wecom: Platform<Settings> = {
   name: wecomWords.name,
@@ -33,7 +43,7 @@ export const wecom: Platform<Settings> = {
     return {
       name: wecomWords.name,
       ...(home === undefined ? {} : { home }),
-      // What goes through one of the two need not wait for the other.
+      // Messages through one of the two need not wait for the other.
       isReady: () => (bot?.isReady ?? false) || webhook?.waitMs === 0,
       async send(delivery, options) {
         const message = readMessage(wecomWords.name, delivery);
@@ -48,6 +58,133 @@ export const wecom: Platform<Settings> = {
 };
 
 const NO_CHAT =
-  "No chat is named: set deliver_extra.chat_id or platforms.wecom.home_channel (WECOM_HOME_CHANNEL), or platforms.wecom.webhook_url (WECOM_WEBHOOK_URL) for the group of a robot.";
+  "The message has no chat: set deliver_extra.chat_id or platforms.wecom.home_channel (WECOM_HOME_CHANNEL), or platforms.wecom.webhook_url (WECOM_WEBHOOK_URL) for the group of a robot.";
 const NO_BOT =
-  "Only the webhook of one group is set, which reaches no other chat: name none, or set bot_id (WECOM_BOT_ID) and secret (WECOM_SECRET) of platforms.wecom.";
+  "Only the webhook of one group is configured. Remove the chat, or set bot_id (WECOM_BOT_ID) and secret (WECOM_SECRET) of platforms.wecom.";
+
+/** "Long connection of intelligent robots": bytes of a Markdown text; plain text is not accepted. */
+const BOT_TEXT_LIMIT = 20_480;
+const MAX_BOT_PARTS = 10;
+const CHAT = /^[\w@.-]{1,128}$/;
+
+interface WecomBot {
+  readonly isReady: boolean;
+  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
+  close(): Promise<void>;
+}
+
+/** Creates an intelligent bot, which writes to users and groups that have written to it. */
+export function createWecomBot(
+  { bot_id: id = "", secret = "", ...settings }: PlatformSettings<"wecom">,
+  { clock, log, store }: PlatformParts,
+  load: () => Promise<WecomSdk | undefined> = loadSdk,
+): WecomBot {
+  registerSecret(secret.trim());
+  const connection = new WecomConnection({
+    botId: id.trim(),
+    secret: secret.trim(),
+    url: settings.websocket_url,
+    clock,
+    log,
+    store,
+    load,
+  });
+  const limit = Math.min(settings.text_limit ?? BOT_TEXT_LIMIT, BOT_TEXT_LIMIT);
+  return {
+    get isReady() {
+      return connection.isReady;
+    },
+    async send({ chat, text }, delivery, options) {
+      if (!CHAT.test(chat)) {
+        return { status: "permanent", error: "The chat must be the id of a user or of a group." };
+      }
+      const parts = renderParts(text, {
+        format: "commonmark",
+        limit,
+        unit: "bytes",
+        maxParts: MAX_BOT_PARTS,
+        mentions: MENTIONS,
+      });
+      return sendParts(parts, { delivery, options }, (part) =>
+        connection.send(chat, part.text, options.signal),
+      );
+    },
+    close: () => connection.close(),
+  };
+}
+
+/**
+ * Loads the SDK with the first message: it is optional. Bundlers keep the names of its CommonJS only under `default`.
+ */
+async function loadSdk(): Promise<WecomSdk | undefined> {
+  try {
+    return (await import("@wecom/aibot-node-sdk")).default;
+  } catch {
+    return undefined;
+  }
+}
+
+/** "Message push configuration": bytes of a Markdown and of a plain text. */
+const MARKDOWN_LIMIT = 4096;
+const PLAIN_LIMIT = 2048;
+/** "Message push configuration": 20 messages a minute; one text may use half of them. */
+const PER_MINUTE = 20;
+const MAX_PARTS = 10;
+const MINUTE_MS = 60_000;
+/** "Message push configuration": this begins a mention in Markdown. */
+const MENTIONS = ["<@"];
+
+interface WecomRobot {
+  /** Milliseconds until the next message is allowed; 0: now. */
+  readonly waitMs: number;
+  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
+}
+
+function parseWebhook(url: string): RobotWebhook | undefined {
+  return parseRobotWebhook(url, "/cgi-bin/webhook/send", "key");
+}
+
+/** Creates the robot of one group. `deliver_extra.msgtype: text` sends plain text. */
+function createWebhookRobot(
+  { baseUrl, key }: RobotWebhook,
+  settings: PlatformSettings<"wecom">,
+  { clock, version }: Pick<PlatformParts, "clock" | "version">,
+): WecomRobot {
+  registerSecret(key);
+  const call = createCall({ title: wecomWords.title, baseUrl, clock, version });
+  const pace = new Pace({ clock, limit: PER_MINUTE, windowMs: MINUTE_MS });
+  const sendOne = async (body: WecomRobotMessage, options: SendOptions): Promise<SendOutcome> => {
+    const waitMs = pace.take();
+    if (waitMs > 0) return throttled("The rate limit of the robot is reached.", waitMs);
+    const answer = await call(
+      "WecomRobotAnswer",
+      (client) => client.wecomRobotSend({ query: { key }, body }),
+      options,
+    );
+    const outcome = answer.kind === "none" ? answer.outcome : outcomeOfWebhook(answer);
+    if (outcome.status === "retry" && outcome.isThrottled) pace.hold(outcome.afterMs ?? MINUTE_MS);
+    return outcome;
+  };
+  return {
+    get waitMs() {
+      return pace.waitMs;
+    },
+    async send({ text, extra }, delivery, options) {
+      const isPlain = extra["msgtype"] === "text";
+      const most = isPlain ? PLAIN_LIMIT : MARKDOWN_LIMIT;
+      const parts = renderParts(text, {
+        format: isPlain ? "plain" : "commonmark",
+        limit: Math.min(settings.text_limit ?? most, most),
+        unit: "bytes",
+        maxParts: MAX_PARTS,
+        mentions: MENTIONS,
+      });
+      return sendParts(parts, { delivery, options }, ({ text: content }) =>
+        sendOne(
+          isPlain ? { msgtype: "text", text: { content } } : { msgtype: "markdown", markdown: { content } },
+          options,
+        ),
+      );
+    },
+  };
+}

@@ -206,7 +206,7 @@ export const guarded: readonly Row[] = [
       "agentd model set x",
       "agentd sessions delete x --yes",
       "agentd sessions export x",
-      "agentd deliveries retry x",
+      "agentd outbox retry x",
       "agentd platforms test x",
       "agentd gateway",
       "agentd gateway setup",

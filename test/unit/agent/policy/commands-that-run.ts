@@ -302,6 +302,7 @@ export const running: readonly Row[] = [
       "agentd webhook list",
       "agentd webhook deliveries list",
       "agentd deliveries list --json",
+      "agentd outbox list --json",
       "agentd platforms list",
       "agentd model show",
       "agentd config path",

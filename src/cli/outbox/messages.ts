@@ -1,0 +1,209 @@
+/** Renders outbox messages as text and as JSON, and reads the options that select them. Pure. */
+import { redact } from "../../base/observe/redact.ts";
+import { formatTarget, parseTarget } from "../../deliver/target.ts";
+import { type OutboxMessage, MESSAGE_STATUSES, type MessageStatus } from "../../store/outbox/messages.ts";
+import type { Try, TryOutcome } from "../../store/outbox/attempts.ts";
+import { oneLine } from "../sessions/text.ts";
+import { toTable } from "../kit/table.ts";
+import { suggest } from "../../base/nearest.ts";
+import { platforms } from "../../deliver/message.ts";
+import { UsageError } from "../kit/arguments.ts";
+
+/** Characters of an address in a list: an address may be private. */
+const SHOWN_ADDRESS = 12;
+const SHOWN_ERROR = 80;
+/** Most characters of a text that are printed; `--json` prints the whole text. */
+const MAX_SHOWN_CHARACTERS = 4_000;
+
+export function messagesTable(messages: readonly OutboxMessage[], nowMs: number): string {
+  const rows = messages.map((message) => [
+    message.id,
+    iso(message.createdAtMs),
+    oneLine(shortTarget(message.target)),
+    String(message.attempts),
+    shownStatus(message.status),
+    nextAttempt(message, nowMs),
+    shortened(oneLine(redact(message.error ?? "")), SHOWN_ERROR),
+  ]);
+  return toTable(["ID", "CREATED", "TARGET", "ATTEMPTS", "STATUS", "NEXT ATTEMPT", "LAST ERROR"], rows);
+}
+
+interface EntryOptions {
+  /** Whether the entry has the whole address. */
+  readonly isWhole?: boolean;
+  /** JSON. Present when the text of the message is to be shown. */
+  readonly payload?: string | undefined;
+  /** The latest finished attempts, oldest first. */
+  readonly attemptLog?: readonly Try[];
+}
+
+export function messageEntry(
+  message: OutboxMessage,
+  { isWhole = false, payload, attemptLog }: EntryOptions = {},
+): object {
+  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, dueAtMs, isHeld, endedAtMs } =
+    message;
+  return {
+    id,
+    platform: parseTarget(target).platform,
+    target: isWhole ? redact(target) : shortTarget(target),
+    status: shownStatus(status),
+    ref: ref ?? null,
+    attempts,
+    parts_sent: partsSent,
+    last_error: error === undefined ? null : redact(error),
+    created_at: iso(createdAtMs),
+    next_attempt_at: dueAtMs === undefined ? null : iso(dueAtMs),
+    waits_for_older: isHeld,
+    ended_at: endedAtMs === undefined ? null : iso(endedAtMs),
+    ...(attemptLog === undefined ? {} : { attempt_log: attemptLog.map(attemptEntry) }),
+    ...(payload === undefined ? {} : { text: redact(textIn(payload)) }),
+  };
+}
+
+function attemptEntry({ atMs, tookMs, outcome, error }: Try): object {
+  return {
+    at: iso(atMs),
+    seconds: tookMs === undefined ? null : tookMs / 1000,
+    outcome,
+    error: error === undefined ? null : redact(error),
+  };
+}
+
+interface TextOptions extends Omit<EntryOptions, "isWhole"> {
+  readonly nowMs: number;
+}
+
+export function messageText(
+  message: OutboxMessage,
+  { nowMs, payload, attemptLog = [] }: TextOptions,
+): string {
+  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, endedAtMs } = message;
+  const next = nextAttempt(message, nowMs);
+  const facts: readonly (readonly [string, string | undefined])[] = [
+    ["id", id],
+    ["target", redact(target)],
+    ["status", shownStatus(status)],
+    ["created", iso(createdAtMs)],
+    ["created by", ref],
+    ["attempts", String(attempts)],
+    ["parts sent", partsSent > 0 ? String(partsSent) : undefined],
+    ["last error", error === undefined ? undefined : redact(error)],
+    ["next", next === "-" ? undefined : next],
+    ["ended", endedAtMs === undefined ? undefined : iso(endedAtMs)],
+  ];
+  const todo = whatToDo(message);
+  return [
+    ...facts.flatMap(([name, value]) =>
+      value === undefined ? [] : [`${name.padEnd(11)} ${oneLine(value)}`],
+    ),
+    ...(attemptLog.length === 0 ? [] : ["", "Attempts:", ...attemptLog.map(attemptLine)]),
+    ...(todo === undefined ? [] : ["", todo]),
+    ...(payload === undefined ? [] : ["", "Text:", block(redact(textIn(payload)))]),
+  ].join("\n");
+}
+
+const OUTCOME_WORDS: Readonly<Record<TryOutcome, string>> = {
+  delivered: "delivered",
+  retry: "failed, will be retried",
+  permanent: "refused",
+  unknown: "may have arrived",
+  stopped: "cancelled: the service stopped",
+  lost: "lost: its process ended first",
+};
+
+function attemptLine({ atMs, tookMs, outcome, error }: Try): string {
+  const took = tookMs === undefined ? "" : ` after ${(tookMs / 1000).toFixed(1)} s`;
+  const why = error === undefined ? "" : `: ${redact(error)}`;
+  return `  ${iso(atMs)} ${oneLine(`${OUTCOME_WORDS[outcome]}${took}${why}`)}`;
+}
+
+function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefined {
+  const retry = `\`agentd outbox retry ${id}\``;
+  const drop = `\`agentd outbox drop ${id}\``;
+  const origin = ref?.startsWith("dlv_")
+    ? ` \`agentd webhook deliveries show ${ref}\` shows the webhook delivery behind it.`
+    : "";
+  switch (status) {
+    case "due":
+      return isHeld
+        ? `It waits for an older message to the same chat. ${drop} drops it.`
+        : `A running \`agentd gateway\` sends it. ${retry} makes it due now; ${drop} drops it.${origin}`;
+    case "leased":
+      return "A process is sending it.";
+    case "dead":
+      return `All attempts failed. Fix what the error names, then run ${retry}; ${drop} drops the message.${origin}`;
+    case "unknown":
+      return `It may have arrived. Check the chat: if the message is missing, run ${retry}; if it arrived, run ${drop}.${origin}`;
+    case "delivered":
+    case "dropped":
+      return undefined;
+  }
+}
+
+function nextAttempt({ status, dueAtMs, isHeld }: OutboxMessage, nowMs: number): string {
+  if (status === "leased") return "sending";
+  if (dueAtMs === undefined) return "-";
+  if (isHeld) return "after an older one";
+  return dueAtMs <= nowMs ? "now" : iso(dueAtMs);
+}
+
+/** Returns the platform and the first characters of the chat. */
+function shortTarget(target: string): string {
+  const { platform, address } = parseTarget(target);
+  return redact(formatTarget({ platform, address: shortened(address, SHOWN_ADDRESS) }));
+}
+
+function shortened(text: string, limit: number): string {
+  const characters = Array.from(text);
+  return characters.length <= limit ? text : `${characters.slice(0, limit).join("")}…`;
+}
+
+/** Returns the text of the message, or the whole payload when it has no `text`. */
+function textIn(payload: string): string {
+  try {
+    const { text } = JSON.parse(payload) as { readonly text?: unknown };
+    return typeof text === "string" ? text : payload;
+  } catch {
+    return payload;
+  }
+}
+
+/** Keeps line breaks and makes control characters visible. */
+function block(text: string): string {
+  const shown = text.slice(0, MAX_SHOWN_CHARACTERS);
+  const left = text.length - shown.length;
+  const lines = shown.split(/\r?\n/).map((line) => `  ${oneLine(line)}`);
+  return [...lines, ...(left > 0 ? [`  (${left} more characters; --json prints all of them)`] : [])].join(
+    "\n",
+  );
+}
+
+function iso(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}
+
+/** The status as users see it: `leased` reads `sending`. */
+type ShownStatus = Exclude<MessageStatus, "leased"> | "sending";
+
+export const SHOWN_STATUSES: readonly ShownStatus[] = MESSAGE_STATUSES.map(shownStatus);
+
+function shownStatus(status: MessageStatus): ShownStatus {
+  return status === "leased" ? "sending" : status;
+}
+
+/** Throws UsageError for any other word. */
+export function statusNamed(text: string): MessageStatus {
+  const found = MESSAGE_STATUSES.find((status) => shownStatus(status) === text);
+  if (found) return found;
+  throw new UsageError(`--status must be one of ${SHOWN_STATUSES.join(", ")}.`);
+}
+
+/** Throws UsageError for an unknown platform. */
+export function toPlatformName(text: string): string {
+  if (Object.hasOwn(platforms, text)) return text;
+  const hint = text.includes(":")
+    ? "; give the platform only, without a chat."
+    : suggest(text, Object.keys(platforms));
+  throw new UsageError(`--target: ${JSON.stringify(text)} is not a platform${hint}`);
+}

@@ -1,0 +1,124 @@
+import { registerSecret } from "../../base/observe/redact.ts";
+import type { PlatformSettings } from "../../config/platform-settings.ts";
+import type { TelegramAnswer, TelegramMessage } from "../../../generated/delivery/client/types.gen.ts";
+import {
+  createCall,
+  type Call,
+  type NoAnswer,
+  type PlatformAnswer,
+  type SendFailure,
+  outcomeOfAnswer,
+  throttled,
+} from "../platform/call.ts";
+import { readMessage, type Message } from "../message.ts";
+import { sendParts, type Platform, type SendOptions, type SendOutcome } from "../target.ts";
+import { renderParts } from "../text/parts.ts";
+import type { Part } from "../text/source.ts";
+
+type Settings = PlatformSettings<"telegram">;
+
+const words = { title: "Telegram", name: "telegram" };
+/** Bot API, sendMessage: 4096 characters after entities are parsed. */
+const TEXT_LIMIT = 4096;
+/** The general topic of a forum is not sent: the API does not accept its number. */
+const GENERAL_TOPIC = 1;
+
+/** Telegram Bot API 10.1, sendMessage: HTML text, also in topics. The API does not deduplicate. */
+export const telegram: Platform<Settings> = {
+  name: words.name,
+  missing: ({ token }) => (token === undefined ? ["token (TELEGRAM_BOT_TOKEN)"] : []),
+  create({ token = "", base_url: baseUrl = "https://api.telegram.org", ...settings }, { clock, version }) {
+    registerSecret(token);
+    const call = createCall({ title: words.title, baseUrl, clock, version });
+    return {
+      name: words.name,
+      ...homeOf(settings),
+      async send(delivery, options) {
+        const message = readMessage(words.name, delivery);
+        if (!message) return { status: "permanent", error: "The message has no text." };
+        const problem = findProblem(message);
+        if (problem !== undefined) return { status: "permanent", error: problem };
+        const limit = settings.text_limit ?? TEXT_LIMIT;
+        const parts = renderParts(message.text, { format: "telegram", limit, unit: "utf16" });
+        const chat = { call, token, message, id: message.chat };
+        return sendParts(parts, { delivery, options }, (part) => sendPart(chat, part, options));
+      },
+    };
+  },
+};
+
+interface Chat {
+  readonly call: Call;
+  readonly token: string;
+  readonly message: Message;
+  /** Changes when the group becomes a supergroup. */
+  id: string;
+}
+
+/** Sends the plain text when the API rejects the HTML, and follows a group that moved, each once. */
+async function sendPart(chat: Chat, part: Part, options: SendOptions): Promise<SendOutcome> {
+  let answer = await post(chat, { text: part.text, isHtml: true }, options);
+  const moved = answer.kind === "answer" ? answer.body?.parameters?.migrate_to_chat_id : undefined;
+  if (moved !== undefined) {
+    chat.id = String(moved);
+    answer = await post(chat, { text: part.text, isHtml: true }, options);
+  }
+  if (answer.kind === "answer" && cannotParse(answer)) {
+    answer = await post(chat, { text: part.plain, isHtml: false }, options);
+  }
+  return answer.kind === "none" ? answer.outcome : outcomeOf(answer);
+}
+
+function post(
+  { call, token, message, id }: Chat,
+  { text, isHtml }: { readonly text: string; readonly isHtml: boolean },
+  options: SendOptions,
+): Promise<PlatformAnswer<TelegramAnswer> | NoAnswer> {
+  const topic = message.thread === undefined ? undefined : Number(message.thread);
+  const body: TelegramMessage = {
+    chat_id: id,
+    text,
+    ...(isHtml ? { parse_mode: "HTML" } : {}),
+    ...(topic === undefined || topic === GENERAL_TOPIC ? {} : { message_thread_id: topic }),
+    ...(message.extra["disable_notification"] === true ? { disable_notification: true } : {}),
+    ...(message.extra["disable_web_page_preview"] === true
+      ? { link_preview_options: { is_disabled: true } }
+      : {}),
+  };
+  return call("TelegramAnswer", (client) => client.telegramSendMessage({ path: { token }, body }), options);
+}
+
+function outcomeOf(answer: PlatformAnswer<TelegramAnswer>): SendOutcome {
+  const { body } = answer;
+  if (body?.ok === true) return { status: "delivered" };
+  const failure = outcomeOfAnswer(answer, { ...words, reason: body?.description });
+  const seconds = body?.parameters?.retry_after;
+  if (failure.status === "retry" && seconds !== undefined) return throttled(failure.error, seconds * 1000);
+  return failure.status === "permanent" ? { ...failure, error: withHint(failure, body) } : failure;
+}
+
+function withHint({ error }: SendFailure, body: TelegramAnswer | undefined): string {
+  const description = body?.description ?? "";
+  if (/chat not found/i.test(description)) return `${error} Add the bot to the chat, or write to it first.`;
+  if (/thread not found/i.test(description)) return `${error} Check that the topic exists.`;
+  return error;
+}
+
+function cannotParse({ status, body }: PlatformAnswer<TelegramAnswer>): boolean {
+  return status === 400 && /can't parse entities/i.test(body?.description ?? "");
+}
+
+function findProblem({ chat, thread }: Message): string | undefined {
+  if (chat === "") {
+    return "The message has no chat: set deliver_extra.chat_id, or platforms.telegram.home_channel (TELEGRAM_HOME_CHANNEL).";
+  }
+  if (!/^(-?\d{1,20}|@\w{1,64})$/.test(chat))
+    return "The chat must be a number, or the @name of a public channel.";
+  if (thread !== undefined && !/^\d{1,10}$/.test(thread)) return "The topic (thread_id) must be a number.";
+  return undefined;
+}
+
+function homeOf({ home_channel: chat, home_thread: thread }: Settings): { readonly home?: string } {
+  if (chat === undefined) return {};
+  return { home: thread === undefined ? chat : `${chat}:${thread}` };
+}
