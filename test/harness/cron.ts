@@ -1,4 +1,4 @@
-/** Jobs over a fresh database and home, on a clock that the test moves, with targets that the test holds in its hand. */
+/** Cron on a fresh database and home, with a fake clock and scripted targets. */
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -81,7 +81,7 @@ export class TestCron implements AsyncDisposable {
     return this.jobs.create(definition(parts));
   }
 
-  /** Moves time, looks at the jobs once, and waits for what began and for its messages. */
+  /** Advances the clock, ticks once, and waits for the runs and their messages. */
   async advance(ms: number): Promise<void> {
     this.clock.tick(ms);
     await this.tick();
@@ -117,7 +117,7 @@ export class TestCron implements AsyncDisposable {
     }
   }
 
-  /** What the outbox has for an occurrence, the file left out; oldest first. */
+  /** The outbox messages of an occurrence without its output file, oldest first. */
   async messages(ref: string): Promise<readonly OutboxRow[]> {
     const query = this.store.read.selectFrom("outbox").selectAll().where("ref", "=", ref);
     return query.where("target", "!=", OUTPUT_TARGET).orderBy("id").execute();
@@ -131,7 +131,7 @@ export class TestCron implements AsyncDisposable {
 
   async job(id: string): Promise<Job> {
     const job = await this.jobs.get(id);
-    if (!job) throw new Error(`there is no job ${id}`);
+    if (!job) throw new Error(`no job ${id}`);
     return job;
   }
 

@@ -1,7 +1,7 @@
 import type { OccurrenceRow } from "../../src/store/schema/tables.ts";
 import { START_MS, type TestCron } from "./cron.ts";
 
-/** Of a run that is at work in this process. */
+/** An open occurrence whose run is running in this process. */
 export function openOccurrence(cron: TestCron, jobId: string): OccurrenceRow {
   return {
     id: `occ_${jobId.padEnd(26, "0")}`,

@@ -16,7 +16,7 @@ import type { WebhookDeps } from "../../src/webhook/deps.ts";
 import { wireWebhook } from "../../src/app/wire-webhook.ts";
 import { startTestService, testConfig, type TestService, type TestServiceOptions } from "./service.ts";
 
-/** Of all routes that name none. */
+/** The secret of routes that name none. */
 export const SECRET = "s3cr3t-of-the-tests";
 
 export interface WebhookServiceOptions extends TestServiceOptions {
@@ -28,7 +28,7 @@ export interface WebhookServiceOptions extends TestServiceOptions {
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
-  // oxlint-disable-next-line typescript/no-explicit-any -- what the spec says of it is checked before
+  // oxlint-disable-next-line typescript/no-explicit-any -- check\(\) validates it against the spec
   readonly body: any;
 }
 
@@ -66,8 +66,8 @@ function withReceiver({
   return { ...rest, config: { ...rest.config, platforms } };
 }
 
-/** Rooms of the receiver that no configuration makes: `change` says what is different. Real HTTP, the service's store. */
-export async function serveChangedRoom(
+/** Serves a receiver with changed dependencies that no configuration produces, over real HTTP and the service's store. */
+export async function serveChangedDeps(
   service: WebhookService,
   change: (deps: WebhookDeps) => Partial<WebhookDeps>,
 ): Promise<WebhookService> {
@@ -161,7 +161,7 @@ export class WebhookService implements AsyncDisposable {
       .execute();
   }
 
-  /** The record once it holds what is waited for. What was not acknowledged is written behind its answer. */
+  /** Resolves to the deliveries once `until` holds. Stopped requests are recorded after their answer. */
   async recorded(
     until: (rows: readonly RecordedDelivery[]) => boolean,
   ): Promise<readonly RecordedDelivery[]> {

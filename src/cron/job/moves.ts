@@ -82,8 +82,8 @@ export function runNow(
 }
 
 /** Throws when the job is running and its runs must not overlap. */
-export function requireFree(job: Job, isAtWork: boolean): void {
-  if (!isAtWork || job.definition.overlap === "allow") return;
+export function requireFree(job: Job, isRunning: boolean): void {
+  if (!isRunning || job.definition.overlap === "allow") return;
   const what = `${called(job)} is running`;
   throw new ServiceError(
     "session_busy",

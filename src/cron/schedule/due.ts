@@ -33,7 +33,7 @@ export interface DueContext {
   /** The configured default. */
   readonly catchUpMissed: boolean;
   /** Whether an occurrence of the job is open. */
-  readonly isAtWork: boolean;
+  readonly isRunning: boolean;
 }
 
 /** Missed instants of an expression are counted up to this number. A day of minutes is less. */
@@ -76,9 +76,9 @@ function unscheduledRun(
   cause: "manual" | "retry",
   scheduledAtMs: number,
   job: Job,
-  { isAtWork }: DueContext,
+  { isRunning }: DueContext,
 ): DueRun {
-  return { cause, scheduledAtMs, timing: "on_time", isSkipped: isAtWork && skips(job) };
+  return { cause, scheduledAtMs, timing: "on_time", isSkipped: isRunning && skips(job) };
 }
 
 const skips = ({ definition }: Job): boolean => definition.overlap === "skip";
@@ -119,7 +119,7 @@ function evaluateOnce(job: Job, atMs: number, nowMs: number): DueDecision {
 function evaluateSlot(
   job: Job,
   firstMs: number,
-  { nowMs, catchUpMissed, isAtWork }: DueContext,
+  { nowMs, catchUpMissed, isRunning }: DueContext,
 ): DueDecision {
   const { definition, repeatDone } = job;
   const now = withoutRetry(job);
@@ -133,7 +133,7 @@ function evaluateSlot(
   const untilMs = runs ? beforeLastMs : lastMs;
   const makesUp = catchesUp && (beforeLastMs !== undefined || !isInTime);
   const timing = makesUp ? "catch_up" : timingOf(lateMs);
-  const isSkipped = isAtWork && skips(job);
+  const isSkipped = isRunning && skips(job);
   const isLast = runs && !isSkipped && left <= 1;
   return {
     after: isLast ? { ...now, nextRunAtMs: undefined } : comesNext(now, nextMs),

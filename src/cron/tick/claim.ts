@@ -132,11 +132,11 @@ async function markBroken(
 interface DueRow {
   readonly row: CronJobRow;
   /** True: an occurrence of the job is running. */
-  readonly isAtWork: boolean;
+  readonly isRunning: boolean;
 }
 
 async function withOpen(tx: Tx, row: CronJobRow): Promise<DueRow> {
-  return { row, isAtWork: (await tx.find("occurrences", { job_id: row.id, ended_at: null })) !== undefined };
+  return { row, isRunning: (await tx.find("occurrences", { job_id: row.id, ended_at: null })) !== undefined };
 }
 
 type Decision = { readonly row: CronJobRow; readonly job: Job; readonly decision: DueDecision } | Broken;
@@ -155,9 +155,9 @@ function decide(
   const { catchUpMissed } = settings;
   const decisions: Decision[] = [];
   let counted = 0;
-  for (const { row, isAtWork } of all) {
+  for (const { row, isRunning } of all) {
     if (counted > MAX_COUNTED) break;
-    const decided = decideOne(row, { nowMs, catchUpMissed, isAtWork });
+    const decided = decideOne(row, { nowMs, catchUpMissed, isRunning });
     if ("decision" in decided && decided.job.definition.schedule.kind === "cron") {
       counted += decided.decision.missed?.count ?? 0;
     }

@@ -64,7 +64,7 @@ export class Ticker {
   }
 
   /** The number of occurrences that run here. */
-  get atWork(): number {
+  get runningCount(): number {
     return this.#running.size;
   }
 

@@ -1,11 +1,11 @@
-/** What is promised with the 202: recorded before it, run once, alone in its session, waiting where there is no room. */
+/** What a 202 guarantees: the delivery is recorded, runs once in its own session, and waits for a concurrency limit. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checkSessionName } from "../../../src/agent/session/session.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import type { DeliveryRow, RunRow, SessionRow } from "../../../src/store/schema/tables.ts";
-import { serveChangedRoom, startWebhookService, type WebhookService } from "../../harness/webhook.ts";
+import { serveChangedDeps, startWebhookService, type WebhookService } from "../../harness/webhook.ts";
 
 const named = (id: string) => ({ headers: { "x-github-delivery": id } });
 const statuses = (rows: readonly DeliveryRow[]) => rows.map(({ status }) => status);
@@ -139,7 +139,7 @@ test("runs of a route with max_concurrent wait, recorded; other routes do not; a
   assert.equal((await second.post("hook", {}, named("b"))).body.status, "duplicate");
 });
 
-test("runs are not lost when limits are hit: they wait for room under limits.max_concurrent_runs, others are refused", async () => {
+test("runs over limits.max_concurrent_runs wait and are not lost, and requests over the queue limit are refused", async () => {
   const held = new Held();
   const config = { limits: { max_concurrent_runs: 1 } };
   await using service = await startWebhookService({ script: held.script, config });
@@ -232,7 +232,7 @@ test("a `[SILENT]` answer is delivered unless the route sets `silent: suppress`"
 test("a delivery is acknowledged behind its record: when that fails to be written it is answered 503", async () => {
   await using service = await startWebhookService();
   const full = () => Promise.reject(new ServiceError("state_store_unavailable", "The disk is full."));
-  await using changed = await serveChangedRoom(service, ({ turns }) => ({
+  await using changed = await serveChangedDeps(service, ({ turns }) => ({
     turns: { draining: false, submit: (prompt) => turns.submit({ ...prompt, alsoRecord: full }) },
   }));
   const { status, body } = await changed.post("hook", {}, named("free"));

@@ -6,7 +6,7 @@ import {
   bytesOf,
   sign,
   startWebhookService,
-  serveChangedRoom,
+  serveChangedDeps,
   webhookScenario,
   type WebhookService,
 } from "../../harness/webhook.ts";
@@ -188,7 +188,7 @@ webhookScenario(
   "a slow body is answered 408 after ten seconds, and its connection closed",
   async (service) => {
     const clock = new WatchedClock();
-    await using slow = await serveChangedRoom(service, () => ({ clock }));
+    await using slow = await serveChangedDeps(service, () => ({ clock }));
     using connection = await openRaw(slow.url);
     connection.write(`${head("", "content-length: 100")}{"a"`);
     await clock.wait(10_000);
@@ -203,7 +203,7 @@ webhookScenario(
       [408, "The body did not arrive in time", "body_timeout"],
     );
     if ("Deno" in globalThis) {
-      // Its server keeps the connection whatever it is told; what is left of the body is no request all the same.
+      // Its server keeps the connection in any case; the rest of the body must not become a request.
       connection.write(`${"x".repeat(95)}GET /health HTTP/1.1\r\nhost: x\r\n\r\n`);
       await connection.until(/\}HTTP\/1\.1 200 /);
     } else await connection.closed();

@@ -110,7 +110,7 @@ test("a direct delivery to a target that does not answer returns 202 without the
   const answer = service.post("direct", {}, named("slow"));
   await Promise.all([clock.wait(8_000), target.count(1)]);
   clock.tick(8_000);
-  // It may have arrived: the sender is not told to send it again.
+  // It may have arrived: the sender must not send it again.
   assert.equal((await answer).status, 202);
   assert.equal(target.received.length, 1);
   assert.equal(held.length, 1);
@@ -150,8 +150,8 @@ test("a message for an unknown target is given up with a log entry, and the rece
   const message = { target: "carrier_pigeon:home", payload: { text: "coo", extra: {} }, maxAttempts: 1 };
   const id = await store.write((tx) => store.outbox.enqueue(tx, message));
   while ((await store.find("outbox", { id }))?.status !== "dead") await new Promise((r) => setTimeout(r, 10));
-  const [told] = service.logged("cannot deliver a message; no attempt is left");
-  assert.match(JSON.stringify(told), /carrier_pigeon/);
+  const [logged] = service.logged("a message could not be delivered and is given up");
+  assert.match(JSON.stringify(logged), /carrier_pigeon/);
   assert.equal((await service.health()).status, 200);
 });
 

@@ -22,8 +22,8 @@ function filtering(title: string, cases: readonly Case[]): void {
     const routes = Object.fromEntries(cases.map(([filters], index) => [`case-${index}`, { filters }]));
     await using service = await startWebhookService({ routes });
     for (const [index, [filters, event, passes]] of cases.entries()) {
-      const told = `${JSON.stringify(filters)} for ${JSON.stringify(event)}`;
-      assert.equal(await pass(service, `case-${index}`, event), passes, told);
+      const label = `${JSON.stringify(filters)} for ${JSON.stringify(event)}`;
+      assert.equal(await pass(service, `case-${index}`, event), passes, label);
     }
   });
 }
@@ -150,7 +150,7 @@ test("`in_file` reads JSON lists, object keys and lines, sees edits at the next 
   const home = join(service.test.home, "agentd");
   await mkdir(join(home, "lists"), { recursive: true });
   const user = (name: unknown, route = "list") => pass(service, route, { user: name });
-  assert.equal(await user("ada"), false, "no file, nobody passes");
+  assert.equal(await user("ada"), false, "without the file nothing passes");
   assert.equal(await user("ada", "unlisted"), true, "nor is anybody listed in it");
   assert.ok(service.logged("a filter cannot be used").length >= 1, "the absent file is warned of");
 

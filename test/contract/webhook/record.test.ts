@@ -6,7 +6,7 @@ import { Deliveries } from "../../../src/webhook/deliveries/deliveries.ts";
 import { replayHeaders, requestOf } from "../../../src/webhook/deliveries/replay.ts";
 import type { WebhookRoute } from "../../../src/webhook/routes/route.ts";
 import type { WebhookRoutes } from "../../../src/webhook/routes/routes.ts";
-import { SECRET, serveChangedRoom, startWebhookService, webhookScenario } from "../../harness/webhook.ts";
+import { SECRET, serveChangedDeps, startWebhookService, webhookScenario } from "../../harness/webhook.ts";
 
 const stagesOf = ({ stages }: DeliveryRow): readonly string[] =>
   (JSON.parse(stages) as { stage: string; result: string }[]).map(
@@ -73,7 +73,7 @@ webhookScenario(
 
 test("a route that loses its secret at runtime answers 403 `no_secret`", async () => {
   await using service = await startWebhookService();
-  await using changed = await serveChangedRoom(service, ({ routes }) => ({
+  await using changed = await serveChangedDeps(service, ({ routes }) => ({
     routes: withRoutes(routes, { secrets: [] }),
   }));
   for (const secret of [SECRET, "", null]) {
@@ -223,7 +223,7 @@ webhookScenario(
   ["receiveWebhook 500", "receiveWebhook 500 x-request-id"],
   "what breaks inside is answered 500 without a word of it, and logged",
   async (service) => {
-    await using changed = await serveChangedRoom(service, ({ ports }) => ({
+    await using changed = await serveChangedDeps(service, ({ ports }) => ({
       ports: { ...ports, findDuplicate: () => Promise.reject(new TypeError("inner workings")) },
     }));
     const { status, body } = await changed.post("hook");
@@ -239,7 +239,7 @@ webhookScenario(
   "what a target does not take is answered 502 without a word of why, and may be sent again",
   async (service) => {
     let isDown = true;
-    await using changed = await serveChangedRoom(service, ({ routes }) => ({
+    await using changed = await serveChangedDeps(service, ({ routes }) => ({
       routes: withRoutes(routes, { deliverOnly: true, deliver: "webhook" }),
       send: async () => (isDown ? { status: "permanent", error: "inner workings" } : { status: "delivered" }),
     }));

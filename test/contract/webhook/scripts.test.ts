@@ -33,7 +33,7 @@ async function assertIgnored(service: WebhookService, why: RegExp, route = "hook
   assert.match(rows.findLast(isIt)?.reason ?? "", why);
 }
 
-/** Whether a process still runs; one that ended and that nobody reaped does not. */
+/** Whether a process still runs; a zombie does not. */
 async function isRunning(pid: number): Promise<boolean> {
   try {
     const stat = await readFile(`/proc/${pid}/stat`, "utf8");
@@ -107,7 +107,7 @@ test("script output that is not an object becomes `{script_output}` beside the p
   await place.asked(1);
   await place.service.post("list", { a: 2 });
   await place.asked(2);
-  // A payload that is no object has no room beside it.
+  // A payload that is not an object moves to the field `payload`.
   await place.service.post("number", ["first"]);
   assert.deepEqual(await place.asked(3), [
     "two words of 1{payload.0}",
@@ -238,7 +238,7 @@ test("a script gets the payload on stdin and the event and delivery id in its en
     assert.match(name, allowed);
   assert.ok(
     Object.keys(process.env).some((name) => !allowed.test(name)),
-    "there was something to leave out",
+    "the environment has variables to remove",
   );
 });
 
@@ -289,7 +289,7 @@ test("a script that hangs is killed with all its child processes, even those tha
 test("processes that a script leaves running are killed when it ends", async () => {
   const files = {
     "forks.sh": "for i in 1 2 3; do sleep 600 & done; echo $! > last.pid; echo forked",
-    // Out of its group and with its output open: nobody waits for that one.
+    // Outside the process group and with open output: the service does not wait for it.
     "leaves.sh":
       "setsid sh -c 'echo $$ > left.pid; exec sleep 600' & while [ ! -s left.pid ]; do sleep 0.02; done; echo left",
   };

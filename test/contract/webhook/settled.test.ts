@@ -1,4 +1,4 @@
-/** Messages without the agent that the outbox sends, since whoever took the request could not. */
+/** Direct messages that the outbox sends because the receiving process could not. */
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { openReceiver, type Receiver } from "../../harness/receiver.ts";
 import {
   bytesOf,
   SECRET,
-  serveChangedRoom,
+  serveChangedDeps,
   startWebhookService,
   type WebhookService,
 } from "../../harness/webhook.ts";
@@ -28,7 +28,7 @@ async function startCut(target: Receiver, deliver = "webhook") {
       },
     },
   });
-  const cut = await serveChangedRoom(service, (deps) => ({
+  const cut = await serveChangedDeps(service, (deps) => ({
     send: async () => ({ status: "stopped" }),
     routes: {
       names: ["direct"],
@@ -43,7 +43,7 @@ async function startCut(target: Receiver, deliver = "webhook") {
   return { service, cut };
 }
 
-/** What is owed anew has the outbox looked at now, not with its next poll. */
+/** Wakes the outbox now instead of at its next poll. */
 async function wakeOutbox({ test: { service } }: WebhookService): Promise<void> {
   const { store } = service;
   await store.write((tx) =>
@@ -104,7 +104,7 @@ test("the last of several messages closes the delivery, as delivered when one ta
   await wakeOutbox(service);
   await target.count(1);
   const [open] = await service.recorded(([row]) => row?.status === "accepted");
-  assert.equal(open?.ended_at, null, "the pigeon is owed it still");
+  assert.equal(open?.ended_at, null, "the message to the pigeon is still pending");
   await giveUp(service, "carrier_pigeon:home");
   const [closed] = await service.recorded(([row]) => row?.ended_at !== null);
   assert.deepEqual([closed?.status, closed?.reason], ["delivered", null]);

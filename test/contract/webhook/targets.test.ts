@@ -67,7 +67,7 @@ test("a direct delivery goes to the named chat, else to `chat_id` of deliver_ext
 
   await using homeless = await start({ telegram }, routes);
   assert.equal((await homeless.post("home", {}, named("h"))).status, 502);
-  assert.equal(telegram.asked.length, 3, "nobody was asked");
+  assert.equal(telegram.asked.length, 3, "no target was called");
   const [row] = await homeless.deliveries();
   assert.equal(row?.status, "failed");
   assert.match(row?.reason ?? "", /chat/i);
@@ -125,7 +125,7 @@ test("`all` sends to every home channel, and fails with a hint when no platform 
   assert.match(JSON.stringify(homeless.test.logLines), /All goes nowhere: no platform has a home_channel/);
 });
 
-test("a direct message to several: one that took it is enough, those that did not stay owed", async (t) => {
+test("a direct message to several targets: one delivery is enough, and the outbox keeps the others", async (t) => {
   const telegram = await startTelegram(t);
   const receiver = await openReceiver(t, (response) => void response.writeHead(500).end());
   const route = { deliver: "telegram:42, webhook,telegram:42", deliver_extra: { url: receiver.url } };
@@ -153,7 +153,7 @@ test("a direct message to several: one that took it is enough, those that did no
   assert.equal((await service.post("direct", {}, named("d-1"))).body.status, "duplicate");
 });
 
-test("a direct message to several that none took: 502, nothing owed, and the next try has the same ids", async (t) => {
+test("a direct message that no target accepts: 502, nothing stays pending, and the retry has the same ids", async (t) => {
   const telegram = await startTelegram(t);
   let status = 500;
   const receiver = await openReceiver(t, (response) => void response.writeHead(status).end());
@@ -201,7 +201,7 @@ test("a direct message that failed and comes again with another text is another 
   );
 });
 
-test("a direct message of which nobody knows whether it arrived: 202, its id stays taken, the record says so", async (t) => {
+test("a direct message without a confirmation: 202, its id stays taken, and the record shows the uncertainty", async (t) => {
   const telegram = await startTelegram(t);
   await using service = await start({ telegram }, { direct: { deliver: "telegram:42" } });
   telegram.next("close");
@@ -217,7 +217,7 @@ test("a direct message of which nobody knows whether it arrived: 202, its id sta
   assert.equal(telegram.asked.length, 1, "nothing is sent twice");
 });
 
-test("a direct message to several: one took it, of another nobody knows, a third waits; a restart does not repeat them", async (t) => {
+test("a direct message to several targets: one delivered, one uncertain, one pending; a restart does not repeat them", async (t) => {
   const telegram = await startTelegram(t);
   const receiver = await openReceiver(t);
   const route = { deliver: "telegram:42,webhook,sms:+15550100", deliver_extra: { url: receiver.url } };
@@ -245,11 +245,11 @@ test("a platform that is not set up is a warning with what to do; its messages w
   const telegram = await startTelegram(t);
   const routes = { hook: { deliver: "slack:C1, sms:+15550100,telegram:42", deliver_only: false } };
   await using service = await start({ telegram }, routes);
-  const [told, ...more] = service.logged("a webhook route delivers to a platform that is not set up");
+  const [warning, ...more] = service.logged("a webhook route delivers to a platform that is not set up");
   assert.deepEqual(more, []);
-  assert.equal(told?.["route"], "hook");
-  assert.match(String(told?.["problems"]), /Slack/);
-  assert.doesNotMatch(String(told?.["problems"]), /Telegram/);
+  assert.equal(warning?.["route"], "hook");
+  assert.match(String(warning?.["problems"]), /Slack/);
+  assert.doesNotMatch(String(warning?.["problems"]), /Telegram/);
   assert.equal((await service.post("hook")).status, 202);
   await telegram.count(1);
 });

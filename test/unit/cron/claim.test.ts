@@ -22,7 +22,7 @@ test("a claimed instant is not claimed again, and a refused claim runs nothing",
   assert.equal((await jobOf(store, id)).next_run_at, START_MS + 2 * HOUR_MS);
   assert.equal((await jobOf(store, once)).due_at, null);
 
-  // It has not ended, and whatever becomes of it: nobody claims its instant again.
+  // It has not ended; its instant is not claimed again either way.
   const second = await start();
   assert.deepEqual(await second.ticker.tick(), []);
   clock.tick(1_000);
@@ -82,8 +82,8 @@ test("a one-shot whose time passed without a scheduler is missed, and people are
   assert.deepEqual([row.state, row.last_status, row.due_at], ["missed", "missed", null]);
   const [occurrence] = await occurrencesOf(store);
   assert.equal(occurrence?.status, "missed");
-  const owed = await store.read.selectFrom("outbox").select(["target", "ref"]).orderBy("target").execute();
-  assert.deepEqual(owed, [
+  const messages = await store.read.selectFrom("outbox").select(["target", "ref"]).orderBy("target").execute();
+  assert.deepEqual(messages, [
     { target: "cron_output", ref: occurrence?.id },
     { target: "test", ref: occurrence?.id },
   ]);

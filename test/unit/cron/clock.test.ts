@@ -82,7 +82,7 @@ test("when the clock jumps back while a job is running, its claim stays", async 
     clock.tick(20_000);
   }
   assert.deepEqual([one.fired.length, other.fired.length], [1, 0]);
-  assert.equal(one.ticker.atWork, 1);
+  assert.equal(one.ticker.runningCount, 1);
 });
 
 test("the database's clock decides, whether it is ahead of or behind the process", async (t) => {

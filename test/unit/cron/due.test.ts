@@ -12,7 +12,7 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 const START_MS = Date.UTC(2026, 0, 5, 12, 0, 0);
-const FACTS = { catchUpMissed: true, isAtWork: false } as const;
+const FACTS = { catchUpMissed: true, isRunning: false } as const;
 
 function jobOf(parts: Partial<JobDefinition>, state: Partial<Job> = {}): Job {
   const whole = definition(parts);
@@ -43,26 +43,26 @@ function jobOf(parts: Partial<JobDefinition>, state: Partial<Job> = {}): Job {
 /** What a job that is looked at now and then does about its instants. */
 class Walked {
   job: Job;
-  readonly verdicts: { readonly nowMs: number; readonly verdict: DueDecision }[] = [];
+  readonly decisions: { readonly nowMs: number; readonly decision: DueDecision }[] = [];
 
   constructor(job: Job) {
     this.job = job;
   }
 
-  look(nowMs: number, facts: { catchUpMissed: boolean; isAtWork: boolean } = FACTS): void {
+  look(nowMs: number, facts: { catchUpMissed: boolean; isRunning: boolean } = FACTS): void {
     for (;;) {
       const due = dueAtMs(this.job, this.job, nowMs);
       if (due === undefined || due > nowMs) return;
-      const verdict = evaluateDue(this.job, { nowMs, ...facts });
-      const ran = verdict.run?.cause === "schedule" && !verdict.run.isSkipped;
-      this.job = { ...this.job, ...verdict.after, repeatDone: this.job.repeatDone + (ran ? 1 : 0) };
-      this.verdicts.push({ nowMs, verdict });
+      const decision = evaluateDue(this.job, { nowMs, ...facts });
+      const ran = decision.run?.cause === "schedule" && !decision.run.isSkipped;
+      this.job = { ...this.job, ...decision.after, repeatDone: this.job.repeatDone + (ran ? 1 : 0) };
+      this.decisions.push({ nowMs, decision });
     }
   }
 
   /** Instants of the schedule that something was said about, in the order in which it was said. */
   accounted(all: readonly number[]): readonly number[] {
-    return this.verdicts.flatMap(({ verdict: { run, missed } }) => [
+    return this.decisions.flatMap(({ decision: { run, missed } }) => [
       ...(missed ? all.filter((at) => at >= missed.fromMs && at <= missed.untilMs) : []),
       ...(run?.cause === "schedule" ? [run.scheduledAtMs] : []),
     ]);
@@ -150,7 +150,7 @@ test("every instant between two ticks is run or missed exactly once, for any sch
         let nowMs = startMs;
         for (const nap of naps) walked.look((nowMs += nap));
 
-        const { job, verdicts } = walked;
+        const { job, decisions } = walked;
         const all = walk(made.definition, startMs, nowMs);
         const said = walked.accounted(all);
         assert.deepEqual(said, all.slice(0, said.length), "in order, none twice, none left out");
@@ -161,8 +161,8 @@ test("every instant between two ticks is run or missed exactly once, for any sch
           assert.equal(job.nextRunAtMs, nextRunMs(schedule, said.at(-1) ?? startMs, parts.zone));
         }
         if (parts.repeat !== null) assert.ok(job.repeatDone <= parts.repeat);
-        for (const { nowMs: at, verdict } of verdicts) {
-          const { run, missed } = verdict;
+        for (const { nowMs: at, decision } of decisions) {
+          const { run, missed } = decision;
           if (missed) {
             const range = all.filter((each) => each >= missed.fromMs && each <= missed.untilMs);
             assert.equal(missed.count, Math.min(range.length, MAX_COUNTED));
@@ -253,9 +253,9 @@ test("a late instant runs within grace, catches up once beyond it, is missed wit
 
 test("a paused job does not run by its schedule, and misses nothing", () => {
   const paused = jobOf({}, { state: "paused" });
-  const verdict = evaluateDue(paused, { ...FACTS, nowMs: START_MS + 12 * HOUR_MS });
-  assert.deepEqual([verdict.run, verdict.missed], [undefined, undefined]);
-  assert.deepEqual([verdict.after.state, verdict.after.nextRunAtMs], ["paused", paused.nextRunAtMs]);
+  const decision = evaluateDue(paused, { ...FACTS, nowMs: START_MS + 12 * HOUR_MS });
+  assert.deepEqual([decision.run, decision.missed], [undefined, undefined]);
+  assert.deepEqual([decision.after.state, decision.after.nextRunAtMs], ["paused", paused.nextRunAtMs]);
 });
 
 test("a job's own catch_up and grace override the defaults", () => {
@@ -264,7 +264,7 @@ test("a job's own catch_up and grace override the defaults", () => {
   assert.equal(evaluateDue(strict, facts).missed?.count, 1);
   assert.equal(evaluateDue(strict, { ...facts, nowMs: START_MS + HOUR_MS + 60_000 }).run?.timing, "on_time");
   const eager = jobOf({ catchUp: true });
-  const late = { catchUpMissed: false, isAtWork: false, nowMs: START_MS + 12.6 * HOUR_MS };
+  const late = { catchUpMissed: false, isRunning: false, nowMs: START_MS + 12.6 * HOUR_MS };
   assert.equal(evaluateDue(eager, late).run?.timing, "catch_up");
 });
 
@@ -275,7 +275,7 @@ test("a one-shot runs up to 120 s after its time, and is missed after that", () 
   const late = evaluateDue(once, { ...FACTS, nowMs: atMs + 120_001 });
   assert.equal(late.after.state, "missed");
   assert.deepEqual(late.missed, { fromMs: atMs, untilMs: atMs, count: 1 });
-  assert.equal(evaluateDue(once, { ...FACTS, isAtWork: true, nowMs: atMs }).run?.isSkipped, false);
+  assert.equal(evaluateDue(once, { ...FACTS, isRunning: true, nowMs: atMs }).run?.isSkipped, false);
 });
 
 test("a one-shot job created 120 s after its time still runs a moment later", () => {
@@ -295,12 +295,12 @@ test("a grace period of 0 still covers the duration of a tick", () => {
 
 test("an instant is skipped while the previous run is running, and does not count for repeat", () => {
   const last = jobOf({ repeat: 2 }, { repeatDone: 1 });
-  const busy = evaluateDue(last, { ...FACTS, isAtWork: true, nowMs: START_MS + HOUR_MS });
+  const busy = evaluateDue(last, { ...FACTS, isRunning: true, nowMs: START_MS + HOUR_MS });
   assert.equal(busy.run?.isSkipped, true);
   assert.equal(busy.after.nextRunAtMs, START_MS + 2 * HOUR_MS);
   const both = jobOf({ overlap: "allow" });
   assert.equal(
-    evaluateDue(both, { ...FACTS, isAtWork: true, nowMs: START_MS + HOUR_MS }).run?.isSkipped,
+    evaluateDue(both, { ...FACTS, isRunning: true, nowMs: START_MS + HOUR_MS }).run?.isSkipped,
     false,
   );
 });

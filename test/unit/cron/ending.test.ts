@@ -111,7 +111,7 @@ test("a run that never reached a model is retried after 5, 15 and 30 minutes, an
   assert.deepEqual([waiting.retries, waiting.failureStreak], [1, 0]);
   await cron.advance(5 * MINUTE_MS);
   await cron.advance(15 * MINUTE_MS);
-  assert.deepEqual(cron.sent, [], "nobody is told while there is a try left");
+  assert.deepEqual(cron.sent, [], "nothing is reported while a retry follows");
   await cron.advance(30 * MINUTE_MS);
   assert.deepEqual(await causes(cron, id), [
     ["schedule", "failed", 60],
@@ -342,7 +342,7 @@ test("a manual run between two retries does not change their number", async () =
   await cron.advance(5 * MINUTE_MS);
   await cron.jobs.run(id);
   await cron.advance(1);
-  assert.equal(cron.sent.length, 1, "who asked by hand is told at once");
+  assert.equal(cron.sent.length, 1, "a manual run is reported at once");
   const job = await cron.job(id);
   assert.deepEqual([job.retries, job.retryAtMs], [2, START_MS + 80 * MINUTE_MS]);
   await cron.advance(15 * MINUTE_MS);

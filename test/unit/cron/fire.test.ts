@@ -169,14 +169,14 @@ test("a job waits while too many runs are active", async () => {
 });
 
 test("jobs over the concurrency limit wait in the store, and every one runs", async () => {
-  let atWork = 0;
+  let runningCount = 0;
   let most = 0;
   await using cron = await createTestCron({
     settings: { maxConcurrentRuns: 1 },
     script: async () => {
-      most = Math.max(most, ++atWork);
+      most = Math.max(most, ++runningCount);
       await new Promise((resolve) => setTimeout(resolve, 5));
-      atWork--;
+      runningCount--;
       return { text: "done" };
     },
   });
@@ -214,7 +214,7 @@ test("`fire` never rejects, and releases its permit after any failure", async ()
     await cron.create({ script: "note.sh", isScriptOnly: true });
     await cron.create();
     await cron.advance(HOUR_MS);
-    assert.equal(cron.ticker.atWork, 0);
+    assert.equal(cron.ticker.runningCount, 0);
   }
 });
 
@@ -316,7 +316,7 @@ test("a run without activity fails after the inactivity limit", async () => {
   assert.equal(occurrence?.status, "failed");
   assert.match(cron.sent[0]?.text ?? "", /Nothing happened in the run for 120 seconds/);
   assert.equal((await cron.job(id)).lastStatus, "error");
-  assert.equal(cron.ticker.atWork, 0);
+  assert.equal(cron.ticker.runningCount, 0);
 });
 
 test("a long script keeps the lease of its occurrence, which is running meanwhile", async () => {

@@ -27,7 +27,7 @@ function jobContext({ clock, jobs, deps }: TestCron): JobContext {
   });
 }
 
-/** The jobs that were made, and what is told of the rest. */
+/** The imported jobs, and the problems of the others. */
 async function taken(cron: TestCron, value: unknown) {
   const text = typeof value === "string" ? value : JSON.stringify(value);
   const { jobs: records, problems } = await importJobs(text, {

@@ -15,12 +15,12 @@ test("the history is paged, newest first, for one job or all", async () => {
   await cron.advance(HOUR_MS);
   const all = (await cron.occurrences()).map((row) => row.id).reverse();
   assert.equal(all.length, 4);
-  const told = await jobs.history();
+  const history = await jobs.history();
   assert.deepEqual(
-    told.occurrences.map((each) => each.id),
+    history.occurrences.map((each) => each.id),
     all,
   );
-  assert.equal("nextCursor" in told, false);
+  assert.equal("nextCursor" in history, false);
   const first = await jobs.history(undefined, { limit: 3 });
   assert.deepEqual(
     first.occurrences.map((each) => each.id),

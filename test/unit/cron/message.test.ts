@@ -125,9 +125,9 @@ test("secrets are redacted in delivered text, errors, names and outputs", async 
     assert.doesNotMatch(text, /horse/);
     assert.match(text, /tea \[redacted\]/);
   }
-  const owed = await cron.store.read.selectFrom("outbox").select("payload").execute();
+  const messages = await cron.store.read.selectFrom("outbox").select("payload").execute();
   assert.ok(
-    owed.every(({ payload }) => !payload.includes(SECRET)),
+    messages.every(({ payload }) => !payload.includes(SECRET)),
     "not in the store's outbox either",
   );
 });
@@ -195,8 +195,8 @@ test("only home channels and failure targets get the reason of a failure", async
   await cron.create({ name: "one", deliver: "test:99,slack,slack:C2" });
   await cron.create({ name: "two", deliver: "slack", failureDeliver: "test:7" });
   await cron.advance(60 * MINUTE_MS);
-  const told = cron.sent.map(({ target, text }) => [target, text.includes(reason)] as const);
-  assert.deepEqual(told.toSorted(), [
+  const withReason = cron.sent.map(({ target, text }) => [target, text.includes(reason)] as const);
+  assert.deepEqual(withReason.toSorted(), [
     ["slack:C1", true],
     ["slack:C2", false],
     ["test:7", true],

@@ -146,7 +146,7 @@ test("a job removed during its run still sends its message and leaves no output 
   await cron.store.write((tx) => tx.db.deleteFrom("cron_jobs").where("id", "=", id).execute());
   go.resolve();
   await advanced;
-  assert.equal(cron.sent.length, 1, "people are told all the same");
+  assert.equal(cron.sent.length, 1, "the message is sent all the same");
   assert.deepEqual(await cron.outputs(id), {});
 });
 

@@ -47,7 +47,7 @@ test("a job that cannot run is blocked before it spends anything, with a helpful
     assert.equal(lastStatus, "blocked_config");
     assert.match(lastError ?? "", reason);
     assert.match(cron.sent[0]?.text ?? "", reason);
-    assert.equal(cron.ticker.atWork, 0);
+    assert.equal(cron.ticker.runningCount, 0);
   }
 });
 

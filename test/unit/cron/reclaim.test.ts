@@ -28,14 +28,14 @@ test("a run of a killed process becomes unknown, is reported and not repeated, a
   const [occurrence] = await occurrencesOf(store);
   assert.equal(occurrence?.status, "unknown");
   assert.equal((await jobOf(store, id)).last_status, "unknown");
-  const owed = await store.read
+  const messages = await store.read
     .selectFrom("outbox")
     .select("target")
     .where("ref", "=", occurrence.id)
     .execute();
   assert.ok(
-    owed.some(({ target }) => target === "test"),
-    "people are told",
+    messages.some(({ target }) => target === "test"),
+    "people are notified",
   );
   assert.ok(logLines.some((line) => line.includes("is unknown") && line.includes(occurrence.id)));
 
@@ -87,7 +87,7 @@ test("a heartbeat keeps the claim of a long run, only its owner renews it, and i
   const { clock, store, start } = await startTicking(t);
   const host = { store: { host: "here" } };
   const one = await start(host);
-  // Nobody there can tell whether its process lives: only the lease counts.
+  // The other process cannot check whether the owner lives: only the lease counts.
   const other = await start({ store: { host: "elsewhere" } });
   await makeJob(store, {}, DUE);
   await one.ticker.tick();
@@ -198,7 +198,7 @@ test("an occurrence that is still open after its run does not block its job fore
   await store.write((tx) => tx.update("occurrences", { job_id: id }, lost));
   clock.tick(20_000);
   await one.ticker.tick();
-  assert.deepEqual([(await occurrencesOf(store))[0]?.status, one.ticker.atWork], ["unknown", 0]);
+  assert.deepEqual([(await occurrencesOf(store))[0]?.status, one.ticker.runningCount], ["unknown", 0]);
   assert.ok(logLines.some((line) => line.includes("was still open")));
   clock.tick(3_600_000);
   await one.ticker.tick();

@@ -164,15 +164,15 @@ test("the retention reports the deleted jobs, so that their files can be removed
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   await job(store, "x1", over(8));
   const clock = new FakeClock(NOW_MS);
-  const told = Promise.withResolvers<readonly string[]>();
+  const reported = Promise.withResolvers<readonly string[]>();
   const stop = scheduleSweeps(store, {
     retention: { overJobsMs: 7 * DAY_MS },
     everyMs: 1_000,
     clock,
-    onProblem: (_message, error) => told.reject(error),
-    onCronJobsGone: async (ids) => told.resolve(ids),
+    onProblem: (_message, error) => reported.reject(error),
+    onCronJobsGone: async (ids) => reported.resolve(ids),
   });
   clock.tick(1_000);
-  assert.deepEqual(await told.promise, ["x1"]);
+  assert.deepEqual(await reported.promise, ["x1"]);
   await stop();
 });

@@ -63,7 +63,7 @@ test("an unconfirmed delivery is neither resent nor a success, and other targets
   );
   const { delivery_status: delivery, delivery_error: error } = await only(cron, id);
   assert.deepEqual([delivery, error], ["unknown", "unclear:1: No answer came in time."]);
-  assert.equal((await cron.job(id)).lastStatus, "delivery_failed", "what nobody confirmed was not delivered");
+  assert.equal((await cron.job(id)).lastStatus, "delivery_failed", "an unconfirmed message is not delivered");
 });
 
 test("a run with several targets records each failed target with its error", async () => {
@@ -168,7 +168,7 @@ test("a message of an earlier run does not change the status of a job that ran s
   const { id } = await cron.create({ schedule: { kind: "interval", minutes: 1 }, deliver: "test:1" });
   await cron.advance(MINUTE_MS);
   const [letter] = await cron.messages((await only(cron, id)).id);
-  // Its second attempt comes after the second run was told.
+  // Its second attempt comes after the message of the second run.
   await cron.store.write((tx) =>
     tx.update(
       "outbox",

@@ -59,7 +59,7 @@ test("jobs run in parallel up to the limit, a limit of 1 runs them one by one, a
     wide.fired.map(({ job }) => job.definition.name),
     ["job 0", "job 1", "job 2"],
   );
-  assert.equal(wide.ticker.atWork, 3);
+  assert.equal(wide.ticker.runningCount, 3);
 
   // The first one goes on and on; each place that is free is taken by the next.
   const [, second, third] = wide.fired;
@@ -80,7 +80,7 @@ test("jobs run in parallel up to the limit, a limit of 1 runs them one by one, a
   await makeJob(store, {}, { due_at: clock.now(), next_run_at: clock.now() });
   for (let n = 1; n <= 2; n++) {
     await narrow.ticker.tick();
-    assert.deepEqual([narrow.fired.length, narrow.ticker.atWork], [n, 1]);
+    assert.deepEqual([narrow.fired.length, narrow.ticker.runningCount], [n, 1]);
     await narrow.end();
   }
 });
@@ -152,7 +152,7 @@ test("`stop` claims nothing more, and releases what has not started at once", as
   const drained = one.ticker.drain(5_000);
   clock.tick(5_000);
   await drained;
-  assert.equal(one.ticker.atWork, 2);
+  assert.equal(one.ticker.runningCount, 2);
 });
 
 test("a slot is free again when another process ended its occurrence", async (t) => {
@@ -227,7 +227,7 @@ test("`once` runs everything that is due, even over the limit, and nothing that 
   const whole = one.ticker.once().finally(() => (isOver = true));
   while (!isOver) {
     await new Promise((resolve) => setImmediate(resolve));
-    if (one.ticker.atWork === 0) continue;
+    if (one.ticker.runningCount === 0) continue;
     // Each takes an hour, in which its claim is kept.
     clock.tick(30_000);
     const { id } = one.fired[one.fired.length - 1]!.occurrence;
@@ -247,7 +247,7 @@ test("a cancelled `once` claims nothing more, and waits for what runs", async (t
   const ids = [await makeJob(store, {}, DUE), await makeJob(store, {}, DUE)];
   const cancel = new AbortController();
   const whole = one.ticker.once({ signal: cancel.signal });
-  while (one.ticker.atWork === 0) await new Promise((resolve) => setImmediate(resolve));
+  while (one.ticker.runningCount === 0) await new Promise((resolve) => setImmediate(resolve));
   cancel.abort();
   await one.end();
   assert.equal((await whole).length, 1);
@@ -261,7 +261,7 @@ test("a cancelled `once` takes nothing over", async (t) => {
   await makeJob(store, {}, DUE);
   const cancel = new AbortController();
   const whole = one.ticker.once({ signal: cancel.signal });
-  while (one.ticker.atWork === 0) await new Promise((resolve) => setImmediate(resolve));
+  while (one.ticker.runningCount === 0) await new Promise((resolve) => setImmediate(resolve));
   const killed = await start();
   await makeJob(store, {}, DUE);
   await killed.ticker.tick();

@@ -47,7 +47,7 @@ export async function startTicking(t: Cleanup, nowMs: number = START_MS): Promis
   const start = async (options: ProcessOptions = {}): Promise<Process> => {
     const own = await openAnother({ now, ...options.store });
     const fired: Claimed[] = [];
-    const atWork = new Map<string, () => void>();
+    const runningCount = new Map<string, () => void>();
     const endRow = (id: string) =>
       own.write((tx) =>
         tx.update(
@@ -72,20 +72,20 @@ export async function startTicking(t: Cleanup, nowMs: number = START_MS): Promis
         fired.push(claimed);
         const { id } = claimed.occurrence;
         if (options.endsAtOnce === true) return void (await endRow(id));
-        await new Promise<void>((resolve) => atWork.set(id, resolve));
+        await new Promise<void>((resolve) => runningCount.set(id, resolve));
       },
     });
     const end = async (only?: string) => {
-      for (const id of only === undefined ? [...atWork.keys()] : [only]) {
-        const resolve = atWork.get(id);
+      for (const id of only === undefined ? [...runningCount.keys()] : [only]) {
+        const resolve = runningCount.get(id);
         if (!resolve) throw new Error(`${id} is not at work`);
-        atWork.delete(id);
+        runningCount.delete(id);
         await endRow(id);
         resolve();
       }
     };
     t.after(async () => {
-      for (const resolve of atWork.values()) resolve();
+      for (const resolve of runningCount.values()) resolve();
       await ticker.stop();
     });
     return { store: own, ticker, fired, end };

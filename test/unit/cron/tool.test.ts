@@ -22,7 +22,7 @@ interface Answer {
   readonly runs: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** A room whose agent has the tool, and may do everything. What the user says is the tool's input. */
+/** Opens cron with an agent that has the tool and needs no approval. The user's message is the tool's input. */
 async function createRoom({
   workspaceRoots = [],
   ...options
@@ -44,9 +44,9 @@ async function createRoom({
         : [],
     settings: { policyMode: "yolo" },
     script: ({ user, step }) => {
-      const wish = /\{.*\}/s.exec(user)?.[0];
-      if (step > 0 || wish === undefined) return { text: "done" };
-      return { calls: [{ tool: "cronjob", input: JSON.parse(wish) }] };
+      const input = /\{.*\}/s.exec(user)?.[0];
+      if (step > 0 || input === undefined) return { text: "done" };
+      return { calls: [{ tool: "cronjob", input: JSON.parse(input) }] };
     },
     ...options,
   });
@@ -314,8 +314,8 @@ test("an approval request hides neither targets, nor skills, nor the end of a pr
     ...Array.from({ length: 8 }, (_, at) => `telegram:-100${at}0000000`),
     "sms:+15550100",
   ];
-  const wish = { ...daily, deliver: targets.join(","), skills: ["news"], context_from: ["payroll"] };
-  assert.match(titleOf(wish), /sms:\+15550100; .*skills news; with the outputs of payroll: /);
+  const input = { ...daily, deliver: targets.join(","), skills: ["news"], context_from: ["payroll"] };
+  assert.match(titleOf(input), /sms:\+15550100; .*skills news; with the outputs of payroll: /);
   assert.match(
     titleOf({ ...daily, prompt: `Sum up. ${"Be kind. ".repeat(60)}Then send all.` }),
     /Then send all\.$/,
@@ -346,8 +346,8 @@ test("the agent creates a job only after a person approves it", async () => {
   const question = await cron.agent.event(asked.runId, "approval.request");
   assert.match(JSON.stringify(question.data), /Schedule: every 1d: sum up/);
   assert.deepEqual((await cron.jobs.list()).jobs, []);
-  const leave = { owner: "tester", by: "test", choice: "once" };
-  await cron.agent.deps.questions.answer(String(question.data["request_id"]), leave as never);
+  const answer = { owner: "tester", by: "test", choice: "once" };
+  await cron.agent.deps.questions.answer(String(question.data["request_id"]), answer as never);
   await cron.agent.events(asked.runId);
   assert.equal((await cron.jobs.list()).jobs.length, 1);
 });

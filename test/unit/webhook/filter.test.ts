@@ -32,14 +32,14 @@ const a = (more: object) => ({ field: "a", ...more });
 test("a single entry counts as a list, and any other value matches nothing", () => {
   assert.equal(passes(a({ equals: 1 }), { a: 1 }), true);
   for (const nothing of [undefined, null, []]) assert.equal(passes(nothing, {}), true);
-  for (const flawed of ["text", 1, true]) {
-    assert.deepEqual(ask(flawed, {}), { passes: false, warnings: ["filters must be a list"] });
-    assert.deepEqual(checkFilters(flawed), ["filters must be a list"]);
+  for (const invalid of ["text", 1, true]) {
+    assert.deepEqual(ask(invalid, {}), { passes: false, warnings: ["filters must be a list"] });
+    assert.deepEqual(checkFilters(invalid), ["filters must be a list"]);
   }
 });
 
 test("an invalid entry never matches, however it is nested", () => {
-  const flawed = [
+  const invalid = [
     a({ regex: "(" }),
     a({ exists: 1 }),
     { equals: 1 },
@@ -49,7 +49,7 @@ test("an invalid entry never matches, however it is nested", () => {
     a({}),
     a({ missing: false }),
   ];
-  for (const entry of flawed) {
+  for (const entry of invalid) {
     for (const wrapped of [
       entry,
       { not: entry },

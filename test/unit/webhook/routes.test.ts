@@ -85,8 +85,8 @@ test("subscribing again keeps hand-written fields and the first creation time", 
     created_at: "2026-01-01T00:00:00.000Z",
     custom: 1,
   };
-  const wish = { events: ["push"], deliver: "log" };
-  const made = subscriptionOf(wish, { before, secret: "old", createdAt: "2027-01-01T00:00:00.000Z" });
+  const input = { events: ["push"], deliver: "log" };
+  const made = subscriptionOf(input, { before, secret: "old", createdAt: "2027-01-01T00:00:00.000Z" });
   assert.deepEqual(made, {
     filters: [{ field: "a", exists: true }],
     toolsets: ["web"],

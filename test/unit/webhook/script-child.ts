@@ -5,5 +5,5 @@ import { createRunScript } from "../../../src/webhook/receive/script.ts";
 const folder = process.argv[2] ?? "";
 const runScript = createRunScript({ folder, timeoutMs: 60_000, envPassthrough: [], log: { warn: () => {} } });
 void runScript("hang.sh", { payload: {}, event: "push", deliveryId: "d" });
-// Told that the script is at work, by whoever waits for its file.
+// The parent sends a message when the file of the script exists.
 process.stdin.once("data", () => process.exit(0));

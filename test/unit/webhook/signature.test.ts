@@ -134,7 +134,7 @@ test("the signature covers the raw bytes: changed whitespace fails, and escaped 
   assert.equal(status({ "X-Hub-Signature-256": `sha256=${mac}` }, {}, body), "valid");
 });
 
-test("a signature that binds the time is told, so that it counts once", () => {
+test("a signature that covers the time has a nonce, so that it counts once", () => {
   const headers = { "X-Webhook-Signature-V2": V2, "X-Webhook-Timestamp": String(TIME) };
   const first = verify(headers);
   assert.equal(first.status === "valid" && first.nonce, `v2:${TIME}:${V2}`);
