@@ -8,8 +8,7 @@ import type { Log } from "../base/observe/log.ts";
 import type { Tracer } from "../base/observe/trace.ts";
 import type { Tickets } from "../config/tickets.ts";
 import type { Store } from "../store/store.ts";
-import type { Identity, KeyRing } from "./edge/auth.ts";
-import type { HttpMetrics } from "./meta/metrics.ts";
+import type { Identity, KeyRing } from "./edge/access.ts";
 
 /** What the HTTP surface is built from. */
 export interface HttpDeps {
@@ -139,4 +138,14 @@ export interface HttpContext {
   readonly requestId: string;
   /** W3C trace context of the request, for what it sets going. */
   readonly traceparent?: string | undefined;
+}
+
+/** What the HTTP surface counts and shows. */
+export interface HttpMetrics {
+  /** Every figure of the process in the text exposition format of Prometheus, version 0.0.4. */
+  text(): Promise<string>;
+  /** A request was answered, after so many seconds; a stream when it began. */
+  answered(operation: string, status: number, seconds: number): void;
+  streamOpened(operation: string): void;
+  streamClosed(operation: string): void;
 }

@@ -12,6 +12,7 @@ import type { Environment } from "../config/home.ts";
 import type { Store } from "../store/store.ts";
 import type { GatewayLimits } from "../../generated/gateway/types/types.gen.ts";
 import type { RpcPeer, Subscriptions } from "./connection/peer.ts";
+import type { GatewayMethod, GatewayRequests } from "../../generated/gateway/rpc.gen.ts";
 
 /** What the gateway is built from. */
 export interface RpcDeps {
@@ -67,4 +68,34 @@ export interface Reload {
 export interface RpcContext {
   readonly deps: RpcDeps;
   readonly peer: RpcPeer;
+}
+
+/** `Ctx` is what the binding knows besides: the room and the connection. */
+export interface RpcCall<K extends GatewayMethod, Ctx> {
+  /** Checked, defaults filled in. Parameters that nobody declared are not in it. */
+  readonly params: GatewayRequests[K]["params"];
+  readonly ctx: Ctx;
+  /** Aborts when the connection ends. */
+  readonly signal: AbortSignal;
+  /**
+   * Holds the session's events back on this connection until this call was answered: the answer to `prompt.submit`
+   * leaves before `message.start`, and the answer to `session.resume` before what is replayed.
+   */
+  hold(sessionId: string): void;
+}
+
+/** Only what the spec lists for the method. Errors are thrown, as ServiceError. */
+export type RpcHandler<K extends GatewayMethod, Ctx> = (
+  call: RpcCall<K, Ctx>,
+) => GatewayRequests[K]["result"] | Promise<GatewayRequests[K]["result"]>;
+
+/** One handler for every method of the spec. */
+export type RpcHandlers<Ctx> = { readonly [K in GatewayMethod]: RpcHandler<K, Ctx> };
+
+/** The handlers of some methods, as a file of methods/ exports them. */
+export type RpcGroup<K extends GatewayMethod, Ctx> = Pick<RpcHandlers<Ctx>, K>;
+
+/** Returns `handlers` unchanged; a missing method or a result that the spec does not list is a compile error. */
+export function defineRpc<Ctx>(handlers: RpcHandlers<Ctx>): RpcHandlers<Ctx> {
+  return handlers;
 }

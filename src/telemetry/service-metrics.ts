@@ -5,7 +5,7 @@ import type { CronMetrics } from "../cron/metrics.ts";
 import { readCronStatus } from "../cron/tick/status.ts";
 import type { DeliveryMetrics } from "../deliver/outbox/metrics.ts";
 import { readOutboxStats, type OutboxCounts } from "../deliver/outbox/stats.ts";
-import type { HttpMetrics } from "../http/meta/metrics.ts";
+import type { HttpMetrics } from "../http/deps.ts";
 import { readStats } from "../store/stats.ts";
 import type { Store } from "../store/store.ts";
 import type { WebhookMetrics } from "../webhook/metrics.ts";

@@ -9,7 +9,7 @@ import type { Prompt } from "../../agent/run/prompt.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { loadAttachments, splitContent, textContent, type AttachmentSource } from "../prompt/content.ts";
 import type { HttpRequest } from "../edge/contract.ts";
-import { parseJson } from "../edge/json.ts";
+import { parseJson } from "../edge/input.ts";
 import {
   approvals,
   checkCount,
@@ -18,9 +18,9 @@ import {
   clientTools,
   requestedModel,
   requestedWebhook,
-} from "../edge/request-options.ts";
+  sessionAddress,
+} from "../prompt/options.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import { sessionAddress } from "../prompt/session.ts";
 
 /** A chat completions request in the agent's terms. */
 export interface ChatRequest {

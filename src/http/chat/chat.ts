@@ -1,4 +1,10 @@
-import type { ChatStreamFrame, ChatToolCall } from "../../../generated/http/client/types.gen.ts";
+import type {
+  ChatStreamFrame,
+  ChatToolCall,
+  ChatCompletion,
+  CompletionUsage,
+  FinishReason,
+} from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import {
@@ -9,13 +15,20 @@ import {
   type ChatHead,
 } from "../../client/chat-chunks.ts";
 import { errorEnvelope } from "../edge/answer.ts";
-import { completion } from "./chat-format.ts";
 import { toChatRequest, type ChatHttpRequest, type ChatRequest } from "./chat-request.ts";
 import type { HttpResponse } from "../edge/contract.ts";
 import { idempotencyOf } from "../edge/idempotency.ts";
 import type { HttpDeps } from "../deps.ts";
-import { failedAnswer, failureOf, shuttingDown } from "../runs/failure.ts";
-import { runEvents, runHeaders, startRun, stopWhenGone, type EventGroups } from "../prompt/submission.ts";
+import {
+  failedAnswer,
+  failureOf,
+  shuttingDown,
+  runEvents,
+  runHeaders,
+  startRun,
+  stopWhenGone,
+  type EventGroups,
+} from "../prompt/submission.ts";
 
 /** POST /v1/chat/completions: a chat is a run, and its answer is what the journal says about that run. */
 export async function createChatCompletion(
@@ -80,4 +93,32 @@ async function* frames(
     const failure = made.length === 0 ? failureOf(event) : undefined;
     if (failure) yield { data: errorEnvelope(failure) };
   }
+}
+
+export interface ChatEnd {
+  readonly text: string;
+  /** Calls that the client is to make. */
+  readonly calls: readonly ChatToolCall[];
+  readonly finish: FinishReason;
+  readonly usage: CompletionUsage;
+}
+
+/** The whole answer in the chat completions format. */
+export function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
+  const questions = end.calls.length > 0;
+  const message = {
+    role: "assistant" as const,
+    content: questions && end.text === "" ? null : end.text,
+    refusal: null,
+    ...(questions ? { tool_calls: [...end.calls] } : {}),
+  };
+  return {
+    id: head.id,
+    object: "chat.completion",
+    created: head.created,
+    model: head.model,
+    choices: [{ index: 0, message, finish_reason: end.finish, logprobs: null }],
+    usage: end.usage,
+    agent: head.agent,
+  };
 }

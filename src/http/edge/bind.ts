@@ -3,16 +3,21 @@ import type { OperationMeta, SseMessage } from "../../../generated/http/contract
 import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
 import { ServiceError, toServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
-import { errorAnswer, jsonAnswer, rawAnswer, streamAnswer, type Headers } from "./answer.ts";
-import { authorize, checkHost } from "./auth.ts";
-import { checkAnswer, checkEvent } from "./conformance.ts";
+import {
+  errorAnswer,
+  jsonAnswer,
+  rawAnswer,
+  streamAnswer,
+  type Headers,
+  type LongBodyOptions,
+} from "./answer.ts";
+import { authorize, checkHost, Cors } from "./access.ts";
+import { checkAnswer, checkEvent, readInput } from "./input.ts";
 import type { HttpHandlers } from "./contract.ts";
-import { Cors } from "./cors.ts";
-import { readInput } from "../prompt/input.ts";
-import type { LongBodyOptions } from "./long-body.ts";
-import { RequestWatch } from "./request-watch.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
+import type { HttpContext, HttpDeps, HttpMetrics } from "../deps.ts";
 import { sseStream } from "./sse.ts";
+import type { Clock } from "../../base/clock.ts";
+import { offTracer, type Span, type Tracer } from "../../base/observe/trace.ts";
 
 /** What a handler may answer, without the types that tie it to its operation. */
 interface Result {
@@ -200,4 +205,74 @@ function wrongMethod(methods: readonly string[]): (event: H3Event) => Refusal {
 function wrongPath(): Refusal {
   const what = "There is nothing at this path. GET /openapi.json lists all paths.";
   return { error: new ServiceError("not_found", what) };
+}
+
+export interface WatchDeps {
+  readonly clock: Clock;
+  readonly tracer?: Tracer;
+  readonly metrics?: HttpMetrics;
+}
+
+interface WatchedOperation {
+  readonly id: string;
+  readonly operation: OperationMeta;
+}
+
+/** Looks that machines take every few seconds: a trace of each would bury the others. */
+const untraced = new Set(["getHealth", "getHealthV1", "getDetailedHealth", "getMetrics"]);
+
+/** One request as traces and figures see it. */
+export class RequestWatch {
+  readonly #deps: WatchDeps;
+  readonly #id: string;
+  readonly #span: Span;
+  readonly #startedMs: number;
+
+  constructor(deps: WatchDeps, { id, operation }: WatchedOperation, request: Request) {
+    this.#deps = deps;
+    this.#id = id;
+    this.#startedMs = deps.metrics ? deps.clock.now() : 0;
+    const tracer = untraced.has(id) ? offTracer : (deps.tracer ?? offTracer);
+    this.#span = startSpan(tracer, operation, request);
+  }
+
+  /** The trace context of this request, for its answer and for what it sets going. */
+  get traceparent(): string | undefined {
+    return this.#span.traceparent;
+  }
+
+  /** The answer is known; a stream goes on until {@link streamed}. */
+  answered(status: number, how: { readonly error?: ServiceError; readonly isStream?: boolean } = {}): void {
+    const { metrics, clock } = this.#deps;
+    metrics?.answered(this.#id, status, (clock.now() - this.#startedMs) / 1000);
+    const span = this.#span;
+    if (span.isRecording) span.set({ "http.response.status_code": status });
+    // An error of the client's is none of the server's.
+    if (status >= 500) span.fail(how.error ?? String(status));
+    if (how.isStream) metrics?.streamOpened(this.#id);
+    else span.end();
+  }
+
+  /** A stream is over, with what failed it. */
+  streamed(error?: unknown): void {
+    this.#deps.metrics?.streamClosed(this.#id);
+    if (error !== undefined) this.#span.fail(error);
+    this.#span.end();
+  }
+}
+
+function startSpan(tracer: Tracer, { route }: OperationMeta, request: Request): Span {
+  const parent = request.headers.get("traceparent") ?? undefined;
+  if (!tracer.isOn) return tracer.start(route, { parent });
+  const { method } = request;
+  const span = tracer.start(`${method} ${route}`, { kind: "server", parent });
+  if (!span.isRecording) return span;
+  const { pathname, protocol } = new URL(request.url);
+  span.set({
+    "http.request.method": method,
+    "http.route": route,
+    "url.path": pathname,
+    "url.scheme": protocol.slice(0, -1),
+  });
+  return span;
 }

@@ -1,11 +1,13 @@
 import type { DetailedHealth, HealthCheck } from "../../../generated/http/client/types.gen.ts";
+import { countOpen } from "../../agent/run/queries.ts";
+import { countStored } from "../../agent/session/queries.ts";
 import { formatModel } from "../../agent/model.ts";
 import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/stats.ts";
 import { readDeliveryStats } from "../../store/stats.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { DELIVERY_STATUSES } from "../../webhook/deliveries/deliveries.ts";
-import { checkCron } from "./health-cron.ts";
 import type { CronStats, HttpContext, HttpDeps, ReceiverStats } from "../deps.ts";
+import { redact } from "../../base/observe/redact.ts";
 
 /** A question to the database that takes longer counts as not answered. */
 const STORE_PATIENCE_MS = 2_000;
@@ -102,7 +104,7 @@ async function askStore(deps: HttpDeps): Promise<Stored> {
     throw new Error(`no answer within ${STORE_PATIENCE_MS} ms`);
   });
   late.catch(() => {}); // the loser of the race must not count as unhandled
-  const asked = countStored(deps);
+  const asked = readStored(deps);
   asked.catch(() => {});
   try {
     const counted = await Promise.race([asked, late]);
@@ -120,31 +122,19 @@ async function askStore(deps: HttpDeps): Promise<Stored> {
  * Counts are over partial indexes: runs that have not ended, sessions that are kept, messages that are owed. Deliveries
  * are those at the end of their table.
  */
-async function countStored({ store, clock, serviceStats }: HttpDeps): Promise<Omit<Stored, "check">> {
-  const [open, kept, outbox, received, cron] = await Promise.all([
-    store.read
-      .selectFrom("runs")
-      .select(({ fn }) => ["status", fn.countAll().as("count")])
-      .where("ended_at", "is", null)
-      .where("kind", "!=", "subagent")
-      .groupBy("status")
-      .execute(),
-    store.read
-      .selectFrom("sessions")
-      .select(({ fn }) => fn.countAll().as("count"))
-      // Written out: for a bound value SQLite does not look at the index.
-      .where((row) => row("transient", "=", row.lit(0)))
-      .executeTakeFirst(),
+async function readStored({ store, clock, serviceStats }: HttpDeps): Promise<Omit<Stored, "check">> {
+  const [open, sessions, outbox, received, cron] = await Promise.all([
+    countOpen(store),
+    countStored(store),
     readOutboxStats(store),
     serviceStats.receiver && readDeliveryStats(store, clock.now() - RECEIVED_MS),
     serviceStats.cron?.(),
   ]);
-  const counted = Object.fromEntries(open.map(({ status, count }) => [status, Number(count)]));
-  const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = counted;
+  const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = open;
   const { due, sending, dead } = outbox.all;
   return {
     runs: { queued, running, waiting_for_approval, stopping },
-    sessions: Number(kept?.count ?? 0),
+    sessions,
     webhook: { status: "ok", waiting: due + sending, given_up: dead },
     outbox,
     received,
@@ -227,4 +217,73 @@ function checkMcp({ serviceStats }: HttpDeps): HealthCheck | undefined {
 function listed(names: readonly string[]): string {
   const more = names.length - MAX_NAMED;
   return names.slice(0, MAX_NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+/** A server that has just started looks for jobs within so long. */
+const START_MS = 10_000;
+
+/** `uptimeMs`: how long the server has run. */
+export function checkCron(serviceStats: CronStats, { uptimeMs }: { readonly uptimeMs: number }): HealthCheck {
+  const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures, corrected } =
+    serviceStats;
+  const figures = {
+    enabled: isEnabled,
+    scheduler: state,
+    last_tick_at: iso(lastTickAtMs),
+    next_due_at: iso(next?.dueAtMs),
+    late: late.count,
+    late_since: iso(late.oldestDueAtMs),
+    scheduled: jobs.scheduled,
+    paused: jobs.paused,
+    completed: jobs.completed,
+    missed: jobs.missed,
+    error: jobs.error,
+    broken,
+    at_work: open,
+    failing: failures.count,
+  };
+  if (!isEnabled) {
+    const detail = "This server runs no jobs: cron.enabled is false.";
+    return { status: "ok", ...figures, detail };
+  }
+  const isStarting = uptimeMs < START_MS;
+  const lasting = isStarting ? [] : [stateProblem(state), lateProblem(late)];
+  const problems = [...lasting, brokenProblem(broken)].filter((problem) => problem !== undefined);
+  // Over by now, so that it makes nothing unready.
+  const notes = [correctedNote(corrected)].filter((note) => note !== undefined);
+  const detail = [...problems, ...notes].join(" ");
+  return {
+    status: problems.length === 0 ? "ok" : "degraded",
+    ...figures,
+    ...(detail === "" ? {} : { detail }),
+  };
+}
+
+function correctedNote(corrected: CronStats["corrected"]): string | undefined {
+  if (corrected === undefined) return undefined;
+  const { atMs, count } = corrected;
+  const jobs = count === 1 ? "a job was" : `${count} jobs were`;
+  return `The clock had been ahead: ${jobs} due too late, and set to the next time of the schedule at ${iso(atMs)}.`;
+}
+
+function stateProblem(state: CronStats["state"]): string | undefined {
+  if (state === "ticking") return undefined;
+  const what = state === "none" ? "No scheduler looks for jobs." : "The scheduler has stalled: no job runs.";
+  return `${what} The server log says why.`;
+}
+
+function lateProblem({ count, named }: CronStats["late"]): string | undefined {
+  if (count === 0) return undefined;
+  const names = named.map(({ id, name }) => `${redact(name)} (${id})`).join(", ");
+  const more = count > named.length ? ` and ${count - named.length} more` : "";
+  return `${count === 1 ? "A job is" : `${count} jobs are`} late: ${names}${more}.`;
+}
+
+function brokenProblem(broken: number): string | undefined {
+  if (broken === 0) return undefined;
+  return `${broken === 1 ? "A job" : `${broken} jobs`} cannot be read; \`agentd doctor\` names what to remove.`;
+}
+
+function iso(atMs: number | undefined): string | null {
+  return atMs === undefined ? null : new Date(atMs).toISOString();
 }

@@ -1,6 +1,10 @@
 import { ServiceError } from "../../base/errors.ts";
-import type { HttpResponse } from "../edge/contract.ts";
-import type { HttpDeps } from "../deps.ts";
+import type { HttpResponse, HttpRequest } from "../edge/contract.ts";
+import type { HttpContext, HttpDeps, HttpMetrics } from "../deps.ts";
+import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
+import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
+import { operations } from "../../../generated/http/server.gen.ts";
+import { MAX_SESSION_NAME_LENGTH } from "../../agent/session/session.ts";
 
 /** Unix seconds that the model list reports; the format wants one, and the agent has no release date to give. */
 const CREATED = 1_735_689_600;
@@ -36,3 +40,145 @@ const model = (id: string) => ({
   created: CREATED,
   owned_by: "agent" as const,
 });
+
+/** How long a browser may keep the page; it changes only with the program. */
+const CACHE_SECONDS = 300;
+
+/** GET /docs: the API reference as one page. It is large and rarely asked for, so only the first request loads it. */
+export async function getDocs(): Promise<HttpResponse<"getDocs">> {
+  const { docsPage, docsPolicy } = await import("../../../generated/reference/docs.gen.ts");
+  return {
+    status: 200,
+    headers: {
+      "content-security-policy": docsPolicy,
+      "x-content-type-options": "nosniff",
+      "cache-control": `public, max-age=${CACHE_SECONDS}`,
+    },
+    raw: docsPage,
+    contentType: "text/html; charset=utf-8",
+  };
+}
+
+/** POST /api/auth/ws-ticket */
+export function createSocketTicket(
+  { ctx: { identity } }: HttpRequest<"createSocketTicket", HttpContext>,
+  { tickets }: HttpDeps,
+): HttpResponse<"createSocketTicket"> {
+  const { ticket, lifeMs } = tickets.make({ owner: identity.name, scopes: identity.scopes });
+  return { status: 201, body: { ticket, expires_in: lifeMs / 1000 } };
+}
+
+/** GET /metrics. ServiceError `not_found` where metrics are off. */
+export async function getMetrics({
+  metrics,
+}: {
+  readonly metrics?: HttpMetrics | undefined;
+}): Promise<HttpResponse<"getMetrics">> {
+  if (!metrics) throw new ServiceError("not_found", "Metrics are off. Set telemetry.metrics to true.");
+  return {
+    status: 200,
+    raw: await metrics.text(),
+    contentType: "text/plain; version=0.0.4; charset=utf-8",
+  };
+}
+
+/** As idempotency.ts checks it. */
+const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
+
+const table: Readonly<Record<string, OperationMeta | undefined>> = operations;
+
+/** GET /v1/capabilities: what this server can do for the key that asks. */
+export function getCapabilities(
+  { ctx: { identity } }: HttpRequest<"getCapabilities", HttpContext>,
+  deps: HttpDeps,
+): HttpResponse<"getCapabilities"> {
+  const { keys, settings, version } = deps;
+  const body: Capabilities = {
+    object: "agent.api_server.capabilities",
+    platform: "agent",
+    version,
+    model: settings.modelName,
+    auth: { type: "bearer", required: keys.required, scopes: [...identity.scopes] },
+    runtime: { mode: "server_agent", tool_execution: "server", client_tools: true },
+    features: { ...operationFeatures(), ...settingFeatures(deps) },
+    limits: limitsFor(deps.keyLimits?.maxRunsOf(identity.name), deps),
+    endpoints: endpoints(),
+  };
+  return { status: 200, body };
+}
+
+/** What is there is there because its operation is: a new one counts by itself. */
+function operationFeatures() {
+  const streams = (id: string) => table[id]?.responses["200"]?.sse !== undefined;
+  const takes = (id: string, header: string) => table[id]?.headers?.coerce[header] !== undefined;
+  const has = (id: string) => table[id] !== undefined;
+  const tagged = (tag: string) => Object.values(table).some((operation) => operation?.tags.includes(tag));
+  return {
+    chat_completions: has("createChatCompletion"),
+    chat_completions_streaming: streams("createChatCompletion"),
+    responses_api: has("createResponse"),
+    responses_streaming: streams("createResponse"),
+    responses_background: has("createResponse") && has("cancelResponse"),
+    responses_websocket: false,
+    conversations: tagged("Conversations"),
+    run_submission: has("createRun"),
+    run_status: has("getRun"),
+    run_list: has("listRuns"),
+    run_events_sse: streams("streamRunEvents"),
+    run_events_replay: takes("streamRunEvents", "last-event-id"),
+    run_stop: has("stopRun"),
+    run_steer: has("steerRun"),
+    run_approval: has("resolveRunApproval"),
+    sessions_api: tagged("Sessions"),
+    jobs_api: tagged("Jobs"),
+    tool_progress: takes("createChatCompletion", "x-agent-progress"),
+    model_header: takes("createChatCompletion", "x-agent-model"),
+  };
+}
+
+function settingFeatures({ keys, settings }: HttpDeps) {
+  return {
+    webhooks: true,
+    reasoning_streaming: settings.showReasoning,
+    input_image: true,
+    input_file: true,
+    client_function_tools: true,
+    cors: settings.corsOrigins.length > 0,
+    // Where anybody may ask, anybody could read anybody's session.
+    session_id_header: keys.required,
+    session_key_header: keys.required,
+    idempotency: { supported: true, durable: true, retention_seconds: settings.runTtlMs / 1000 },
+    tool_items: settings.toolItems,
+  };
+}
+
+/** `ownRuns` is the limit of the key that asks; 0 stands for none. */
+function limitsFor(ownRuns: number | undefined, { settings }: HttpDeps): Capabilities["limits"] {
+  const runLimits = [settings.maxConcurrentRuns, ownRuns ?? 0].filter((limit) => limit > 0);
+  return {
+    max_body_bytes: settings.maxBodyBytes,
+    max_messages: settings.maxMessages,
+    max_text_bytes: settings.maxTextBytes,
+    max_concurrent_runs: runLimits.length === 0 ? 0 : Math.min(...runLimits),
+    max_queue_per_session: settings.maxQueuePerSession,
+    max_stored_responses: settings.maxStoredResponses,
+    max_subscribers_per_run: settings.maxSubscribersPerRun,
+    max_reader_bytes: settings.maxReaderBytes,
+    max_answer_bytes: settings.maxAnswerBytes,
+    run_status_ttl_seconds: settings.runTtlMs / 1000,
+    run_event_ttl_seconds: settings.eventTtlMs / 1000,
+    run_event_buffer: settings.maxRunEvents,
+    sse_keepalive_seconds: settings.keepaliveMs / 1000,
+    session_header_max_length: MAX_SESSION_NAME_LENGTH,
+    idempotency_key_max_length: MAX_IDEMPOTENCY_KEY_LENGTH,
+    approval_timeout_seconds: settings.approvalTimeoutMs / 1000,
+    run_timeout_seconds: settings.runTimeoutMs / 1000,
+    webhook_attempts: settings.webhookAttempts,
+  };
+}
+
+function endpoints(): Capabilities["endpoints"] {
+  return Object.fromEntries(
+    Object.entries(operations).map(([id, { method, route }]) => [id, { method, path: route }]),
+  );
+}

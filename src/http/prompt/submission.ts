@@ -1,9 +1,10 @@
-import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
+import type { RunEvent, ErrorEnvelope } from "../../../generated/http/client/types.gen.ts";
 import { isFinalEvent, toRunEvent } from "../../agent/run/event.ts";
 import type { Prompt, Submitted } from "../../agent/run/prompt.ts";
+import { findSubmission } from "../../agent/run/queries.ts";
 import { isFinalStatus } from "../../agent/run/run.ts";
 import { nameOfId } from "../../agent/session/session.ts";
-import { ServiceError } from "../../base/errors.ts";
+import { ServiceError, errorTable, type ErrorCode } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import {
   claimKey,
@@ -11,9 +12,10 @@ import {
   forgetKey,
   RepeatedRequest,
   type IdempotencyClaim,
+  inTurn,
 } from "../edge/idempotency.ts";
-import { inTurn } from "../edge/in-turn.ts";
 import type { HttpDeps } from "../deps.ts";
+import { errorEnvelope, retryHeaders, type Headers } from "../edge/answer.ts";
 
 export type EventGroups = AsyncIterable<readonly JournalEvent[]>;
 
@@ -115,30 +117,14 @@ async function join(
   { store }: HttpDeps,
   { claim, signal }: StartOptions,
 ): Promise<StartedRun | undefined> {
-  const run = await store.read
-    .selectFrom("runs")
-    .innerJoin("sessions", "sessions.id", "runs.session_id")
-    .select(["runs.status", "runs.session_id", "runs.model", "runs.created_at", "sessions.session_key"])
-    .where("runs.id", "=", runId)
-    .executeTakeFirst();
-  if (!run) {
+  const submitted = await findSubmission(store, runId);
+  if (!submitted) {
     if (claim) await forgetKey(store, claim, runId);
     return undefined;
   }
-  if (isFinalStatus(run.status)) await requireEvents(store, runId);
-  return {
-    submitted: {
-      runId,
-      sessionId: run.session_id,
-      sessionKey: run.session_key,
-      model: run.model,
-      createdAtMs: run.created_at,
-      status: run.status === "queued" ? "queued" : "running",
-    },
-    events: store.journal.follow({ runId }, { signal }),
-    replayed: true,
-    isJoined: true,
-  };
+  if (isFinalStatus(submitted.runStatus)) await requireEvents(store, runId);
+  const events = store.journal.follow({ runId }, { signal });
+  return { submitted, events, replayed: true, isJoined: true };
 }
 
 async function requireEvents(store: HttpDeps["store"], runId: string): Promise<void> {
@@ -187,4 +173,50 @@ export function runHeaders({ submitted, replayed }: Pick<StartedRun, "submitted"
 
 async function end(events: EventGroups): Promise<void> {
   await events[Symbol.asyncIterator]().return?.();
+}
+
+/** The error that a run's end is for whoever waits for its answer; undefined for other events. */
+export function failureOf(event: RunEvent): ServiceError | undefined {
+  if (event.event === "run.failed") {
+    const { code, message } = event.error;
+    const known: ErrorCode = Object.hasOwn(errorTable, code) ? (code as ErrorCode) : "internal_error";
+    // The model's name was accepted; that its provider does not have it is the provider's answer, not a bad request.
+    const { retry_after_seconds: retryAfterSeconds } = event;
+    const options = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
+    return new ServiceError(known === "model_not_found" ? "provider_error" : known, message, options);
+  }
+  if (event.event === "run.cancelled") {
+    return new ServiceError("agent_incomplete", "The run was stopped before it finished.");
+  }
+  return event.event === "run.interrupted"
+    ? new ServiceError("agent_incomplete", event.error.message)
+    : undefined;
+}
+
+/**
+ * The answer to a request whose run failed. Once a tool ran, clients are told not to repeat the request: its effects
+ * would be repeated as well.
+ */
+export function failedAnswer(
+  failure: ServiceError,
+  { headers, toolRan }: { readonly headers: Headers; readonly toolRan: boolean },
+): {
+  readonly status: 500 | 502 | 504;
+  readonly headers: Headers;
+  readonly body: ErrorEnvelope;
+} {
+  return {
+    status: failure.row.http as 500 | 502 | 504,
+    headers: {
+      ...headers,
+      ...retryHeaders(failure),
+      ...(toolRan ? { "x-should-retry": "false" } : {}),
+    },
+    body: errorEnvelope(failure),
+  };
+}
+
+/** What ends an answer that waits for a run when the server goes down first. */
+export function shuttingDown(): ServiceError {
+  return new ServiceError("server_draining", "The server is shutting down.", { retryAfterSeconds: 1 });
 }

@@ -1,6 +1,8 @@
 import { responseIdOf } from "../../agent/run/run.ts";
 import type {
+  Response as ResponseObject,
   ResponseError,
+  ResponseUsage,
   ResponseStatus,
   ResponseStreamEvent,
   RunEvent,
@@ -15,9 +17,34 @@ import {
   type ItemEvent,
   type ItemPosition,
   type ItemWriter,
-} from "./item.ts";
-import { noUsage, toResponseUsage, type ResponseObject, type ResponseRequest } from "./object.ts";
-import { failureOf } from "../runs/failure.ts";
+} from "./output-item.ts";
+import { failureOf } from "../prompt/submission.ts";
+
+export type { ResponseObject };
+
+/** What a response repeats of its request, and how its items are shown: kept with it, so that a replay is the same. */
+export interface ResponseRequest {
+  readonly echo: ResponseEcho;
+  readonly toolItems: ToolItems;
+  readonly showReasoning: boolean;
+}
+
+/** How calls of the agent's own tools are shown. */
+export type ToolItems = "mcp_call" | "function_call" | "none";
+
+type OwnFields =
+  | "id"
+  | "object"
+  | "created_at"
+  | "completed_at"
+  | "status"
+  | "incomplete_details"
+  | "output"
+  | "error"
+  | "usage"
+  | "agent";
+
+export type ResponseEcho = Omit<ResponseObject, OwnFields>;
 
 /** How a response stands, apart from what its request says and its output. */
 interface State {
@@ -256,3 +283,25 @@ function codeOf(type: ServiceError["row"]["type"]): ResponseError["code"] {
   if (type === "rate_limit_error") return "rate_limit_exceeded";
   return type === "invalid_request_error" ? "invalid_prompt" : "server_error";
 }
+
+export function toResponseUsage(usage: RunUsage): ResponseUsage {
+  return {
+    input_tokens: usage.input_tokens,
+    input_tokens_details: {
+      cached_tokens: usage.cached_input_tokens,
+      cache_write_tokens: usage.cache_write_tokens,
+    },
+    output_tokens: usage.output_tokens,
+    output_tokens_details: { reasoning_tokens: usage.reasoning_tokens },
+    total_tokens: usage.total_tokens,
+  };
+}
+
+/** Of a response that ended before anything was counted. */
+export const noUsage: ResponseUsage = {
+  input_tokens: 0,
+  input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+  output_tokens: 0,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 0,
+};

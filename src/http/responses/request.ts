@@ -5,9 +5,9 @@ import type { Prompt } from "../../agent/run/prompt.ts";
 import { checkSessionName, findSession, type SessionAddress } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { ResponseRow } from "../../store/schema/tables.ts";
-import type { Identity } from "../edge/auth.ts";
+import type { Identity } from "../edge/access.ts";
 import type { HttpRequest } from "../edge/contract.ts";
-import { toConversation, type ItemConversation } from "./items.ts";
+import { toConversation, type ItemConversation, resolveReferences } from "./input-items.ts";
 import {
   approvals,
   checkCount,
@@ -16,13 +16,12 @@ import {
   clientTools,
   requestedModel,
   requestedWebhook,
-} from "../edge/request-options.ts";
-import { clientCalls } from "./chain.ts";
-import { conversationOf, echoOf } from "./object.ts";
-import { resolveReferences } from "./references.ts";
-import { findPrevious, type KeptResponse } from "./store.ts";
+  sessionAddress,
+} from "../prompt/options.ts";
+import { pendingClientCalls } from "../../agent/session/queries.ts";
+import type { ResponseEcho } from "./reducer.ts";
+import { findPrevious, type KeptResponse } from "./queries.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import { sessionAddress } from "../prompt/session.ts";
 
 export type CreateRequest = HttpRequest<"createResponse", HttpContext>;
 
@@ -165,9 +164,9 @@ async function knownCalls(
   address: SessionAddress,
   previous: ResponseRow | undefined,
 ): Promise<ReadonlyMap<string, string>> {
-  if (previous) return clientCalls(store, previous.session_id, previous.run_id);
+  if (previous) return pendingClientCalls(store, previous.session_id, previous.run_id);
   const session = await findSession(store, address);
-  return session ? clientCalls(store, session.id) : new Map();
+  return session ? pendingClientCalls(store, session.id) : new Map();
 }
 
 /** The messages, each answer with the name of its tool. ServiceError `invalid_request` for one that answers nothing. */
@@ -217,5 +216,67 @@ function modelSettings(body: CreateResponseRequest): ModelSettings {
     ...(body.top_p == null ? {} : { topP: body.top_p }),
     ...(body.max_output_tokens == null ? {} : { maxOutputTokens: body.max_output_tokens }),
     ...(effort == null ? {} : { reasoningEffort: effort }),
+  };
+}
+
+/** The fields of a response that its request decides, each with its default. */
+export function echoOf(body: CreateResponseRequest, modelName: string): ResponseEcho {
+  const conversation = conversationOf(body);
+  return {
+    model: body.model ?? modelName,
+    previous_response_id: body.previous_response_id ?? null,
+    ...(conversation === undefined ? {} : { conversation: { id: conversation } }),
+    instructions: body.instructions ?? null,
+    tools: (body.tools ?? []).map(({ name, description, parameters, strict }) => ({
+      type: "function",
+      name,
+      description: description ?? null,
+      parameters: parameters ?? null,
+      strict: strict ?? null,
+    })),
+    tool_choice: toolChoice(body),
+    truncation: body.truncation ?? "disabled",
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    text: { format: { type: "text" } },
+    top_p: body.top_p ?? 1,
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    top_logprobs: 0,
+    temperature: body.temperature ?? 1,
+    reasoning: reasoning(body),
+    max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: body.max_tool_calls ?? null,
+    store: body.store ?? true,
+    background: body.background ?? false,
+    service_tier: "default",
+    metadata: body.metadata ?? {},
+    safety_identifier: body.safety_identifier ?? null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    ...(body.user == null ? {} : { user: body.user }),
+  };
+}
+
+/** The client's name of the conversation, if it gives one. */
+export function conversationOf({ conversation }: CreateResponseRequest): string | undefined {
+  if (conversation === undefined || conversation === null) return undefined;
+  return typeof conversation === "string" ? conversation : conversation.id;
+}
+
+function toolChoice({ tool_choice: choice }: CreateResponseRequest): ResponseEcho["tool_choice"] {
+  if (choice === undefined || choice === null) return "auto";
+  return typeof choice === "string" ? choice : { type: "function", name: choice.name };
+}
+
+type Reasoning = NonNullable<ResponseEcho["reasoning"]>;
+
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
+const SUMMARIES = ["auto", "concise", "detailed"] as const;
+
+/** Clients hold what they get back to the known words. */
+function reasoning({ reasoning: asked }: CreateResponseRequest): Reasoning | null {
+  if (asked === undefined || asked === null) return null;
+  return {
+    effort: EFFORTS.find((effort) => effort === asked.effort) ?? null,
+    summary: SUMMARIES.find((summary) => summary === asked.summary) ?? null,
   };
 }

@@ -1,22 +1,23 @@
 import type { Response as ResponseObject } from "../../../generated/http/client/types.gen.ts";
 import { toRunEvent } from "../../agent/run/event.ts";
-import { isFinalStatus, responseIdOf } from "../../agent/run/run.ts";
+import { isFinal } from "../../agent/run/queries.ts";
+import { responseIdOf } from "../../agent/run/run.ts";
 import { followRun } from "../../agent/run/follow.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { ResponseRow } from "../../store/schema/tables.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { idempotencyOf } from "../edge/idempotency.ts";
-import { ResponseReducer } from "./reducer.ts";
-import { echoOf, type ResponseRequest } from "./object.ts";
+import { ResponseReducer, type ResponseRequest } from "./reducer.ts";
+import { echoOf, planResponse, type CreateRequest } from "./request.ts";
 import { reduceEvents, readResponse, readWhole, responseEvents } from "./read.ts";
-import { planResponse, type CreateRequest } from "./request.ts";
 import { startResponse } from "./start.ts";
-import { findResponse, forgetResponse, storedInput, storedRequest, touchResponse } from "./store.ts";
+import { findResponse, forgetResponse, storedInput, storedRequest, touchResponse } from "./queries.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { RunSubscribers } from "../runs/subscribers.ts";
-import { failedAnswer, failureOf, shuttingDown } from "../runs/failure.ts";
+import type { RunSubscribers } from "../runs/read.ts";
 import {
+  failedAnswer,
+  failureOf,
+  shuttingDown,
   joinRepeated,
   runEvents,
   runHeaders,
@@ -67,11 +68,7 @@ async function askedBefore(
   { submitted }: StartedRun,
   { store, settings }: HttpDeps,
 ): Promise<ResponseRequest> {
-  const row = await store.read
-    .selectFrom("responses")
-    .select("request")
-    .where("id", "=", responseIdOf(submitted.runId))
-    .executeTakeFirst();
+  const row = await store.find("responses", { id: responseIdOf(submitted.runId) });
   const { toolItems, showReasoning, modelName } = settings;
   return row ? storedRequest(row) : { echo: echoOf(body, modelName), toolItems, showReasoning };
 }
@@ -149,7 +146,7 @@ export async function deleteResponse(
 ): Promise<HttpResponse<"deleteResponse">> {
   const row = await findResponse(deps.store, path.response_id, ctx.identity.name);
   await forgetResponse(deps.store, row.id);
-  if (!(await hasEnded(deps, row))) await deps.turns.stop(row.run_id, "the response was deleted");
+  if (!(await isFinal(deps.store, row.run_id))) await deps.turns.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }
 
@@ -159,7 +156,7 @@ export async function cancelResponse(
   deps: HttpDeps,
 ): Promise<HttpResponse<"cancelResponse">> {
   const row = await findResponse(deps.store, path.response_id, ctx.identity.name);
-  if (await hasEnded(deps, row))
+  if (await isFinal(deps.store, row.run_id))
     return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
   await deps.turns.stop(row.run_id, "the response was cancelled");
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
@@ -175,15 +172,6 @@ function cancelled(response: ResponseObject): ResponseObject {
     "response_not_cancellable",
     `The response is ${response.status} already; only one that is at work can be cancelled.`,
   );
-}
-
-async function hasEnded({ store }: HttpDeps, row: ResponseRow): Promise<boolean> {
-  const run = await store.read
-    .selectFrom("runs")
-    .select("status")
-    .where("id", "=", row.run_id)
-    .executeTakeFirst();
-  return run === undefined || isFinalStatus(run.status);
 }
 
 /** GET /v1/responses/{response_id}/input_items */

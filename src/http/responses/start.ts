@@ -1,12 +1,18 @@
-import { responseIdOf } from "../../agent/run/run.ts";
+import { hasLaterRun } from "../../agent/run/queries.ts";
+import { deleteUnused, lastMessageThrough } from "../../agent/session/queries.ts";
+import { responseIdOf, isFinalStatus } from "../../agent/run/run.ts";
 import type { Prompt } from "../../agent/run/prompt.ts";
 import type { SessionAddress } from "../../agent/session/session.ts";
-import type { ResponseRow } from "../../store/schema/tables.ts";
-import { branchFrom, claimNext, contextUpTo, dropBranch, isTip, Overtaken } from "./chain.ts";
+import type { ResponseRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ResponsePlan } from "./request.ts";
-import { keepResponse } from "./store.ts";
+import { keepResponse } from "./queries.ts";
 import type { HttpDeps } from "../deps.ts";
 import { startRun, type StartedRun, type StartOptions } from "../prompt/submission.ts";
+import { branchSession } from "../../agent/session/branch.ts";
+import { loadContext } from "../../agent/session/transcript.ts";
+import type { Message } from "../../agent/message.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { Store, Tx } from "../../store/store.ts";
 
 /**
  * Starts the run of a response in the session it belongs to. ServiceErrors of {@link startRun}; `session_busy` when it
@@ -52,7 +58,7 @@ async function inBranch(
     inUse = started.submitted.sessionId;
     return started;
   } finally {
-    if (inUse !== branch.id) await dropBranch(deps.store, branch.id);
+    if (inUse !== branch.id) await deleteUnused(deps.store, branch.id);
   }
 }
 
@@ -77,4 +83,66 @@ function submit(
     },
   };
   return startRun(placed, deps, options);
+}
+
+/** Thrown inside the transaction that would go on in a session when another request has. */
+export class Overtaken extends Error {
+  override readonly name = "Overtaken";
+}
+
+/** Whether a request may go on in the session of `previous`: nothing was said there since. */
+export async function isTip(store: Store, previous: ResponseRow): Promise<boolean> {
+  if (previous.next_id !== null) return false;
+  return !(await hasLaterRun(store, previous.session_id, previous.run_id));
+}
+
+/** Makes `id` the one that goes on from `previous`, inside the transaction that records it. {@link Overtaken}. */
+export async function claimNext(tx: Tx, previous: ResponseRow, id: string): Promise<void> {
+  const set = { next_id: id, used_at: tx.nowMs };
+  if ((await tx.update("responses", { id: previous.id, next_id: null }, set)) === 1) return;
+  throw new Overtaken();
+}
+
+/**
+ * A new session with the conversation up to `previous`; undefined when nothing was said up to there. ServiceError
+ * `session_busy` while `previous` is at work: only one request can wait for what it will say.
+ */
+export async function branchFrom(store: Store, previous: ResponseRow): Promise<SessionRow | undefined> {
+  return store.write(async (tx) => {
+    const throughSeq = await lastMessage(tx, previous);
+    if (throughSeq === undefined) return undefined;
+    await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
+    const { session_id: id, owner } = previous;
+    return branchSession(tx, { id, owner, throughSeq, source: "http" });
+  });
+}
+
+/** What the model would get of the conversation up to `previous`. ServiceError `session_busy` while that is at work. */
+export async function contextUpTo(store: Store, previous: ResponseRow): Promise<readonly Message[]> {
+  const { throughSeq, session } = await store.write(async (tx) => {
+    await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
+    return {
+      throughSeq: await lastMessage(tx, previous),
+      session: await tx.find("sessions", { id: previous.session_id }),
+    };
+  });
+  if (throughSeq === undefined || !session) return [];
+  const isBehind = session.summary_seq !== null && session.summary_seq <= throughSeq;
+  const context = isBehind ? session : { id: session.id, context_seq: 0, summary_seq: null };
+  const messages = await loadContext(store, context);
+  return messages.filter(({ seq }) => seq <= throughSeq).map(({ message }) => message);
+}
+
+/** Number of the last message of the conversation up to `previous`. */
+async function lastMessage(tx: Tx, previous: ResponseRow): Promise<number | undefined> {
+  const run = await tx.find("runs", { id: previous.run_id });
+  if (run && !isFinalStatus(run.status)) {
+    throw new ServiceError(
+      "session_busy",
+      `${previous.id} is still at work, and another request goes on from it. Wait for it to end.`,
+      { param: "previous_response_id", retryAfterSeconds: 1 },
+    );
+  }
+  // Ids of runs sort by time. A run that was cancelled before it began said nothing: then what came before counts.
+  return lastMessageThrough(tx, previous.session_id, previous.run_id);
 }

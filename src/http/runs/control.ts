@@ -1,8 +1,10 @@
-import type { StopResult } from "../../../generated/http/client/types.gen.ts";
+import type { StopResult, AskChoice } from "../../../generated/http/client/types.gen.ts";
 import { findRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
+import { toApprovalRequest } from "../../agent/question/question.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
 
 type SteerRequest = HttpRequest<"steerRun", HttpContext>;
 
@@ -66,4 +68,131 @@ function notSteerable({ id, status }: RunView): ServiceError {
   }
   const what = `The run ${id} is ${status}; only a running turn takes steering. Try again when it runs.`;
   return new ServiceError("run_not_accepting_steer", what);
+}
+
+type ApprovalRequest = HttpRequest<"resolveRunApproval", HttpContext>;
+
+/** POST /v1/runs/{run_id}/approval: the first valid answer wins, from whatever surface it comes. */
+export async function resolveRunApproval(
+  request: ApprovalRequest,
+  deps: HttpDeps,
+): Promise<HttpResponse<"resolveRunApproval">> {
+  const { path, body, ctx } = request;
+  const run = await findRun(deps.store, path.run_id, ctx.identity.name);
+  const choice = toChoice(body.choice);
+  const asked = await questions(run.id, request, deps);
+  const fitting = asked.filter((ask) => offered(ask).includes(choice));
+  if (fitting.length === 0) throw notOffered(choice, asked);
+  const answered: QuestionRow[] = [];
+  for (const ask of fitting) if (await answer(ask, choice, request, deps)) answered.push(ask);
+  const [first] = answered;
+  if (!first) throw closedAlready(fitting);
+  return {
+    status: 200,
+    body: {
+      object: "agent.run.approval_response",
+      run_id: run.id,
+      choice,
+      request_id: answered.length === 1 ? first.id : null,
+      resolved: answered.length,
+    },
+  };
+}
+
+const CHOICES: Readonly<Record<string, AskChoice>> = {
+  once: "once",
+  session: "session",
+  always: "always",
+  deny: "deny",
+  approve: "once",
+  approved: "once",
+  allow: "once",
+  reject: "deny",
+  rejected: "deny",
+  denied: "deny",
+};
+
+function toChoice(text: string | undefined): AskChoice {
+  const known = Object.keys(CHOICES).join(", ");
+  if (text === undefined) {
+    throw new ServiceError("missing_required_parameter", `choice is required: one of ${known}.`, {
+      param: "choice",
+    });
+  }
+  const choice = Object.hasOwn(CHOICES, text) ? CHOICES[text] : undefined;
+  if (choice) return choice;
+  const what = `choice must be one of ${known}, not ${JSON.stringify(text.slice(0, 64))}.`;
+  throw new ServiceError("invalid_approval_choice", what, { param: "choice" });
+}
+
+/** The open questions that the body speaks of, oldest first. */
+async function questions(
+  runId: string,
+  { body }: ApprovalRequest,
+  deps: HttpDeps,
+): Promise<readonly QuestionRow[]> {
+  const isForAll = body.all === true || body.resolve_all === true;
+  if (body.request_id !== undefined) {
+    if (isForAll) throw invalidRequest("Send either request_id or all, not both.");
+    return [await question(runId, body.request_id, deps)];
+  }
+  const open = (await deps.questions.open({ runId })).filter(isApproval);
+  const [oldest] = open;
+  if (!oldest) {
+    throw new ServiceError("approval_not_active", `No approval of the run ${runId} is open.`);
+  }
+  return isForAll ? open : [oldest];
+}
+
+async function question(runId: string, questionId: string, { store }: HttpDeps): Promise<QuestionRow> {
+  const ask = await store.find("questions", { id: questionId });
+  if (ask?.run_id !== runId || !isApproval(ask)) {
+    throw invalidRequest(
+      `The run has no approval ${JSON.stringify(questionId)}. GET the run for those open.`,
+    );
+  }
+  if (ask.status !== "open") throw closedAlready([ask]);
+  return ask;
+}
+
+/** False when somebody else, or its time, was faster. */
+async function answer(
+  ask: QuestionRow,
+  choice: AskChoice,
+  { ctx, body }: ApprovalRequest,
+  { questions }: HttpDeps,
+): Promise<boolean> {
+  const { name } = ctx.identity;
+  const reason = body.reason === undefined ? {} : { reason: body.reason };
+  try {
+    await questions.answer(ask.id, { owner: name, by: `http:${name}`, choice, ...reason });
+    return true;
+  } catch (error) {
+    const isLate = error instanceof ServiceError && ["ask_not_pending", "ask_not_found"].includes(error.code);
+    if (isLate) return false;
+    throw error;
+  }
+}
+
+function isApproval(ask: QuestionRow): boolean {
+  return ask.kind === "approval";
+}
+
+function offered(ask: QuestionRow): readonly AskChoice[] {
+  return toApprovalRequest(ask).choices;
+}
+
+function notOffered(choice: AskChoice, asked: readonly QuestionRow[]): ServiceError {
+  const choices = [...new Set(asked.flatMap(offered))].join(", ");
+  const what = `${choice} is not among what can be chosen here: ${choices}.`;
+  return new ServiceError("invalid_approval_choice", what, { param: "choice" });
+}
+
+function closedAlready(questions: readonly QuestionRow[]): ServiceError {
+  const ids = questions.map(({ id }) => id).join(", ");
+  return new ServiceError("approval_not_pending", `Closed already: ${ids}. GET the run for those open.`);
+}
+
+function invalidRequest(message: string): ServiceError {
+  return new ServiceError("invalid_approval_request", message, { param: "request_id" });
 }

@@ -1,15 +1,17 @@
-import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
+import type { RunEvent, RunSnapshotEvent } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { isFinalEvent, toRunEvent } from "../../agent/run/event.ts";
 import { findRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
+import { firstKept, type FirstKept } from "../../agent/run/queries.ts";
+import { answersOf } from "../../agent/session/queries.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import { firstKept, runSnapshot, type FirstKept } from "./snapshot.ts";
-import type { RunSubscribers } from "./subscribers.ts";
 import { SharedMessage } from "../edge/sse.ts";
+import { textOf } from "../../agent/message.ts";
+import { showRun, type RunSubscribers } from "./read.ts";
 
 /**
  * GET /v1/runs/{run_id}/events: replay after the cursor, then live, to the run's final event. Where the oldest events
@@ -85,7 +87,7 @@ function frame(event: RunEvent): SseMessage<RunEvent> {
 
 /** A run may be kept longer than its events. ServiceError `run_events_expired`. */
 async function firstEvent({ id }: RunView, deps: HttpDeps): Promise<FirstKept> {
-  const first = await firstKept(deps, id);
+  const first = await firstKept(deps.store, id);
   if (first) return first;
   throw new ServiceError(
     "run_events_expired",
@@ -103,4 +105,45 @@ function cursor(text: string | undefined, row: RunView, param: string): number {
     `The cursor ${JSON.stringify(text)} is not the number of an event of this run, which are 1 to ${row.last_seq}.`,
     { param },
   );
+}
+
+/** What takes the place of the events before `first`: the run as it is, and what was said before them. */
+export async function runSnapshot(
+  deps: HttpDeps,
+  { id, owner }: RunView,
+  first: FirstKept,
+): Promise<RunSnapshotEvent & { readonly event: "run.snapshot" }> {
+  const row = await findRun(deps.store, id, owner);
+  return {
+    event: "run.snapshot",
+    run_id: id,
+    seq: first.seq - 1,
+    timestamp: deps.clock.now() / 1000,
+    run: await showRun(row, deps),
+    text: await textBefore(deps, row, first),
+    truncated: true,
+    first_seq: first.seq,
+  };
+}
+
+const MAX_MESSAGES = 200;
+const MAX_CHARACTERS = 1_048_576;
+
+/** Texts of the run's messages from before the first event that is kept, the newest of them when there are many. */
+async function textBefore({ store }: HttpDeps, run: RunView, { atMs }: FirstKept): Promise<string> {
+  const answers = await answersOf(store, {
+    sessionId: run.session_id,
+    runId: run.id,
+    untilMs: atMs,
+    limit: MAX_MESSAGES,
+  });
+  const texts: string[] = [];
+  let left = MAX_CHARACTERS;
+  for (const answer of answers) {
+    const text = textOf(answer);
+    left -= text.length;
+    if (left < 0) break;
+    if (text !== "") texts.unshift(text);
+  }
+  return texts.length === 0 ? (run.output ?? "") : texts.join("\n\n");
 }

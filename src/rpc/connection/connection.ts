@@ -1,17 +1,20 @@
 /** One connection: what it is told, what it asks, and how it ends. */
-import type { GatewayEvent, HostMethod, HostRequests } from "../../../generated/gateway/host.gen.ts";
+import {
+  type GatewayEvent,
+  type HostMethod,
+  type HostRequests,
+  type GatewayEvents,
+  hostRequests,
+} from "../../../generated/gateway/host.gen.ts";
 import { createId } from "../../base/ids.ts";
 import type { Log } from "../../base/observe/log.ts";
-import { Calls } from "./calls.ts";
-import type { RpcHandlers } from "./contract.ts";
-import { isDelta } from "./delta.ts";
-import { INVALID_REQUEST, PARSE_ERROR } from "./frame.ts";
-import { Hints } from "./debounce.ts";
-import { Outbox, type Wire } from "./outbox.ts";
+import { Calls, rpcSchemas } from "./calls.ts";
+import type { RpcHandlers, RpcContext, RpcDeps } from "../deps.ts";
+import { isDelta, Outbox, type Wire } from "./outbox.ts";
+import { INVALID_REQUEST, PARSE_ERROR, type HostError, type RpcId } from "./frame.ts";
 import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } from "./peer.ts";
-import { Questions } from "../questions/questions.ts";
 import { readyEvent } from "./ready.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
+import type { Clock } from "../../base/clock.ts";
 
 /** A transport's two ends: how frames leave, and how it ends. */
 export interface ConnectionWire extends Wire {
@@ -188,5 +191,102 @@ export class Connection implements RpcPeer {
     this.#log.warn("a client does not read: its connection is closed, it may resume by its cursor");
     this.#stop();
     this.#options.wire.close(CLOSE.overloaded, "overloaded");
+  }
+}
+
+type Hint = GatewayEvents["sessions.changed"];
+
+/** Longer than the burst in which many sessions begin or end at once, shorter than anybody waits for a list. */
+const EVERY_MS = 100;
+
+/** Events that only say "look again": the first goes at once, those that follow closely are one. */
+export class Hints {
+  readonly #clock: Clock;
+  readonly #send: (hint: Hint) => void;
+  #last: Hint | undefined;
+  #cancel: (() => void) | undefined;
+
+  constructor(clock: Clock, send: (hint: Hint) => void) {
+    this.#clock = clock;
+    this.#send = send;
+  }
+
+  event(hint: Hint): void {
+    if (this.#cancel) this.#last = hint;
+    else this.#now(hint);
+  }
+
+  close(): void {
+    this.#cancel?.();
+  }
+
+  #now(hint: Hint): void {
+    this.#send(hint);
+    this.#cancel = this.#clock.after(EVERY_MS, () => {
+      const last = this.#last;
+      this.#last = undefined;
+      this.#cancel = undefined;
+      if (last) this.#now(last);
+    });
+  }
+}
+
+interface Pending {
+  readonly method: HostMethod;
+  readonly settle: (answer: HostAnswer<HostMethod>) => void;
+}
+
+export class Questions {
+  readonly #send: (frame: object, sessionId: string) => void;
+  readonly #log: Log;
+  readonly #pending = new Map<string, Pending>();
+
+  constructor(send: (frame: object, sessionId: string) => void, log: Log) {
+    this.#send = send;
+    this.#log = log;
+  }
+
+  /** See RpcPeer. A question that is asked again takes the place of the one that waits. */
+  ask<K extends HostMethod>(
+    method: K,
+    id: string,
+    params: HostRequests[K]["params"],
+    signal: AbortSignal | undefined,
+  ): Promise<HostAnswer<K>> {
+    return new Promise((resolve) => {
+      const gone = () => settle({ status: "gone" });
+      const settle = (answer: HostAnswer<HostMethod>) => {
+        this.#pending.delete(id);
+        signal?.removeEventListener("abort", gone);
+        resolve(answer as HostAnswer<K>);
+      };
+      if (signal?.aborted) return resolve({ status: "gone" });
+      this.#pending.get(id)?.settle({ status: "gone" });
+      this.#pending.set(id, { method, settle });
+      signal?.addEventListener("abort", gone, { once: true });
+      this.#send({ jsonrpc: "2.0", id, method, params }, params.session_id);
+    });
+  }
+
+  /** What the host answered. An answer that nobody waits for is dropped: the question was closed meanwhile. */
+  answer(id: RpcId, result: unknown, error: HostError | undefined): void {
+    const pending = typeof id === "string" ? this.#pending.get(id) : undefined;
+    if (!pending) return this.#log.debug("an answer to no open question was dropped", { id });
+    const { method, settle } = pending;
+    if (error) {
+      this.#log.debug("the host declined a question", { id, method, code: error.code });
+      return settle({ status: "declined" });
+    }
+    if (rpcSchemas.check(hostRequests[method].result, result)) {
+      // Not what was answered: it may be a password.
+      this.#log.warn("the host's answer does not fit its question", { id, method });
+      return settle({ status: "declined" });
+    }
+    settle({ status: "answered", result: result as HostRequests[HostMethod]["result"] });
+  }
+
+  /** The connection ended. */
+  close(): void {
+    for (const { settle } of this.#pending.values()) settle({ status: "gone" });
   }
 }

@@ -1,8 +1,7 @@
 /** What waits to be sent on one connection: bounded, in order; deltas of one stream merge while they wait. */
-import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
+import type { GatewayEvent, GatewayEvents } from "../../../generated/gateway/host.gen.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ReaderBudget, ReaderQueue } from "../../store/journal/reader-budget.ts";
-import { isDelta, merge, streamOf, withDropped, type Delta } from "./delta.ts";
 
 /** The way out of a transport. */
 export interface Wire {
@@ -236,4 +235,38 @@ export class Outbox {
 
 function frameOf(event: GatewayEvent): string {
   return JSON.stringify({ jsonrpc: "2.0", method: "event", params: event });
+}
+
+export type Delta = GatewayEvents["message.delta" | "reasoning.delta" | "thinking.delta"];
+
+export function isDelta(event: GatewayEvent): event is Delta {
+  return (
+    event.type === "message.delta" || event.type === "reasoning.delta" || event.type === "thinking.delta"
+  );
+}
+
+/** Names the stream that a delta belongs to; begins with the session. */
+export function streamOf({ session_id: session, type }: Delta): string {
+  return `${session} ${type}`;
+}
+
+/** Tells that `count` deltas of the stream before this one were left out. */
+export function withDropped<T extends Delta>(event: T, count: number): T {
+  return { ...event, payload: { ...event.payload, dropped: count + (droppedOf(event) ?? 0) } };
+}
+
+/** Undefined when `next` does not continue `last`. A thinking line replaces the one before. */
+export function merge(last: Delta, next: Delta): Delta | undefined {
+  if (last.type !== next.type || last.session_id !== next.session_id || last.turn_id !== next.turn_id) {
+    return undefined;
+  }
+  const firstSeq = last.first_seq ?? last.seq;
+  const text = next.type === "thinking.delta" ? next.payload.text : last.payload.text + next.payload.text;
+  const dropped = (droppedOf(last) ?? 0) + (droppedOf(next) ?? 0);
+  const payload = { ...next.payload, text, ...(dropped > 0 ? { dropped } : {}) };
+  return { ...next, ...(firstSeq === undefined ? {} : { first_seq: firstSeq }), payload };
+}
+
+function droppedOf({ payload }: Delta): number | undefined {
+  return "dropped" in payload ? payload.dropped : undefined;
 }

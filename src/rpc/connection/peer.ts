@@ -1,6 +1,7 @@
 /** A connection as the methods and the followers of the journal see it. Types only. */
 import type { GatewayEvent, HostMethod, HostRequests } from "../../../generated/gateway/host.gen.ts";
 import type { Cursor } from "../../../generated/gateway/types/types.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
 
 /**
  * Who is at the other end. Sessions belong to the owner, whose name is also what the limits of the key are found by: a
@@ -90,4 +91,18 @@ export interface RpcPeer {
     params: HostRequests[K]["params"],
     options?: { readonly signal?: AbortSignal },
   ): Promise<HostAnswer<K>>;
+}
+
+/** Whether whoever is at the other end may do what the scope stands for. */
+export function hasScope({ scopes }: RpcIdentity, scope: string): boolean {
+  return scopes.includes(scope) || scopes.includes("admin");
+}
+
+/** ServiceError `insufficient_scope`; `what` names that which needs the scope. */
+export function requireScope(identity: RpcIdentity, scope: string, what: string): void {
+  if (hasScope(identity, scope)) return;
+  throw new ServiceError(
+    "insufficient_scope",
+    `The key ${JSON.stringify(identity.owner)} has no scope ${JSON.stringify(scope)}, which ${what} needs. Add it in api_server.keys.`,
+  );
 }

@@ -10,12 +10,17 @@ import type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../../gen
 import type { SessionInfo, SubagentReport } from "../../../generated/gateway/types/types.gen.ts";
 import { isFinalEvent } from "../../agent/run/event.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { completePayload, usageOf } from "./turn-payload.ts";
-import { cancelPayload, questionMethodOf, questionPayload } from "./question-payload.ts";
-import { statusLine } from "./status-line.ts";
-import { subagentChange, subagentReport } from "./subagent-payload.ts";
-import { toolPayload } from "./tool-payload.ts";
-import { taskIdOf, turnIdOf } from "./turn-id.ts";
+import {
+  completePayload,
+  usageOf,
+  statusLine,
+  subagentChange,
+  subagentReport,
+  toolPayload,
+  taskIdOf,
+  turnIdOf,
+} from "./payloads.ts";
+import { cancelPayload, questionMethodOf, questionPayload } from "./questions.ts";
 
 /** What is told of an entry but does not stand in it. */
 export interface EntryFacts {

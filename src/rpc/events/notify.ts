@@ -2,11 +2,9 @@ import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { Cursor } from "../../../generated/gateway/types/types.gen.ts";
 import type { LiveSession } from "../../agent/session/live-sessions.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { askHost } from "../questions/host-question.ts";
-import { EventProjector } from "./projector.ts";
+import { askHost, questionMethodOf } from "./questions.ts";
+import { EventProjector, replayFrom } from "./projector.ts";
 import type { Attached, RpcPeer, Subscriptions } from "../connection/peer.ts";
-import { questionMethodOf } from "./question-payload.ts";
-import { replayFrom } from "./replay.ts";
 import type { RpcDeps } from "../deps.ts";
 import { sessionInfo } from "../session/session-view.ts";
 

@@ -1,18 +1,18 @@
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
-import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
+import type { SessionInfo, Cursor } from "../../../generated/gateway/types/types.gen.ts";
 import { isFinalEvent } from "../../agent/run/event.ts";
 import { textOf } from "../../agent/message.ts";
+import { eventsUpTo, inputPreviews, lastMessageText } from "../../agent/run/queries.ts";
+import { hasAllEvents } from "../../agent/session/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { Store } from "../../store/store.ts";
-import type { EventRow } from "../../store/schema/tables.ts";
 import { GatewayReducer, STATE_TYPES, type EntryFacts } from "./gateway-events.ts";
 
 /** Entries that are read back to know how a session stood. */
 const MAX_STATE_ENTRIES = 1_000;
 const MAX_PREVIEW_CHARACTERS = 120;
 const MAX_INPUT_CHARACTERS = 65_536;
-const MAX_CUT_EVENTS = 5_000;
 
 export interface EventProjectorOptions {
   readonly store: Store;
@@ -50,16 +50,11 @@ export class EventProjector {
   async #restore(): Promise<readonly GatewayEvent[]> {
     const { store, sessionId, after, info } = this.#options;
     if (after === 0) return [];
-    const rows = await store.read
-      .selectFrom("events")
-      .selectAll()
-      .where("session_id", "=", sessionId)
-      .where("seq", "<=", after)
-      .where("type", "in", [...STATE_TYPES])
-      .orderBy("seq", "desc")
-      .limit(MAX_STATE_ENTRIES)
-      .execute();
-    const entries = rows.reverse().map(toEntry);
+    const entries = await eventsUpTo(
+      store,
+      { sessionId, upTo: after },
+      { types: STATE_TYPES, limit: MAX_STATE_ENTRIES },
+    );
     const queued = entries.filter(({ type }) => type === "run.queued").flatMap(({ runId }) => runId ?? []);
     const previews = await this.#previews(queued);
     let hasTrailer = false;
@@ -82,60 +77,66 @@ export class EventProjector {
     if (entry.type === "run.queued") return { preview: (await this.#previews([runId])).get(runId) ?? "" };
     if (entry.type === "run.started") return this.#promptOf(runId);
     const isCut = isFinalEvent(entry.type) && entry.type !== "run.completed";
-    const output = now && isCut ? await this.#saidIn(runId) : undefined;
+    const output = now && isCut ? await lastMessageText(this.#options.store, runId) : undefined;
     return { ...(now ? { info: now } : {}), ...(output === undefined ? {} : { output }) };
   }
 
   async #previews(runIds: readonly string[]): Promise<ReadonlyMap<string, string>> {
-    if (runIds.length === 0) return new Map();
-    const rows = await this.#options.store.read
-      .selectFrom("runs")
-      .select(["id", "input_preview"])
-      .where("id", "in", runIds)
-      .execute();
-    return new Map(rows.map(({ id, input_preview: text }) => [id, cut(text ?? "", MAX_PREVIEW_CHARACTERS)]));
+    const previews = await inputPreviews(this.#options.store, runIds);
+    return new Map([...previews].map(([id, text]) => [id, cut(text, MAX_PREVIEW_CHARACTERS)]));
   }
 
   async #promptOf(runId: string): Promise<EntryFacts> {
-    const row = await this.#options.store.read
-      .selectFrom("runs")
-      .selectAll()
-      .where("id", "=", runId)
-      .executeTakeFirst();
+    const row = await this.#options.store.find("runs", { id: runId });
     const prompt = row && parseInput(row).prompt.at(-1);
     if (!prompt) return {};
     return { prompt: { role: prompt.role, text: cut(textOf(prompt), MAX_INPUT_CHARACTERS) } };
   }
-
-  /** Text of the last message of a run that was cut. */
-  async #saidIn(runId: string): Promise<string> {
-    const rows = await this.#options.store.read
-      .selectFrom("events")
-      .select(["type", "data"])
-      .where("run_id", "=", runId)
-      .where("type", "in", ["message.started", "message.delta"])
-      .orderBy("run_seq", "desc")
-      .limit(MAX_CUT_EVENTS)
-      .execute();
-    const from = rows.findIndex(({ type }) => type === "message.started");
-    const last = (from < 0 ? rows : rows.slice(0, from)).reverse();
-    return last.map(({ data }) => (JSON.parse(data) as { readonly delta: string }).delta).join("");
-  }
-}
-
-function toEntry(row: EventRow): JournalEvent {
-  return {
-    sessionId: row.session_id,
-    seq: row.seq,
-    runId: row.run_id,
-    runSeq: row.run_seq,
-    type: row.type,
-    data: JSON.parse(row.data) as Record<string, unknown>,
-    atMs: row.created_at,
-  };
 }
 
 /** Never half a character. */
 function cut(text: string, length: number): string {
   return text.slice(0, length).replace(/[\ud800-\udbff]$/, "");
+}
+
+/** Where a listener goes on. */
+export interface ReplayFrom {
+  /** The last entry that it knows; the session's last one when it has to begin anew. */
+  readonly after: number;
+  readonly latestSeq: number;
+  readonly truncated: boolean;
+}
+
+/** Whether what follows a cursor is still kept. Without a cursor: from the session's last event on. */
+export async function replayFrom(store: Store, sessionId: string, cursor?: Cursor): Promise<ReplayFrom> {
+  const latestSeq = (await store.find("sessions", { id: sessionId }))?.last_seq ?? 0;
+  if (!cursor) return { after: latestSeq, latestSeq, truncated: false };
+  const isKept =
+    cursor.epoch === store.epoch &&
+    cursor.last_seen <= latestSeq &&
+    (await hasAllEvents(store, { sessionId, after: cursor.last_seen, upTo: latestSeq }));
+  if (!isKept) return { after: latestSeq, latestSeq, truncated: true };
+  return { after: cursor.last_seen, latestSeq, truncated: false };
+}
+
+/** The events above `after`, as many as an answer may hold. Bytes are bytes of UTF-8. */
+export async function readEvents(
+  options: EventProjectorOptions,
+  limits: { readonly events: number; readonly bytes: number },
+): Promise<readonly GatewayEvent[]> {
+  const { store, sessionId, after } = options;
+  const { projector, opening } = await EventProjector.open(options);
+  const { events: limit, bytes: maxBytes } = limits;
+  const entries = await store.journal.read({ sessionId }, { after, limit, maxBytes });
+  const events = [...opening];
+  let bytes = 0;
+  let lastSeq = after;
+  for (const entry of entries) {
+    const told = await projector.tell(entry);
+    bytes += Buffer.byteLength(JSON.stringify(told));
+    if (lastSeq > after && (bytes > limits.bytes || events.length + told.length > limits.events)) break;
+    events.push(...told);
+    lastSeq = entry.seq;
+  }
+  return events;
 }

@@ -1,5 +1,5 @@
 /** The method that runs a command of this program. */
-import type { RpcGroup } from "../connection/contract.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { loadConfig } from "../../config/config.ts";
@@ -8,7 +8,6 @@ import { runCommand } from "../../exec/process-group.ts";
 import { notStarted } from "../../agent/commands/run-shell.ts";
 import { OutputExcerpt } from "../../exec/output-excerpt.ts";
 import { ownProgram } from "../../base/system/own-program.ts";
-import type { RpcContext } from "../deps.ts";
 import { headOf, tailOf } from "../../base/text.ts";
 
 const MAX_CHARACTERS = 48_000;

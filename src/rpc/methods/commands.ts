@@ -2,15 +2,14 @@
 import type { CommandCatalog } from "../../../generated/gateway/types/types.gen.ts";
 import { parseCommand, type Command, type Directive } from "../../agent/commands/command.ts";
 import { ServiceError, type ErrorCode } from "../../base/errors.ts";
-import { completePath } from "../paths/complete-path.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { showDirective } from "../prompt/directive.ts";
-import { shownRoots } from "../prompt/image-attach.ts";
-import { ensureSaved, knownSession, namedSession, type KnownSession } from "../session/known-session.ts";
-import type { RpcContext } from "../deps.ts";
-import { requireScope } from "../connection/scope.ts";
+import { completePath } from "../session/paths.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { showDirective } from "./prompt.ts";
+import { shownRoots } from "../session/images.ts";
+import { knownSession, namedSession, type KnownSession } from "../session/address.ts";
+import { ensureSaved, notifyChanged, notifyInfo } from "../events/hub.ts";
+import { requireScope } from "../connection/peer.ts";
 import { cwdOf } from "../session/session-view.ts";
-import { notifyChanged, notifyInfo } from "../events/viewers.ts";
 
 type Names =
   | "commands.catalog"

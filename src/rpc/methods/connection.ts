@@ -2,10 +2,9 @@
 import { gatewayEvents, hostRequests } from "../../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { DEMO_MODEL, formatModel, isReady } from "../../agent/model.ts";
-import type { RpcGroup } from "../connection/contract.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
 import { PROTOCOL } from "../connection/ready.ts";
-import type { RpcContext } from "../deps.ts";
-import { hasScope } from "../connection/scope.ts";
+import { hasScope } from "../connection/peer.ts";
 
 type Names = "rpc.discover" | "client.capabilities" | "ping" | "gateway.ping" | "setup.status" | "pet.cells";
 

@@ -1,12 +1,11 @@
 /** Methods about sub-agents, and the trees of them that hosts keep. */
 import { activeSubagents, subagentsOf } from "../../agent/subagent/family.ts";
+import { countToolCalls, findOpenSubagent } from "../../agent/run/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import type { SpawnTree } from "../../agent/subagent/spawn-tree.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { namedSession } from "../session/known-session.ts";
-import type { RpcContext } from "../deps.ts";
-import { savedSession } from "../session/address.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { namedSession, savedSession } from "../session/address.ts";
 
 type Names =
   | "delegation.status"
@@ -25,8 +24,8 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
       owner,
       ...(rootSessionId === undefined ? {} : { rootSessionId }),
     });
-    const tools = await toolCounts(
-      ctx,
+    const tools = await countToolCalls(
+      deps.store,
       active.map(({ subagentId }) => subagentId),
     );
     const { maxDepth, maxConcurrent } = deps.agent.deps.settings.delegation;
@@ -52,14 +51,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
   "subagent.interrupt": async ({ params, ctx: { deps, peer } }) => {
     const { subagent_id: id, session_id: sessionId } = params;
     if (id === "") throw new ServiceError("missing_param", "subagent_id must name a sub-agent.");
-    const row = await deps.store.read
-      .selectFrom("runs")
-      .selectAll()
-      .where("id", "=", id)
-      .where("owner", "=", peer.identity.owner)
-      .where("parent_id", "is not", null)
-      .where("ended_at", "is", null)
-      .executeTakeFirst();
+    const row = await findOpenSubagent(deps.store, id, peer.identity.owner);
     const isOther = sessionId !== undefined && row && parseInput(row).family?.root.sessionId !== sessionId;
     if (!row || isOther) return { found: false, subagent_id: id };
     const reason = "A host interrupted the sub-agent.";
@@ -111,22 +103,6 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
 };
 
 const MAX_LISTED = 200;
-
-/** How many tools each of the runs began. */
-async function toolCounts(
-  { deps }: RpcContext,
-  runIds: readonly string[],
-): Promise<ReadonlyMap<string, number>> {
-  if (runIds.length === 0) return new Map();
-  const rows = await deps.store.read
-    .selectFrom("events")
-    .select((db) => ["run_id", db.fn.countAll<number>().as("count")])
-    .where("run_id", "in", runIds)
-    .where("type", "=", "tool.started")
-    .groupBy("run_id")
-    .execute();
-  return new Map(rows.map(({ run_id: id, count }) => [id ?? "", Number(count)]));
-}
 
 /** Trees of the caller's sessions go by their ids; any other name is the caller's own. */
 async function keyOf(ctx: RpcContext, sessionId: string): Promise<string> {

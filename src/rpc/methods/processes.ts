@@ -1,10 +1,10 @@
 /** Methods about what commands run in the background. */
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
+import { readSessions } from "../../agent/session/queries.ts";
 import type { ProcessView } from "../../agent/tools/process/processes.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { namedSession } from "../session/known-session.ts";
-import type { RpcContext } from "../deps.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { namedSession } from "../session/address.ts";
 
 type Names = "process.list" | "process.kill" | "process.stop";
 
@@ -51,14 +51,9 @@ async function ownProcesses(ctx: RpcContext, sessionId: string | undefined): Pro
   const views = ctx.deps.processes.list(sessionId === undefined ? {} : { sessionId });
   if (sessionId !== undefined || views.length === 0) return views;
   const ids = [...new Set(views.map((view) => view.sessionId))];
-  const rows = await ctx.deps.store.read
-    .selectFrom("sessions")
-    .select("id")
-    .where("id", "in", ids)
-    .where("owner", "=", ctx.peer.identity.owner)
-    .execute();
-  const own = new Set(rows.map(({ id }) => id));
-  return views.filter((view) => own.has(view.sessionId));
+  const sessions = await readSessions(ctx.deps.store, ids);
+  const { owner } = ctx.peer.identity;
+  return views.filter((view) => sessions.get(view.sessionId)?.owner === owner);
 }
 
 function statusOf({ end }: ProcessView): string {

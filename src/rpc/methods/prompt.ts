@@ -3,18 +3,28 @@ import type { BusyMode } from "../../agent/deps.ts";
 import type { Prompt, Submitted } from "../../agent/run/prompt.ts";
 import { saveSession } from "../../agent/session/save.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { Store } from "../../store/store.ts";
-import type { RpcCall, RpcGroup } from "../connection/contract.ts";
-import { takeSentMode } from "../prompt/directive.ts";
-import { attachPlaces } from "../prompt/image-attach.ts";
-import { promptOf } from "../prompt/prompt-content.ts";
-import { putBackImages, takeImages, type QueuedImage } from "../prompt/queued-images.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
+import type { Store, Tx } from "../../store/store.ts";
+import type { RpcCall, RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
+import {
+  attachPlaces,
+  putBackImages,
+  takeImages,
+  type QueuedImage,
+  MAX_QUEUED_IMAGES,
+  mayRide,
+  QUEUED_LIMIT,
+} from "../session/images.ts";
 import { liveSession, type SessionPlace } from "../session/address.ts";
-import { taskIdOf, turnIdOf } from "../events/turn-id.ts";
-import { findTurn, onceFor, RepeatedTurn, type MadeTurn, type TurnOnce } from "../prompt/turn-once.ts";
-import { truncateBefore } from "../prompt/truncate.ts";
-import { notifyChanged } from "../events/viewers.ts";
+import { taskIdOf, turnIdOf } from "../events/payloads.ts";
+import { notifyChanged } from "../events/hub.ts";
+import { readAttachment, type AttachmentOptions } from "../../agent/attachments/attachment.ts";
+import type { Attachment, UserMessage } from "../../agent/message.ts";
+import { sha256 } from "../../base/digest.ts";
+import type { LedgerRow } from "../../store/schema/tables.ts";
+import { promptsOf, truncateAt } from "../../agent/session/undo.ts";
+import type { Directive as Shown } from "../../../generated/gateway/types/types.gen.ts";
+import type { Directive } from "../../agent/commands/command.ts";
+import type { RpcPeer } from "../connection/peer.ts";
 
 type Call = RpcCall<"prompt.submit", RpcContext>;
 type Answer = Awaited<ReturnType<RpcGroup<"prompt.submit", RpcContext>["prompt.submit"]>>;
@@ -114,10 +124,209 @@ function answerOf({ status, runId, queuePosition }: Submitted): Answer {
 async function repeated({ store }: RpcDeps, { runId, isSteer }: MadeTurn): Promise<Answer> {
   const turn_id = turnIdOf(runId);
   if (isSteer) return { status: "steered", turn_id, duplicate: true };
-  const run = await store.read.selectFrom("runs").select("status").where("id", "=", runId).executeTakeFirst();
+  const run = await store.find("runs", { id: runId });
   return { status: run?.status === "queued" ? "queued" : "streaming", turn_id, duplicate: true };
 }
 
 function textRequired(): ServiceError {
   return new ServiceError("text_required", "text must not be empty.", { param: "text" });
+}
+
+/** Where paths begin, and what may be taken from there. */
+type Places = Pick<AttachmentOptions, "cwd" | "roots" | "refuse">;
+
+interface Asked {
+  readonly text: string | readonly Readonly<Record<string, unknown>>[];
+  readonly images?: readonly string[];
+  /** Images that were attached before. */
+  readonly waiting?: readonly QueuedImage[];
+}
+
+/**
+ * The prompt with what rides with it: images that were attached before, and those that it names. ServiceError
+ * `bad_value` for a part of an unknown kind, `too_large` for too many images, `not_found_or_unsupported` for one that
+ * cannot be taken.
+ */
+export async function promptOf(places: Places, asked: Asked): Promise<UserMessage> {
+  const parts = typeof asked.text === "string" ? [] : asked.text;
+  const text = typeof asked.text === "string" ? asked.text : parts.map(textIn).filter(Boolean).join("\n\n");
+  const sources = [...parts.flatMap(sourceIn), ...(asked.images ?? [])];
+  const waiting = (asked.waiting ?? []).map(({ attachment }) => attachment);
+  if (waiting.length + sources.length > MAX_QUEUED_IMAGES) throw tooMany();
+  const attachments: Attachment[] = [...waiting];
+  for (const source of sources) {
+    attachments.push(await read(places, source));
+    if (!mayRide(attachments)) throw tooMany();
+  }
+  return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };
+}
+
+function tooMany(): ServiceError {
+  return new ServiceError("too_large", `A prompt takes at most ${QUEUED_LIMIT}.`, {
+    param: "images",
+  });
+}
+
+/** ServiceError `not_found_or_unsupported`. */
+async function read(places: Places, source: string): Promise<Attachment> {
+  try {
+    return (await readAttachment(source, places)).attachment;
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    throw new ServiceError("not_found_or_unsupported", error.message, { param: "images", cause: error });
+  }
+}
+
+type Part = Readonly<Record<string, unknown>>;
+
+function textIn(part: Part): string {
+  return isText(part) && typeof part["text"] === "string" ? part["text"] : "";
+}
+
+function sourceIn(part: Part, index: number): readonly string[] {
+  if (isText(part)) return [];
+  const { image_url: url, url: plain, path, data } = part;
+  const nested = typeof url === "object" && url !== null ? (url as { readonly url?: unknown }).url : url;
+  const source = [nested, plain, path, data].find((value) => typeof value === "string");
+  if (typeof source === "string") return [source];
+  throw new ServiceError("bad_value", `text[${index}] is neither text nor an image.`, {
+    param: `text[${index}]`,
+  });
+}
+
+function isText({ type }: Part): boolean {
+  return type === "text" || type === "input_text";
+}
+
+export interface TurnOnce {
+  readonly scope: string;
+  readonly key: string;
+  readonly fingerprint: string;
+  /** Claims the name for a turn, in the transaction that makes it. RepeatedTurn when another has it. */
+  record(tx: Tx, store: Store, made: MadeTurn): Promise<void>;
+}
+
+/** What a prompt came to. */
+export interface MadeTurn {
+  readonly runId: string;
+  /** The text went into a turn that was at work. */
+  readonly isSteer: boolean;
+}
+
+/** Thrown inside the transaction that would make a turn that was made before. */
+export class RepeatedTurn extends Error {
+  override readonly name = "RepeatedTurn";
+  readonly made: MadeTurn;
+
+  constructor(made: MadeTurn) {
+    super("The turn was asked for before.");
+    this.made = made;
+  }
+}
+
+const KEEP_MS = 7 * 86_400_000;
+
+/** Undefined for a turn that the client did not name. */
+export function onceFor(
+  { id, owner }: Pick<SessionPlace, "id" | "owner">,
+  asked: { readonly client_turn_id?: string; readonly text: unknown; readonly images?: readonly string[] },
+): TurnOnce | undefined {
+  const { client_turn_id: key, text, images = [] } = asked;
+  if (key === undefined) return undefined;
+  const name = { scope: `rpc-turn:${owner}:${id}`, key };
+  const fingerprint = sha256(JSON.stringify([text, images]));
+  const record: TurnOnce["record"] = async (tx, store, { runId, isSteer }) => {
+    const result = { run_id: runId, ...(isSteer ? { steer: true } : {}) };
+    const claim = await store.ledger.record(tx, { ...name, fingerprint, result, keepMs: KEEP_MS });
+    if (!claim.claimed) throw new RepeatedTurn(madeOf(claim.row, fingerprint));
+  };
+  return { ...name, fingerprint, record };
+}
+
+/** The turn that was made under the name before. ServiceError `client_turn_id_conflict` when it was asked otherwise. */
+export async function findTurn(store: Store, once: TurnOnce): Promise<MadeTurn | undefined> {
+  const row = await store.find("ledger", { scope: once.scope, key: once.key });
+  return row === undefined ? undefined : madeOf(row, once.fingerprint);
+}
+
+function madeOf(row: LedgerRow, fingerprint: string): MadeTurn {
+  if (row.fingerprint !== fingerprint) {
+    throw new ServiceError(
+      "client_turn_id_conflict",
+      "This client_turn_id stood for another text. Use a new one for each prompt.",
+      { param: "client_turn_id" },
+    );
+  }
+  const made = JSON.parse(row.result ?? "{}") as { readonly run_id: string; readonly steer?: boolean };
+  return { runId: made.run_id, isSteer: made.steer === true };
+}
+
+/**
+ * Takes a prompt of the user, counted from 0, and all that followed it back, inside `tx`: with the prompt that comes in
+ * its place, or not at all. ServiceError `stale_target` when there is no such prompt or it was summed up,
+ * `empty_truncation` and `unconfirmed_truncation` for one that was not confirmed, `session_busy`.
+ */
+export async function truncateBefore(
+  tx: Tx,
+  store: Store,
+  target: { readonly sessionId: string; readonly ordinal: number; readonly isConfirmed: boolean },
+): Promise<void> {
+  const { sessionId, ordinal, isConfirmed } = target;
+  const prompts = await promptsOf(tx, sessionId);
+  const session = await tx.find("sessions", { id: sessionId });
+  const first = prompts[ordinal];
+  if (!first || !session || first.seq <= session.context_seq) throw stale(prompts.length);
+  if (!isConfirmed) {
+    const turns = prompts.length - ordinal;
+    const what = `${turns} prompts and their answers would be taken back. Confirm it with confirm_truncate.`;
+    throw new ServiceError(ordinal === 0 ? "empty_truncation" : "unconfirmed_truncation", what, {
+      param: "confirm_truncate",
+    });
+  }
+  await truncateAt(tx, store, { sessionId, seq: first.seq });
+}
+
+function stale(prompts: number): ServiceError {
+  const what = `The prompt can be taken back no more; there are ${prompts}, and what was summed up stays.`;
+  return new ServiceError("stale_target", what, { param: "truncate_before_user_ordinal" });
+}
+
+/** A message that a host was told to submit in another way than prompts usually are. */
+interface Sent {
+  /** Undefined: the command was about no session. */
+  readonly sessionId: string | undefined;
+  readonly message: string;
+  readonly whenBusy: "queue";
+}
+
+/** The newest of each connection. */
+const sent = new WeakMap<RpcPeer, Sent>();
+
+/** The directive as the spec has it. `session_id` tells a host that it is to go on in another session. */
+export function showDirective(
+  done: Directive,
+  { peer, sessionId }: { readonly peer: RpcPeer; readonly sessionId: string | undefined },
+): Shown {
+  if (done.type === "exec") {
+    const { type, output, sessionId: other } = done;
+    return { type, output, ...(other === undefined ? {} : { session_id: other }) };
+  }
+  if (done.type !== "send" || done.whenBusy === undefined) return done;
+  const { whenBusy, ...rest } = done;
+  sent.set(peer, { sessionId, message: done.message, whenBusy });
+  return { ...rest, when_busy: whenBusy };
+}
+
+/**
+ * What becomes, while a turn is at work, of a prompt that says nothing of it: hosts exist that submit the message of a
+ * directive and do not know its `when_busy`. Undefined for a prompt that no directive asked for.
+ */
+export function takeSentMode(
+  peer: RpcPeer,
+  prompt: { readonly sessionId: string; readonly text: unknown },
+): "queue" | undefined {
+  const last = sent.get(peer);
+  sent.delete(peer);
+  if (!last || last.message !== prompt.text) return undefined;
+  return (last.sessionId ?? prompt.sessionId) === prompt.sessionId ? last.whenBusy : undefined;
 }

@@ -8,10 +8,9 @@ import {
 } from "../../agent/question/question.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
-import { openApprovals, settleAll } from "../questions/approvals.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { knownSession } from "../session/known-session.ts";
-import type { RpcContext } from "../deps.ts";
+import { openApprovals, settleAll } from "../events/questions.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { knownSession } from "../session/address.ts";
 
 type Names =
   | "clarify.respond"
@@ -92,11 +91,7 @@ async function openQuestion(
   { deps, peer }: RpcContext,
   { id, kind, sessionId }: Wanted,
 ): Promise<QuestionRow> {
-  const row = await deps.store.read
-    .selectFrom("questions")
-    .selectAll()
-    .where("id", "=", id)
-    .executeTakeFirst();
+  const row = await deps.store.find("questions", { id });
   const isWanted =
     row?.owner === peer.identity.owner &&
     row.status === "open" &&

@@ -2,13 +2,12 @@
 import { saveSession } from "../../agent/session/save.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
+import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
 import { liveSession, savedSession, type SessionPlace } from "../session/address.ts";
-import { sessionUsage } from "../session/session-usage.ts";
-import { describeInfo, titleOf } from "../session/session-view.ts";
-import { countMessages, messageSeq, readMessages } from "../session/transcript.ts";
-import { notifyChanged } from "../events/viewers.ts";
+import { sessionUsage, describeInfo, titleOf } from "../session/session-view.ts";
+import { countMessages } from "../../agent/session/queries.ts";
+import { messageSeq, readMessages } from "../session/transcript.ts";
+import { notifyChanged } from "../events/hub.ts";
 
 type Names = "session.compress" | "session.branch" | "session.undo" | "session.title";
 

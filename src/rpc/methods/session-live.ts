@@ -1,18 +1,28 @@
 /** Methods about sessions that are open here: show, stop, steer, look at, leave. */
 import { ServiceError } from "../../base/errors.ts";
-import { activeSessions } from "../session/active-list.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { openRequest } from "../events/question-payload.ts";
-import { readEvents, replayFrom } from "../events/replay.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
+import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
+import { openRequest } from "../events/questions.ts";
+import { readEvents, replayFrom } from "../events/projector.ts";
+import { queuedIn } from "../../agent/run/queries.ts";
+import { countMessages, messageCounts, readSessions, sessionsAsking } from "../../agent/session/queries.ts";
 import { runningTurn } from "../../agent/run/running.ts";
 import { liveSession } from "../session/address.ts";
-import { describeLive, describeState, openQuestions, sessionInfo } from "../session/session-view.ts";
-import { sessionUsage } from "../session/session-usage.ts";
-import { runIdOf, turnIdOf } from "../events/turn-id.ts";
-import { statusText } from "../session/status-text.ts";
-import { countMessages, readMessages } from "../session/transcript.ts";
-import { notifyViewers } from "../events/viewers.ts";
+import {
+  describeLive,
+  describeState,
+  openQuestions,
+  sessionInfo,
+  sessionUsage,
+  modelRef,
+  statusOf,
+  titleOf,
+} from "../session/session-view.ts";
+import { runIdOf, turnIdOf } from "../events/payloads.ts";
+import { readMessages } from "../session/transcript.ts";
+import { notifyViewers } from "../events/hub.ts";
+import type { ActiveRow, SessionState } from "../../../generated/gateway/types/types.gen.ts";
+import { formatModel } from "../../agent/model.ts";
+import { previewsOf } from "../../agent/session/list.ts";
 
 type Names =
   | "session.active_list"
@@ -137,19 +147,9 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
   },
 };
 
-async function queuedRuns(deps: RpcDeps, sessionId: string): Promise<readonly string[]> {
-  const rows = await deps.store.read
-    .selectFrom("runs")
-    .select("id")
-    .where("session_id", "=", sessionId)
-    .where("status", "=", "queued")
-    .execute();
-  return rows.map(({ id }) => id);
-}
-
 async function clearQueue(deps: RpcDeps, sessionId: string): Promise<number> {
   let cleared = 0;
-  for (const runId of await queuedRuns(deps, sessionId)) {
+  for (const runId of await queuedIn(deps.store, sessionId)) {
     if (await deps.agent.turns.stop(runId, "The queue was cleared.")) cleared++;
   }
   return cleared;
@@ -157,10 +157,58 @@ async function clearQueue(deps: RpcDeps, sessionId: string): Promise<number> {
 
 /** Turns of other sessions are not this session's to stop. */
 async function isOf(deps: RpcDeps, runId: string, sessionId: string): Promise<boolean> {
-  const row = await deps.store.read
-    .selectFrom("runs")
-    .select("session_id")
-    .where("id", "=", runId)
-    .executeTakeFirst();
+  const row = await deps.store.find("runs", { id: runId });
   return row?.session_id === sessionId;
+}
+
+/**
+ * The sessions of an owner that are open here, in the order in which they were opened. Hosts ask every second or so:
+ * it takes a few statements, however many sessions are open or saved.
+ */
+export async function activeSessions(
+  deps: RpcDeps,
+  owner: string,
+  currentId: string | undefined,
+): Promise<readonly ActiveRow[]> {
+  const open = deps.agent.live.list(owner);
+  const saved = await readSessions(
+    deps.store,
+    open.map(({ id }) => id),
+  );
+  const ids = [...saved.keys()];
+  const [previews, counts, asking] = await Promise.all([
+    previewsOf(deps.store, ids),
+    messageCounts(deps.store, ids),
+    sessionsAsking(deps.store, ids),
+  ]);
+  return open.map((live) => {
+    const row = saved.get(live.id);
+    const known = { row, seed: live.seed };
+    return {
+      id: live.id,
+      session_key: live.id,
+      title: titleOf(known),
+      preview: previews.get(live.id) ?? "",
+      model: formatModel(modelRef(deps, known)),
+      status: statusOf(row, asking.has(live.id)),
+      current: live.id === currentId,
+      started_at: (row?.created_at ?? live.openedAtMs) / 1000,
+      last_active: Math.max(row?.updated_at ?? 0, live.lastActiveAtMs) / 1000,
+      message_count: counts.get(live.id) ?? 0,
+    };
+  });
+}
+
+/** How a session stands, in lines for people. */
+export function statusText(state: SessionState): string {
+  return [
+    `Session   ${state.session_id}`,
+    `Title     ${state.title === "" ? "(none)" : state.title}`,
+    `Model     ${state.model} (${state.provider})`,
+    `Directory ${state.cwd}`,
+    `State     ${state.running ? "running" : "idle"}, ${state.queue_length} queued, ${state.pending_requests} open questions`,
+    `Created   ${new Date(state.created_at * 1000).toISOString()}`,
+    `Active    ${new Date(state.last_active * 1000).toISOString()}`,
+    `Tokens    ${state.usage.total}`,
+  ].join("\n");
 }

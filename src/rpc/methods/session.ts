@@ -9,13 +9,13 @@ import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcCall, RpcGroup } from "../connection/contract.ts";
-import { chosenFolder } from "../session/folder.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
+import type { RpcCall, RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
+import { chosenFolder } from "../session/paths.ts";
 import { savedSession } from "../session/address.ts";
 import { describeInfo, describeLive } from "../session/session-view.ts";
-import { messageCounts, readMessages } from "../session/transcript.ts";
-import { closeWithConnection, notifyChanged } from "../events/viewers.ts";
+import { messageCounts } from "../../agent/session/queries.ts";
+import { readMessages } from "../session/transcript.ts";
+import { closeWithConnection, notifyChanged } from "../events/hub.ts";
 
 type Names = "session.create" | "session.list" | "session.most_recent" | "session.resume" | "session.delete";
 type CreateParams = RpcCall<"session.create", RpcContext>["params"];

@@ -1,14 +1,18 @@
 /** Methods about the host's screen, and about images that wait for the next prompt. Touches the machine. */
 import { basename } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { mayUseMachine } from "../session/folder.ts";
-import { readClipboardImage } from "../prompt/host-clipboard.ts";
-import { attachImage, attachPlaces, checkImageSize, readImage } from "../prompt/image-attach.ts";
-import { dropImage, queuedImages } from "../prompt/queued-images.ts";
-import type { RpcContext } from "../deps.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { mayUseMachine, findTypedPath, looksLikePath, type TypedPath } from "../session/paths.ts";
+import {
+  readClipboardImage,
+  attachImage,
+  attachPlaces,
+  checkImageSize,
+  readImage,
+  dropImage,
+  queuedImages,
+} from "../session/images.ts";
 import { liveSession } from "../session/address.ts";
-import { findTypedPath, looksLikePath, type TypedPath } from "../paths/typed-path.ts";
 
 type Names =
   | "terminal.resize"

@@ -40,3 +40,28 @@ export async function savedSession(
   const row = await deps.store.find("sessions", { id });
   return row?.owner === owner ? row : undefined;
 }
+
+/** A session of the caller's: open here, saved, or both. */
+export interface KnownSession {
+  readonly id: string;
+  readonly owner: string;
+  readonly live: LiveSession | undefined;
+  readonly row: SessionRow | undefined;
+}
+
+/** ServiceError `session_not_found` for one that is neither open here nor saved, and for others' sessions. */
+export async function knownSession({ deps, peer }: RpcContext, id: string): Promise<KnownSession> {
+  const { owner } = peer.identity;
+  const live = deps.agent.live.find(id, owner);
+  const row = await savedSession(deps, id, owner);
+  if (!live && !row) throw sessionNotFound(id);
+  return { id, owner, live, row };
+}
+
+/** The same when a session is named at all. */
+export async function namedSession(
+  ctx: RpcContext,
+  id: string | undefined,
+): Promise<KnownSession | undefined> {
+  return id === undefined ? undefined : knownSession(ctx, id);
+}

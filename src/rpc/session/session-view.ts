@@ -5,20 +5,24 @@ import type {
   OpenRequest,
   SessionInfo,
   SessionState,
+  GatewayUsage,
 } from "../../../generated/gateway/types/types.gen.ts";
-import { settingsOf, type SessionSettings } from "../../agent/session/session.ts";
+import { settingsOf, type SessionSettings, type SessionSeed } from "../../agent/session/session.ts";
 import { Memo } from "../../base/memo.ts";
 import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";
-import { branchOf } from "./folder.ts";
-import { openRequest } from "../events/question-payload.ts";
+import { branchOf } from "./paths.ts";
+import { openRequest } from "../events/questions.ts";
 import type { RpcDeps } from "../deps.ts";
 import { runningTurn } from "../../agent/run/running.ts";
-import { modelOf, type Known } from "./session-model.ts";
 import { savedSession, type SessionPlace } from "./address.ts";
-import { sessionUsage } from "./session-usage.ts";
-import { countMessages, readMessages, type MessagePage } from "./transcript.ts";
-import { turnIdOf } from "../events/turn-id.ts";
+import { countMessages } from "../../agent/session/queries.ts";
+import { readMessages, type MessagePage } from "./transcript.ts";
+import { turnIdOf, usageOf } from "../events/payloads.ts";
 import { turnSoFar } from "../events/turn-so-far.ts";
+import type { ModelRef } from "../../agent/engine.ts";
+import { contextUse } from "../../agent/usage/context-use.ts";
+import { activeSubagents } from "../../agent/subagent/family.ts";
+import { formatModel } from "../../agent/model.ts";
 
 /** The session as it is now; undefined when it is neither saved nor open here. */
 export async function sessionInfo(
@@ -175,4 +179,49 @@ function toolNames({ agent }: RpcDeps): Record<string, string[]> {
   const names: Record<string, string[]> = {};
   for (const { name, toolset } of agent.deps.tools()) (names[toolset] ??= []).push(name);
   return names;
+}
+
+/** What holds for a session, saved or not. */
+export interface Known {
+  readonly row: SessionRow | undefined;
+  readonly seed: SessionSeed | undefined;
+}
+
+/** The model that its next turn takes. */
+export function modelRef({ agent }: RpcDeps, { row, seed }: Known): ModelRef {
+  const { models } = agent.deps;
+  const name = row ? row.model : seed?.model;
+  return (name === null || name === undefined ? undefined : models.resolve(name)) ?? models.default;
+}
+
+export function modelOf(deps: RpcDeps, known: Known): { readonly model: string; readonly provider: string } {
+  const ref = modelRef(deps, known);
+  return { model: ref.id, provider: ref.provider };
+}
+
+/** Figures over all turns so far; zero before the first. */
+export async function sessionUsage(deps: RpcDeps, known: Known): Promise<GatewayUsage> {
+  const ref = modelRef(deps, known);
+  const contextMax = deps.agent.deps.models.contextTokensOf(ref);
+  const { row } = known;
+  const spent = usageOf(row && deps.agent.sessions.usage(row), formatModel(ref));
+  if (!row) return { ...spent, context_max: contextMax, compressions: 0, active_subagents: 0 };
+  const [{ used, compressions }, subagents] = await Promise.all([
+    contextUse(deps.agent.deps, row),
+    subagentsOf(deps, row),
+  ]);
+  const percent = contextMax > 0 ? Math.min(100, Math.round((used / contextMax) * 1_000) / 10) : 100;
+  return {
+    ...spent,
+    ...(used > 0 ? { context_used: used, context_percent: percent } : {}),
+    context_max: contextMax,
+    compressions,
+    active_subagents: subagents,
+  };
+}
+
+/** Sub-agents work for a turn: without one there are none. */
+async function subagentsOf({ store }: RpcDeps, { id, owner, lease_owner }: SessionRow): Promise<number> {
+  if (lease_owner === null) return 0;
+  return (await activeSubagents(store, { owner, rootSessionId: id })).length;
 }

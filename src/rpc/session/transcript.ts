@@ -5,7 +5,7 @@ import { textOf, type AssistantPart, type Message } from "../../agent/message.ts
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { Store } from "../../store/store.ts";
-import { oneLine } from "../events/tool-payload.ts";
+import { oneLine } from "../events/payloads.ts";
 import { headOf } from "../../base/text.ts";
 
 const MAX_MESSAGES = 1_000;
@@ -46,26 +46,6 @@ export function newestWithin(
   let left = characters;
   const from = messages.findLastIndex((message) => (left -= JSON.stringify(message).length) < 0);
   return messages.slice(Math.min(from + 1, Math.max(0, messages.length - 1)));
-}
-
-/** How many messages are kept, those that are shown to nobody among them. */
-export async function countMessages(store: Store, sessionId: string): Promise<number> {
-  return (await messageCounts(store, [sessionId])).get(sessionId) ?? 0;
-}
-
-/** The same of many sessions; one without messages is not among them. */
-export async function messageCounts(
-  store: Store,
-  sessionIds: readonly string[],
-): Promise<ReadonlyMap<string, number>> {
-  if (sessionIds.length === 0) return new Map();
-  const rows = await store.read
-    .selectFrom("messages")
-    .select(["session_id", (is) => is.fn.countAll<number | string>().as("count")])
-    .where("session_id", "in", sessionIds)
-    .groupBy("session_id")
-    .execute();
-  return new Map(rows.map(({ session_id, count }) => [session_id, Number(count)]));
 }
 
 /** Number of the message that an id names. ServiceError `bad_value`. */

@@ -10,12 +10,18 @@ import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue, unsetConfigValue } from "../../config/file/edit.ts";
 import { schemaAt } from "../../config/schema-path.ts";
 import { maskSecrets } from "../../config/secrets/values.ts";
-import { displaySetting, displayValue, inputOf, type DisplaySetting } from "./display-settings.ts";
-import { ensureSaved, type KnownSession } from "../session/known-session.ts";
+import {
+  displaySetting,
+  displayValue,
+  inputOf,
+  type DisplaySetting,
+  currentConfig,
+  unknownSetting,
+} from "./read.ts";
+import type { KnownSession } from "../session/address.ts";
+import { ensureSaved, notifyAll, notifyChanged, notifyInfo } from "../events/hub.ts";
 import type { RpcContext } from "../deps.ts";
 import { sessionInfo } from "../session/session-view.ts";
-import { currentConfig, unknownSetting } from "./read.ts";
-import { notifyAll, notifyChanged, notifyInfo } from "../events/viewers.ts";
 
 export interface SettingChange {
   readonly key: string;

@@ -7,7 +7,7 @@ import process from "node:process";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { ScriptState, ScriptStep } from "../../../src/agent/engines/scripted.ts";
-import { specSchemas } from "../../../src/http/edge/schemas.ts";
+import { specSchemas } from "../../../src/http/edge/input.ts";
 import { assertHealthy, operationsWith, type NamedOperation } from "../../harness/scenario.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
 import {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { Cors } from "../../../src/http/edge/cors.ts";
+import { Cors } from "../../../src/http/edge/access.ts";
 
 const PAGE = "https://app.example";
 const of = (headers: Record<string, string>) => new Headers({ host: "127.0.0.1:8642", ...headers });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inTurn } from "../../../src/http/edge/in-turn.ts";
+import { inTurn } from "../../../src/http/edge/idempotency.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 

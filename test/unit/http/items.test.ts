@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { InputItem } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { toConversation } from "../../../src/http/responses/items.ts";
+import { toConversation } from "../../../src/http/responses/input-items.ts";
 import type { HttpDeps } from "../../../src/http/deps.ts";
 
 const deps = { settings: { maxTextBytes: 1000, maxBodyBytes: 10_000 } } as HttpDeps;

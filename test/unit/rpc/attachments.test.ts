@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { LiveSession } from "../../../src/agent/session/live-sessions.ts";
-import { queueImage, queuedImages } from "../../../src/rpc/prompt/queued-images.ts";
+import { queueImage, queuedImages } from "../../../src/rpc/session/images.ts";
 import { createTestGateway } from "../../harness/rpc-host.ts";
 
 test("files that the agent would ask for are attached by keys that may give leave, its own keys by none", async (context) => {

@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createLog } from "../../../src/base/observe/log.ts";
-import type { RpcHandlers } from "../../../src/rpc/connection/contract.ts";
+import type { RpcHandlers, RpcContext, RpcDeps } from "../../../src/rpc/deps.ts";
 import { rpcHandlers } from "../../../src/rpc/methods/handlers.ts";
 import { RpcHub } from "../../../src/rpc/events/hub.ts";
-import { RPC_LIMITS } from "../../../src/rpc/connection/limits.ts";
-import type { RpcContext, RpcDeps } from "../../../src/rpc/deps.ts";
+import { RPC_LIMITS } from "../../../src/rpc/connection/ready.ts";
 import type { Json } from "../../harness/rpc.ts";
 
 /** A connection whose frames are in memory. The methods of `handlers` are the test's own. */

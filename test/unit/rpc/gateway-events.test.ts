@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
 import { GatewayReducer } from "../../../src/rpc/events/gateway-events.ts";
-import { rpcSchemas } from "../../../src/rpc/connection/schemas.ts";
-import { oneLine } from "../../../src/rpc/events/tool-payload.ts";
+import { rpcSchemas } from "../../../src/rpc/connection/calls.ts";
+import { oneLine } from "../../../src/rpc/events/payloads.ts";
 
 type Entry = readonly [type: string, data: Readonly<Record<string, unknown>>];
 

@@ -240,7 +240,7 @@ test("a host of another machine works in the workspace alone, whatever folder it
   assert.equal(await cwdOf(near, folder), folder);
 });
 
-test("a turn that ends while it is looked at is told once: as it was, and then by its events", async () => {
+test("a run that ends during session.activate is reported once: as running, then by its events", async () => {
   const gate = Promise.withResolvers<void>();
   const tool = testTool(async () => {
     await gate.promise;
@@ -257,15 +257,16 @@ test("a turn that ends while it is looked at is told once: as it was, and then b
   await host.event("tool.start");
   const { store } = gateway.agent;
   const { find } = store;
-  let looks = 0;
-  const endsUnderTheSecondLook: typeof find = async (table, where) => {
-    if (++looks === 2) {
+  // The first read finds the session, the second one its last event, the third one what the view shows.
+  let reads = 0;
+  const endsBeforeThirdRead: typeof find = async (table, where) => {
+    if (++reads === 3) {
       gate.resolve();
       await host.ended();
     }
     return find(table, where);
   };
-  Object.assign(store, { find: endsUnderTheSecondLook });
+  Object.assign(store, { find: endsBeforeThirdRead });
   const view = await other.call("session.activate", { session_id: id });
   assert.equal(view.inflight?.user, "go");
   assert.deepEqual(view.messages, []);
@@ -273,19 +274,20 @@ test("a turn that ends while it is looked at is told once: as it was, and then b
   assert.equal(other.events.filter(({ type }) => type === "message.complete").length, 1);
 });
 
-test("a turn that begins while a session is looked at is told by its events alone", async () => {
+test("a run that starts during session.activate is reported by its events alone", async () => {
   await using gateway = await createTestGateway();
   const [host, other] = [gateway.host(), gateway.host()];
   const { session_id: id } = await host.call("session.create");
   await ask(host, id, "one");
   const { store } = gateway.agent;
   const { find } = store;
-  let looks = 0;
-  const turnUnderTheSecondLook: typeof find = async (table, where) => {
-    if (++looks === 2) await ask(host, id, "two");
+  // The first read finds the session, the second one its last event, the third one what the view shows.
+  let reads = 0;
+  const runBeforeThirdRead: typeof find = async (table, where) => {
+    if (++reads === 3) await ask(host, id, "two");
     return find(table, where);
   };
-  Object.assign(store, { find: turnUnderTheSecondLook });
+  Object.assign(store, { find: runBeforeThirdRead });
   const view = await other.call("session.activate", { session_id: id });
   assert.deepEqual(
     view.messages.map(({ text }) => text),

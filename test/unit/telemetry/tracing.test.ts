@@ -6,7 +6,7 @@ import { FakeClock } from "../../../src/base/clock.ts";
 import { createLog } from "../../../src/base/observe/log.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
 import type { ExportFailure, OtlpModule, TracingSettings } from "../../../src/telemetry/settings.ts";
-import { openTracing } from "../../../src/telemetry/tracing.ts";
+import { openTracing } from "../../../src/telemetry/telemetry.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 
 const settings: TracingSettings = {

@@ -1,11 +1,10 @@
 import type { H3Event } from "h3";
 import type { Coercion, OperationMeta, ParameterGroup } from "../../../generated/http/contract.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { formatIssue } from "../../base/json/validate.ts";
-import { parseJson } from "../edge/json.ts";
+import { formatIssue, SchemaSet } from "../../base/json/validate.ts";
 import { readBody } from "../../base/net/read-body.ts";
 import type { HttpDeps } from "../deps.ts";
-import { specSchemas } from "../edge/schemas.ts";
+import { schemas } from "../../../generated/http/schemas.gen.ts";
 
 /** The declared parts of a request, validated: path, query, headers and body, as far as the operation has them. */
 export interface Input {
@@ -114,3 +113,92 @@ function refuse(issues: ReturnType<typeof specSchemas.check>): void {
     ...(issues.length > 1 ? { details: { issues: issues.slice(0, 8) } } : {}),
   });
 }
+
+/** Levels of arrays and objects in what a client sends. What keeps and checks it goes down a level at a time. */
+export const MAX_DEPTH = 256;
+
+/** As JSON.parse. SyntaxError; ServiceError `invalid_request` for what is nested deeper than {@link MAX_DEPTH}. */
+export function parseJson(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  if (depthOf(text) <= MAX_DEPTH) return value;
+  throw new ServiceError("invalid_request", `The JSON is nested more than ${MAX_DEPTH} levels deep.`);
+}
+
+/** Levels of a text that is known to be JSON. */
+function depthOf(text: string): number {
+  let depth = 0;
+  let deepest = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) i = endOfString(text, i);
+    else if (code === BRACE || code === BRACKET) deepest = Math.max(deepest, ++depth);
+    else if (code === BRACE + 2 || code === BRACKET + 2) depth--;
+  }
+  return deepest;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const BRACE = 0x7b;
+const BRACKET = 0x5b;
+
+/** Place of the quote that ends the string that begins at `start`. */
+function endOfString(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); ; end = text.indexOf('"', end + 1)) {
+    let escapes = 0;
+    while (text.charCodeAt(end - 1 - escapes) === BACKSLASH) escapes++;
+    if (escapes % 2 === 0) return end;
+  }
+}
+
+/** Answers and events that differ from the spec are bugs of ours: found in tests, not paid for in production. */
+export function checkAnswer(
+  id: string,
+  operation: OperationMeta,
+  result: {
+    readonly status: number;
+    readonly headers?: object;
+    readonly body?: unknown;
+    readonly stream?: object;
+    readonly raw?: unknown;
+    readonly contentType?: string;
+  },
+): void {
+  const declared = operation.responses[String(result.status)];
+  if (!declared) throw new Error(`${id} answered ${result.status}, which the spec does not list`);
+  for (const name of Object.keys(result.headers ?? {})) {
+    if (!declared.headers.includes(name))
+      throw new Error(`${id} ${result.status} sent the undeclared header ${name}`);
+  }
+  if (result.stream) {
+    if (!declared.sse) throw new Error(`${id} ${result.status} streams, which the spec does not list`);
+    return;
+  }
+  if (result.raw !== undefined) {
+    if (declared.raw !== result.contentType) {
+      throw new Error(`${id} ${result.status} is ${result.contentType}, which the spec does not list`);
+    }
+    return;
+  }
+  if (!declared.json) throw new Error(`${id} ${result.status} has a body, which the spec does not list`);
+  complain(`the body of ${id} ${result.status}`, specSchemas.check(declared.json, plain(result.body)));
+}
+
+/** As {@link checkAnswer}, for the data of one event. */
+export function checkEvent(id: string, operation: OperationMeta, data: unknown): void {
+  const schema = operation.responses["200"]?.sse;
+  if (!schema) throw new Error(`${id} streams, which the spec does not list`);
+  complain(`an event of ${id}`, specSchemas.check(schema, plain(data)));
+}
+
+const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value ?? null));
+
+function complain(what: string, issues: ReturnType<typeof specSchemas.check>): void {
+  if (!issues) return;
+  throw new Error(
+    `${what} does not fit the spec: ${issues.map((issue) => `${issue.path} ${issue.message}`).join("; ")}`,
+  );
+}
+
+/** Validators over the schemas of the HTTP spec, compiled when they are first used. */
+export const specSchemas = new SchemaSet(schemas);

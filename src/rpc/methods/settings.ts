@@ -1,11 +1,39 @@
-/** Methods that read again what can change while the process runs. */
+/** Methods about settings: those of a session, and the configuration. */
+import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
+import { namedSession } from "../session/address.ts";
+import { readSetting, currentConfig } from "../settings/read.ts";
+import { writeSetting } from "../settings/write.ts";
+import { isReady } from "../../agent/model.ts";
+import { modelOf } from "../session/session-view.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue } from "../../config/file/edit.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { namedSession } from "../session/known-session.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
-import { currentConfig } from "../settings/read.ts";
-import { notifyAll, notifyInfo } from "../events/viewers.ts";
+import { notifyAll, notifyInfo } from "../events/hub.ts";
+
+export const configMethods: RpcGroup<"config.get" | "config.set", RpcContext> = {
+  "config.get": async ({ params: { key, session_id: id, cwd }, ctx }) =>
+    readSetting(ctx, { key, session: await namedSession(ctx, id), cwd }),
+
+  "config.set": async ({ params: { key, value, session_id: id, scope }, ctx }) =>
+    writeSetting(ctx, { key, value, session: await namedSession(ctx, id), scope }),
+};
+
+export const modelMethods: RpcGroup<"model.options", RpcContext> = {
+  "model.options": async ({ params, ctx }) => {
+    const session = await namedSession(ctx, params.session_id);
+    const { model, provider } = modelOf(ctx.deps, { row: session?.row, seed: session?.live?.seed });
+    const providers = ctx.deps.agent.deps.models.list().map((each) => ({
+      slug: each.name,
+      name: each.name,
+      // Hosts choose one as `<model> --provider <slug>`: without the provider in front.
+      models: each.models.map((model) => model.slice(each.name.length + 1)),
+      total_models: each.models.length,
+      is_current: each.name === provider,
+      authenticated: isReady(each),
+      ...(isReady(each) ? {} : { warning: "No key is configured for it. `agentd setup` asks for one." }),
+    }));
+    return { providers, model, provider };
+  },
+};
 
 type Names = "reload.mcp" | "reload.env";
 

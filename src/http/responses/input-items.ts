@@ -2,9 +2,11 @@ import type { InputItem, MessageContent } from "../../../generated/http/client/t
 import type { AssistantPart, Attachment, Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { loadAttachments, splitContent, textContent, type AttachmentSource } from "../prompt/content.ts";
-import { parseJson } from "../edge/json.ts";
-import { checkText } from "../edge/request-options.ts";
+import { parseJson } from "../edge/input.ts";
+import { checkText } from "../prompt/options.ts";
 import type { HttpDeps } from "../deps.ts";
+import type { Store } from "../../store/store.ts";
+import { askedItems, saidItems } from "./queries.ts";
 
 /** The items of a request in the agent's terms. */
 export interface ItemConversation {
@@ -167,4 +169,41 @@ function parseArguments(json: string): unknown {
 
 function invalid(param: string, what: string): ServiceError {
   return new ServiceError("invalid_request", `${param} ${what}.`, { param });
+}
+
+/**
+ * The items, with the item itself in the place of each `item_reference`. ServiceError `invalid_request` for one that is
+ * not kept.
+ */
+export async function resolveReferences(
+  store: Store,
+  items: readonly InputItem[],
+  owner: string,
+): Promise<readonly InputItem[]> {
+  const wanted = items.flatMap((item) => (isReference(item) ? [item.id ?? ""] : []));
+  if (wanted.length === 0) return items;
+  const asked = await askedItems(store, owner);
+  const isOpen = wanted.some((id) => !asked.has(id) && ignoredType(id) === undefined);
+  const said = isOpen ? await saidItems(store, owner, new Set(wanted)) : new Map<string, InputItem>();
+  return items.map((item, index) => {
+    if (!isReference(item)) return item;
+    const id = item.id ?? "";
+    const type = ignoredType(id);
+    const found = asked.get(id) ?? said.get(id) ?? (type === undefined ? undefined : { type, id });
+    if (found) return found;
+    const param = `input[${index}].id`;
+    const what = `${param} refers to ${JSON.stringify(id)}, which is not kept here. Send the item itself.`;
+    throw new ServiceError("invalid_request", what, { param });
+  });
+}
+
+function isReference({ type, role, content, id }: InputItem): boolean {
+  if (type === "item_reference") return true;
+  return type === undefined && role === undefined && content === undefined && typeof id === "string";
+}
+
+/** Reasoning and calls of the agent's own tools say nothing to the agent that it does not know. */
+function ignoredType(id: string): "reasoning" | "mcp_call" | undefined {
+  if (id.startsWith("rs_")) return "reasoning";
+  return id.startsWith("mcp_") ? "mcp_call" : undefined;
 }

@@ -3,7 +3,7 @@ import type { InputItem } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { ResponseRow, RunRow } from "../../store/schema/tables.ts";
-import type { ResponseRequest } from "./object.ts";
+import type { ResponseRequest } from "./reducer.ts";
 
 /** An input item as it is kept: each has an id. */
 export type StoredItem = InputItem & { readonly id: string; readonly type: string };
@@ -128,4 +128,56 @@ function partsOf({ role, content }: InputItem): unknown {
   if (typeof content !== "string") return content;
   if (role !== "assistant") return [{ type: "input_text", text: content }];
   return [{ type: "output_text", text: content, annotations: [], logprobs: [] }];
+}
+
+/** Newest responses whose items can be referred to, and events of theirs that are looked at. */
+const MAX_RESPONSES = 100;
+const MAX_EVENTS = 10_000;
+
+/** Returns the input items of an owner's newest responses, by id. */
+export async function askedItems(store: Store, owner: string): Promise<ReadonlyMap<string, InputItem>> {
+  const rows = await store.read
+    .selectFrom("responses")
+    .select("input")
+    .where("owner", "=", owner)
+    .orderBy("created_at", "desc")
+    .limit(MAX_RESPONSES)
+    .execute();
+  const items = rows.flatMap(({ input }) => JSON.parse(input) as readonly StoredItem[]);
+  return new Map(items.map((item) => [item.id, item]));
+}
+
+/** Returns the wanted output items among an owner's stored events: messages, and calls for the client. */
+export async function saidItems(
+  store: Store,
+  owner: string,
+  wanted: ReadonlySet<string>,
+): Promise<ReadonlyMap<string, InputItem>> {
+  const rows = await store.read
+    .selectFrom("responses")
+    .innerJoin("events", "events.run_id", "responses.run_id")
+    .select(["events.type", "events.data"])
+    .where("responses.owner", "=", owner)
+    .where("events.type", "in", ["message.completed", "tool.requested"])
+    .orderBy("responses.created_at", "desc")
+    .limit(MAX_EVENTS)
+    .execute();
+  const found = new Map<string, InputItem>();
+  for (const { data } of rows) {
+    const item = toItem(JSON.parse(data) as Said);
+    if (wanted.has(item.id)) found.set(item.id, item);
+  }
+  return found;
+}
+
+type Said =
+  | { readonly message_id: string; readonly text: string }
+  | { readonly tool_call_id: string; readonly tool: string; readonly arguments: string };
+
+function toItem(said: Said): InputItem & { readonly id: string } {
+  if ("message_id" in said) {
+    return { type: "message", id: said.message_id, role: "assistant", content: said.text };
+  }
+  const { tool_call_id: id, tool: name, arguments: json } = said;
+  return { type: "function_call", id: `fc_${id}`, call_id: id, name, arguments: json };
 }
