@@ -96,6 +96,13 @@ export default {
       to: { pathNot: "^(src/client|generated)/" },
     },
     {
+      name: "client-is-for-hosts",
+      comment: "the server itself does not use src/client: what both need is generated",
+      severity: "error",
+      from: { path: "^src/", pathNot: "^src/(client|chat|cli)/" },
+      to: { path: "^src/client/" },
+    },
+    {
       name: "contain-node",
       comment: "node: modules only where a file's caption says it touches the machine",
       severity: "error",

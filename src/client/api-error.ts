@@ -1,5 +1,8 @@
 import type { ErrorEnvelope } from "../../generated/http/client/types.gen.ts";
 
+/** The body of an error. Its code may be one that this client does not know: proxies and newer servers answer, too. */
+export type ApiErrorBody = Omit<ErrorEnvelope["error"], "code"> & { readonly code: string };
+
 /** An error answer of the server, or an error that ended a stream. */
 export class AgentApiError extends Error {
   override readonly name = "AgentApiError";
@@ -12,7 +15,7 @@ export class AgentApiError extends Error {
   /** What the server asked to wait, if it did. */
   readonly retryAfterSeconds: number | undefined;
 
-  constructor(status: number, body: ErrorEnvelope["error"], headers?: Headers) {
+  constructor(status: number, body: ApiErrorBody, headers?: Headers) {
     super(body.message);
     this.status = status;
     this.type = body.type;

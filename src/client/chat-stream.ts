@@ -4,7 +4,7 @@ import type {
   ErrorEnvelope,
 } from "../../generated/http/client/types.gen.ts";
 import { AgentApiError, StreamCutError } from "./api-error.ts";
-import { ChatChunks, type ChatHead } from "./chat-chunks.ts";
+import { ChatChunks, type ChatHead } from "../../generated/http/chat.gen.ts";
 import { readFrames } from "./event-stream.ts";
 import { post, stopRun, type Posted, type StreamRequest } from "./post.ts";
 import type { ClientOptions } from "./request.ts";

@@ -1,5 +1,5 @@
 import type { ErrorEnvelope } from "../../generated/http/client/types.gen.ts";
-import { AgentApiError } from "./api-error.ts";
+import { AgentApiError, type ApiErrorBody } from "./api-error.ts";
 
 export interface ClientOptions {
   /** Such as `http://127.0.0.1:8642`. */
@@ -19,7 +19,7 @@ export async function send(options: ClientOptions, path: string, init: RequestIn
 }
 
 /** Something else than the server, such as a proxy, may have answered. */
-async function errorOf(response: Response): Promise<ErrorEnvelope["error"]> {
+async function errorOf(response: Response): Promise<ApiErrorBody> {
   const text = await response.text().catch(() => "");
   try {
     const { error } = JSON.parse(text) as Partial<ErrorEnvelope>;

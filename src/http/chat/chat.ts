@@ -13,7 +13,7 @@ import {
   toCompletionUsage,
   toolCall,
   type ChatHead,
-} from "../../client/chat-chunks.ts";
+} from "../../../generated/http/chat.gen.ts";
 import { errorEnvelope } from "../edge/answer.ts";
 import { toChatRequest, type ChatHttpRequest, type ChatRequest } from "./chat-request.ts";
 import type { HttpResponse } from "../edge/contract.ts";

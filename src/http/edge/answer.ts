@@ -1,5 +1,5 @@
 import { FastResponse } from "srvx";
-import type { ErrorEnvelope } from "../../../generated/http/client/types.gen.ts";
+import type { ErrorCode, ErrorEnvelope } from "../../../generated/http/client/types.gen.ts";
 import { toServiceError, type ServiceError } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ReaderBudget } from "../../store/journal/reader-budget.ts";
@@ -47,11 +47,15 @@ export function errorAnswer(thrown: unknown, headers: Headers): Response {
   const error = toServiceError(thrown);
   return jsonAnswer(error.row.http, errorEnvelope(error), {
     ...headers,
-    ...retryHeaders(error),
-    "www-authenticate": error.row.http === 401 ? "Bearer" : undefined,
-    // What is left of a body that did not come must not be taken for the next request.
+    ...errorHeaders(error),
+    // The rest of a body that came too late must not be read as the next request.
     connection: error.row.http === 408 ? "close" : undefined,
   });
+}
+
+/** Returns the headers that an error adds to its answer. */
+export function errorHeaders(error: ServiceError): Headers {
+  return { ...retryHeaders(error), ...(error.row.http === 401 ? { "www-authenticate": "Bearer" } : {}) };
 }
 
 /**
@@ -78,7 +82,8 @@ export function errorEnvelope(error: ServiceError): ErrorEnvelope {
       message,
       type: error.row.type,
       param,
-      code: error.row.wire ?? code,
+      // The code generator holds the enum of the spec to the error table.
+      code: (error.row.wire ?? code) as ErrorCode,
       ...(details ? { details: { ...details } } : {}),
     },
   };

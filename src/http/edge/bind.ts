@@ -5,6 +5,8 @@ import { ServiceError, toServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
 import {
   errorAnswer,
+  errorEnvelope,
+  errorHeaders,
   jsonAnswer,
   rawAnswer,
   streamAnswer,
@@ -64,7 +66,8 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
   const { operation, handler, deps, id } = bound;
   const requestId = requestIdOf(event);
   const watch = new RequestWatch(deps, bound, event.req);
-  const base = { ...headersOfAll(event, bound, requestId), traceparent: watch.traceparent };
+  const own = { "x-request-id": requestId, traceparent: watch.traceparent };
+  const base = { ...own, ...bound.cors.headers(event.req.headers) };
   const gone = new AbortController();
   try {
     checkSource(event, bound);
@@ -74,7 +77,8 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     if (operation.body) watchClient(event, gone);
     const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
     const result = await handler({ ...input, ctx, raw: event.req, signal: gone.signal });
-    if (deps.settings.validateResponses) checkAnswer(id, operation, result);
+    if (deps.settings.validateResponses)
+      checkAnswer(id, operation, { ...result, headers: { ...own, ...result.headers } });
     deps.observe?.(id, result.status);
     watch.answered(result.status, { isStream: result.stream !== undefined });
     const headers = { ...base, ...result.headers };
@@ -105,21 +109,28 @@ function failed(error: ServiceError, { id, operation, deps }: Bound, base: Heade
     });
   }
   deps.observe?.(id, error.row.http);
-  if (deps.settings.validateResponses && !operation.responses[String(error.row.http)]) {
-    deps.log.error("an answer is not in the spec", { operation: id, status: error.row.http, error });
-    deps.observe?.(id, 0);
-  }
+  if (deps.settings.validateResponses) checkFailure(error, { id, operation, deps });
   return errorAnswer(error.code === "internal_error" ? unknown(error, base) : error, base);
 }
 
-/** Of a bug clients learn where in the log it stands, and no more. */
+/** Compares an error answer with the spec. A difference must not hide the error: it is logged and counted as status 0. */
+function checkFailure(
+  error: ServiceError,
+  { id, operation, deps }: Pick<Bound, "id" | "operation" | "deps">,
+): void {
+  try {
+    const headers = errorHeaders(error);
+    checkAnswer(id, operation, { status: error.row.http, headers, body: errorEnvelope(error) });
+  } catch (difference) {
+    deps.log.error("an error answer is not in the spec", { operation: id, error, difference });
+    deps.observe?.(id, 0);
+  }
+}
+
+/** Tells the client where to look in the log, and nothing about the bug itself. */
 function unknown(cause: ServiceError, base: Headers): ServiceError {
-  const where = base["x-request-id"];
-  return new ServiceError(
-    "internal_error",
-    `Internal error. The server log tells more of request ${where}.`,
-    { cause },
-  );
+  const what = `Internal error. The server log has the details of request ${base["x-request-id"]}.`;
+  return new ServiceError("internal_error", what, { cause });
 }
 
 function readersOf({ clock, settings: { slowReaderMs }, store: { readers } }: HttpDeps): LongBodyOptions {
@@ -159,11 +170,6 @@ function watchClient(event: H3Event, gone: AbortController): void {
   event.req.signal.addEventListener("abort", () => gone.abort(), { once: true });
 }
 
-/** What every answer carries, whatever it is. */
-function headersOfAll(event: H3Event, { cors }: Edge, requestId = requestIdOf(event)): Headers {
-  return { "x-request-id": requestId, ...cors.headers(event.req.headers) };
-}
-
 /** Where a request comes from and what it believes to speak to. ServiceError `host_not_allowed`, `origin_not_allowed`. */
 function checkSource(event: H3Event, { deps, cors }: Edge): void {
   if (!deps.keys.required) checkHost(deps.settings.allowedHosts, event.req.headers.get("host"));
@@ -177,7 +183,7 @@ export function requestIdOf(event: H3Event): string {
 
 /** Answers what no operation does: a preflight of a browser, or the error. */
 function refuse(event: H3Event, edge: Edge, refusal: (event: H3Event) => Refusal): Response {
-  const base = headersOfAll(event, edge);
+  const base = { "x-request-id": requestIdOf(event), ...edge.cors.headers(event.req.headers) };
   try {
     checkSource(event, edge);
   } catch (thrown) {

@@ -1,7 +1,8 @@
 import type { H3Event } from "h3";
 import type { Coercion, OperationMeta, ParameterGroup } from "../../../generated/http/contract.gen.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { formatIssue, SchemaSet } from "../../base/json/validate.ts";
+import { operations } from "../../../generated/http/server.gen.ts";
+import { ServiceError, type ErrorCode } from "../../base/errors.ts";
+import { formatIssue, SchemaSet, type Issue } from "../../base/json/validate.ts";
 import { readBody } from "../../base/net/read-body.ts";
 import type { HttpDeps } from "../deps.ts";
 import { schemas } from "../../../generated/http/schemas.gen.ts";
@@ -27,7 +28,7 @@ export async function readInput(event: H3Event, operation: OperationMeta, deps: 
     input.query = parameters(operation.query, (name) => query.get(name) ?? undefined);
   }
   if (operation.headers) {
-    input.headers = parameters(operation.headers, (name) => event.req.headers.get(name) ?? undefined);
+    input.headers = headerParameters(operation.headers, event.req.headers);
   }
   if (operation.body && !operation.body.raw) input.body = await jsonBody(event, operation.body, deps);
   return input;
@@ -36,14 +37,61 @@ export async function readInput(event: H3Event, operation: OperationMeta, deps: 
 function parameters(
   group: ParameterGroup,
   read: (name: string) => string | undefined,
+  reject: (issues: readonly Issue[]) => never = refuse,
 ): Record<string, unknown> {
   const values: Record<string, unknown> = { ...group.defaults };
   for (const [name, coercion] of Object.entries(group.coerce)) {
     const text = read(name);
     if (text !== undefined) values[name] = coerce(coercion, text);
   }
-  refuse(specSchemas.check(group.schema, values));
+  const issues = specSchemas.check(group.schema, values);
+  if (issues) reject(issues);
   return values;
+}
+
+function headerParameters(group: ParameterGroup, headers: Headers): Record<string, unknown> {
+  return parameters(
+    group,
+    (name) => headers.get(name) ?? undefined,
+    (issues) => {
+      for (const { path, keyword, message } of issues) {
+        const known = HEADER_ERRORS[path];
+        if (!known) continue;
+        const what = `${known.name} ${keyword === "pattern" ? known.pattern : message}.`;
+        throw new ServiceError(known.code, what, { param: known.name });
+      }
+      return refuse(issues);
+    },
+  );
+}
+
+/** Headers whose limits stand in the spec and that have an error code of their own. */
+const HEADER_ERRORS: Readonly<
+  Record<string, { readonly name: string; readonly code: ErrorCode; readonly pattern: string } | undefined>
+> = {
+  "x-agent-session-id": {
+    name: "X-Agent-Session-Id",
+    code: "invalid_session_id",
+    pattern: "must be Latin-1 text without control characters, `/`, `\\` and `..`",
+  },
+  "x-agent-session-key": {
+    name: "X-Agent-Session-Key",
+    code: "invalid_session_key",
+    pattern: "must be Latin-1 text without control characters",
+  },
+  "idempotency-key": {
+    name: "Idempotency-Key",
+    code: "invalid_idempotency_key",
+    pattern: "must be visible ASCII characters",
+  },
+};
+
+/** Returns the greatest length that the spec allows for a header of `createRun`. */
+export function maxHeaderLength(name: "idempotency-key" | "x-agent-session-id"): number {
+  const { properties } = operations.createRun.headers?.schema as {
+    readonly properties: Readonly<Record<string, { readonly maxLength: number }>>;
+  };
+  return properties[name]?.maxLength ?? 0;
 }
 
 /** The router hands segments on as they stand in the path, which is well-formed by then. */
@@ -72,7 +120,8 @@ async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise
     throw new ServiceError("invalid_json", "The body is empty; send a JSON object.");
   }
   const value = parse(bytes);
-  refuse(specSchemas.check(body.schema, value, bytes.length));
+  const issues = specSchemas.check(body.schema, value, bytes.length);
+  if (issues) refuse(issues);
   return value;
 }
 
@@ -104,15 +153,16 @@ function placeOf(error: unknown): string {
   return place === undefined ? "" : ` at ${place}`;
 }
 
-function refuse(issues: ReturnType<typeof specSchemas.check>): void {
-  const [first] = issues ?? [];
-  if (!issues || !first) return;
+function refuse(issues: readonly Issue[]): never {
+  const [first = UNEXPLAINED] = issues;
   const code = first.keyword === "required" ? "missing_required_parameter" : "invalid_request";
   throw new ServiceError(code, `${formatIssue(first, "The request")}.`, {
     ...(first.path === "" ? {} : { param: first.path }),
     ...(issues.length > 1 ? { details: { issues: issues.slice(0, 8) } } : {}),
   });
 }
+
+const UNEXPLAINED: Issue = { path: "", message: "does not match the schema", keyword: "schema" };
 
 /** Levels of arrays and objects in what a client sends. What keeps and checks it goes down a level at a time. */
 export const MAX_DEPTH = 256;
@@ -166,8 +216,8 @@ export function checkAnswer(
 ): void {
   const declared = operation.responses[String(result.status)];
   if (!declared) throw new Error(`${id} answered ${result.status}, which the spec does not list`);
-  for (const name of Object.keys(result.headers ?? {})) {
-    if (!declared.headers.includes(name))
+  for (const [name, value] of Object.entries(result.headers ?? {})) {
+    if (value !== undefined && !declared.headers.includes(name))
       throw new Error(`${id} ${result.status} sent the undeclared header ${name}`);
   }
   if (result.stream) {

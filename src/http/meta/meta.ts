@@ -4,7 +4,7 @@ import type { HttpContext, HttpDeps, HttpMetrics } from "../deps.ts";
 import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
-import { MAX_SESSION_NAME_LENGTH } from "../../agent/session/session.ts";
+import { maxHeaderLength } from "../edge/input.ts";
 
 /** Unix seconds that the model list reports; the format wants one, and the agent has no release date to give. */
 const CREATED = 1_735_689_600;
@@ -81,9 +81,6 @@ export async function getMetrics({
     contentType: "text/plain; version=0.0.4; charset=utf-8",
   };
 }
-
-/** As idempotency.ts checks it. */
-const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 
 const table: Readonly<Record<string, OperationMeta | undefined>> = operations;
 
@@ -169,8 +166,8 @@ function limitsFor(ownRuns: number | undefined, { settings }: HttpDeps): Capabil
     run_event_ttl_seconds: settings.eventTtlMs / 1000,
     run_event_buffer: settings.maxRunEvents,
     sse_keepalive_seconds: settings.keepaliveMs / 1000,
-    session_header_max_length: MAX_SESSION_NAME_LENGTH,
-    idempotency_key_max_length: MAX_IDEMPOTENCY_KEY_LENGTH,
+    session_header_max_length: maxHeaderLength("x-agent-session-id"),
+    idempotency_key_max_length: maxHeaderLength("idempotency-key"),
     approval_timeout_seconds: settings.approvalTimeoutMs / 1000,
     run_timeout_seconds: settings.runTimeoutMs / 1000,
     webhook_attempts: settings.webhookAttempts,

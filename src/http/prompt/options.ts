@@ -172,10 +172,9 @@ export function sessionAddress(
       "Sessions need an API key. Configure api_server.key, or leave the session headers out.",
     );
   }
-  if (id !== undefined)
-    checkSessionName("id", id, headerId === undefined ? `${path}session_id` : "X-Agent-Session-Id");
-  if (key !== undefined)
-    checkSessionName("key", key, headerKey === undefined ? `${path}session_key` : "X-Agent-Session-Key");
+  // The spec holds the limits of the headers.
+  if (id !== undefined && headerId === undefined) checkSessionName("id", id, `${path}session_id`);
+  if (key !== undefined && headerKey === undefined) checkSessionName("key", key, `${path}session_key`);
   return {
     owner: identity.name,
     ...(id === undefined ? {} : { name: id }),
