@@ -91,10 +91,9 @@ test("an operation says what success is, and statuses are plain", () => {
   ]);
 });
 
-const row = (type: ErrorRow["type"], more: Partial<ErrorRow> = {}): ErrorRow => ({
-  ...{ http: 400, type, rpc: 0, retryable: false },
-  ...more,
-});
+function row(type: ErrorRow["type"], more: Partial<ErrorRow> = {}): ErrorRow {
+  return { http: 400, type, rpc: 0, retryable: false, ...more };
+}
 
 function compareCodes(codes: readonly string[]): readonly string[] {
   const schemas = {
