@@ -1,4 +1,4 @@
-/** The receiver of webhooks, on a port of its own: opened, drained and closed. */
+/** The webhook receiver on its own port: listens, drains and closes. */
 import type { H3 } from "h3";
 import type { DirectSends } from "../deliver/outbox/direct-sends.ts";
 import type { WebhookDeps } from "../webhook/deps.ts";
@@ -12,10 +12,10 @@ export interface WebhookReceiverParts {
   readonly sends: DirectSends;
 }
 
-/** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
+/** The listener's limit is above ours, so that an oversize body gets our error envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
 
-/** Between two attempts to listen: doubled from one to the other, each time. */
+/** Delay between attempts to listen. It doubles up to the maximum. */
 const FIRST_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 30_000;
 
@@ -32,24 +32,24 @@ export class WebhookReceiver {
     this.#parts = parts;
   }
 
-  /** Where it listens; undefined while it cannot. */
+  /** Its address; undefined while it cannot listen. */
   get url(): string | undefined {
     return this.#listener?.url;
   }
 
-  /** Why it does not listen, and what to do; undefined while it does. */
+  /** Why it does not listen, and how to fix that; undefined while it does. */
   get problem(): string | undefined {
     return this.#problem;
   }
 
-  /** Names of the routes, those of the file of subscriptions included. */
+  /** Names of the routes, including those of the subscriptions file. */
   get routes(): readonly string[] {
     return this.#parts.deps.routes.names;
   }
 
   /**
-   * Never rejects: an address that is taken must not keep the rest of the service from running. It is logged, and tried
-   * again until it is free.
+   * Starts to listen. Never rejects: a taken port must not stop the rest of the service. The failure is logged,
+   * and retried until the port is free.
    */
   async listen(): Promise<void> {
     const { deps } = this.#parts;
@@ -70,13 +70,13 @@ export class WebhookReceiver {
     }
     this.#problem = undefined;
     const routes = this.routes.join(", ") || "(none configured)";
-    deps.log.info("webhooks are received", { url: this.url, routes });
+    deps.log.info("the webhook receiver is listening", { url: this.url, routes });
   }
 
   #retryLater(problem: string): void {
     const { log, clock } = this.#parts.deps;
-    // Said once: it is in the health report for as long as it lasts.
-    if (problem !== this.#problem) log.error("webhooks are not received", { problem });
+    // Logged once. The health report shows the problem as long as it lasts.
+    if (problem !== this.#problem) log.error("the webhook receiver cannot listen", { problem });
     this.#problem = problem;
     if (this.#isClosing) return;
     this.#cancelRetry = clock.after(this.#retryMs, () => (this.#binding = this.#bind()));
@@ -84,8 +84,8 @@ export class WebhookReceiver {
   }
 
   /**
-   * Lets messages that are being sent arrive for `graceMs`; the rest stays owed, and events that wait for newer ones wait
-   * for the next start. New requests are refused meanwhile.
+   * Lets messages that are being sent finish within `graceMs`; the others stay in the outbox. Coalesced events
+   * wait for the next start. New requests are refused meanwhile.
    */
   async drain(graceMs: number): Promise<void> {
     this.#isClosing = true;
@@ -108,7 +108,7 @@ function problemOf(error: unknown, { host, port }: { readonly host: string; read
     message?: string;
   };
   const isTaken = code === "EADDRINUSE" || name === "AddrInUse";
-  const why = isTaken ? "another program listens there" : (code ?? message ?? "the system does not allow it");
-  const free = isTaken ? "Stop that program, or set" : "Set";
-  return `Cannot listen on ${host}:${port}: ${why}. It is tried again until it succeeds. ${free} platforms.webhook.extra.host or .port, or WEBHOOK_PORT, and start again.`;
+  const why = isTaken ? "another process uses the port" : (code ?? message ?? "the system does not allow it");
+  const free = isTaken ? "Stop that process, or set" : "Set";
+  return `Cannot listen on ${host}:${port}: ${why}. agentd keeps trying. ${free} platforms.webhook.extra.host or .port, or WEBHOOK_PORT, and restart.`;
 }

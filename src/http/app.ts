@@ -27,7 +27,7 @@ import { createRun } from "./runs/create.ts";
 import { streamRunEvents } from "./runs/events.ts";
 import { getRun, listRuns, RunSubscribers } from "./runs/read.ts";
 
-/** The HTTP API as an h3 app: the operations of specs/http.openapi.yaml, each bound to its handler. */
+/** Creates the HTTP API: binds each operation of specs/http.openapi.yaml to its handler. */
 export function createHttpApp(deps: HttpDeps): H3 {
   const app = new H3({
     silent: true,
@@ -63,7 +63,7 @@ export function createHttpApp(deps: HttpDeps): H3 {
   return app;
 }
 
-/** What went wrong before a request reached its operation: the framework's own refusals, and bugs. */
+/** Answers errors that occur outside an operation: requests that h3 refuses, and bugs. */
 function failOutside(error: HTTPError, event: H3Event, { log }: HttpDeps): Response {
   const headers = { "x-request-id": requestIdOf(event) };
   if (error.status === 400) {

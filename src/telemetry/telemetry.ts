@@ -20,13 +20,13 @@ import {
 
 export interface TelemetryOptions {
   readonly config: Pick<Config, "telemetry" | "api_server">;
-  /** Where references such as `env:NAME` are looked up. */
+  /** Resolves references such as `env:NAME`. */
   readonly env: Environment;
   readonly version: string;
   readonly log: Log;
 }
 
-/** What the rooms of a service get of traces and figures: nothing for what is off. */
+/** What each module gets of traces and metrics; nothing for what is off. */
 export interface Telemetry {
   readonly tracer: Tracer;
   readonly agent: Pick<AgentDeps, "tracing" | "runEnded">;
@@ -34,11 +34,11 @@ export interface Telemetry {
   readonly webhook: Pick<WebhookDeps, "metrics">;
   readonly delivery: { readonly metrics?: DeliveryMetrics };
   readonly cron: Pick<CronDeps, "metrics">;
-  /** Sends the last spans, within a few seconds, and stops measuring. */
+  /** Sends the last spans within a few seconds, and stops measuring. */
   close(): Promise<void>;
 }
 
-/** Traces and figures as the configuration wants them. ServiceError `invalid_config`. */
+/** Opens the configured traces and metrics. ServiceError `invalid_config`. */
 export async function openTelemetry(
   options: TelemetryOptions,
   { store, clock }: { readonly store: Store; readonly clock: Clock },
@@ -66,18 +66,18 @@ export async function openTelemetry(
 export interface TracingOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Loads what sends spans. For tests. */
+  /** Loads the exporter. For tests. */
   readonly load?: () => Promise<OtlpModule>;
 }
 
 /** Longest wait for the last spans when the service stops. */
 const CLOSE_MS = 3_000;
-/** A collector that is away is told of so often and no more. */
+/** Least time between two log lines about an unreachable collector. */
 const COMPLAINT_MS = 60_000;
 
 /**
- * The tracer of a service: without settings one that does nothing, and then nothing is loaded. Telemetry never stands
- * in the way: what sends it is loaded in its own time, and when that fails the service runs without.
+ * Returns the tracer of a service: without settings one that does nothing, and loads nothing. A failure to load
+ * the exporter does not stop the service.
  */
 export async function openTracing(
   settings: TracingSettings | undefined,
@@ -90,19 +90,19 @@ export async function openTracing(
     const { tracer, close } = createOtlpTracer(settings, complain(log, clock));
     return { tracer, close: () => within(CLOSE_MS, clock, close) };
   } catch (error) {
-    log.warn("traces cannot be sent; the service runs without", { error });
+    log.warn("tracing is off: the exporter could not be loaded", { error });
     return { tracer: offTracer, close: async () => {} };
   }
 }
 
-/** Logs the first failure, and later ones once a minute, with how many spans were lost since. */
+/** Logs the first failure, and later ones once a minute, with the number of spans lost since. */
 function complain(log: Log, clock: Clock): (failure: ExportFailure) => void {
   let lost = 0;
   let nextMs = 0;
   return ({ reason, spans }) => {
     lost += spans;
     if (clock.now() < nextMs) return;
-    log.warn("traces could not be sent", { reason, lost });
+    log.warn("spans could not be sent", { reason, lost });
     lost = 0;
     nextMs = clock.now() + COMPLAINT_MS;
   };

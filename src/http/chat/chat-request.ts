@@ -22,10 +22,10 @@ import {
 } from "../prompt/options.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 
-/** A chat completions request in the agent's terms. */
+/** A chat completions request, translated for the agent. */
 export interface ChatRequest {
   readonly prompt: Prompt;
-  /** The model as the client named it; answers repeat it. */
+  /** The model name that the client sent. Answers repeat it. */
   readonly modelName: string;
   readonly stream: boolean;
   readonly includeUsage: boolean;
@@ -36,7 +36,7 @@ export interface ChatRequest {
 
 export type ChatHttpRequest = HttpRequest<"createChatCompletion", HttpContext>;
 
-/** Reads a request that fits the schema; refuses what the schema cannot see and what is not supported. */
+/** Translates a request that fits the schema. Rejects unsupported parameters, and what the schema cannot express. */
 export async function toChatRequest(request: ChatHttpRequest, deps: HttpDeps): Promise<ChatRequest> {
   const { body, headers } = request;
   refuseUnsupported(body);
@@ -91,7 +91,7 @@ function refuseUnsupported(body: ChatCompletionRequest): void {
   const refuse = (param: string, what: string): never => {
     throw new ServiceError("unsupported_parameter", what, { param });
   };
-  if ((body.n ?? 1) !== 1) refuse("n", "n must be 1: the agent gives one answer.");
+  if ((body.n ?? 1) !== 1) refuse("n", "n must be 1. The agent gives one answer.");
   const format = body.response_format?.type;
   if (format !== undefined && format !== "text") {
     refuse("response_format", `response_format ${JSON.stringify(format)} is not supported; use "text".`);
@@ -111,7 +111,7 @@ function modelSettings(body: ChatCompletionRequest): ModelSettings {
   };
 }
 
-/** Instructions, the conversation so far, and what comes after the last answer: the prompt. */
+/** Splits the messages into instructions, earlier messages, and the prompt: everything after the last answer. */
 async function split(
   messages: readonly ChatMessage[],
   deps: HttpDeps,
@@ -136,7 +136,7 @@ async function split(
   const start = talk.findLastIndex((message) => message.role === "assistant") + 1;
   const prompt = talk.slice(start);
   if (prompt.length === 0) {
-    const what = "The last message must come from the user or a tool: it is what the agent answers.";
+    const what = "The last message must come from the user or a tool. The agent answers it.";
     throw new ServiceError("invalid_request", what, { param: "messages" });
   }
   return { instructions: instructions.join("\n\n"), opening: talk.slice(0, start), prompt };
@@ -195,6 +195,6 @@ function parseArguments(json: string): unknown {
   try {
     return parseJson(json);
   } catch {
-    return { arguments: json }; // an earlier model's broken call is history, not an error of this request
+    return { arguments: json }; // A broken call of an earlier model is part of the history, not an error of this request.
   }
 }

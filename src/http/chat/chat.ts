@@ -30,7 +30,7 @@ import {
   type EventGroups,
 } from "../prompt/submission.ts";
 
-/** POST /v1/chat/completions: a chat is a run, and its answer is what the journal says about that run. */
+/** POST /v1/chat/completions: starts a run and builds the answer from its journal. */
 export async function createChatCompletion(
   request: ChatHttpRequest,
   deps: HttpDeps,
@@ -53,7 +53,7 @@ export async function createChatCompletion(
   return collect(head, started.events, headers).finally(forget);
 }
 
-/** The whole answer, once the run has ended. */
+/** Returns the whole answer when the run ends. */
 async function collect(
   head: ChatHead,
   groups: EventGroups,
@@ -77,7 +77,10 @@ async function collect(
   throw shuttingDown();
 }
 
-/** The answer as it comes. Each frame has the number of its event, so that a client can go on with the run's events. */
+/**
+ * Streams the answer. Each frame carries the number of its run event, so that a client can resume at the run's
+ * events.
+ */
 async function* frames(
   head: ChatHead,
   groups: EventGroups,
@@ -97,13 +100,13 @@ async function* frames(
 
 export interface ChatEnd {
   readonly text: string;
-  /** Calls that the client is to make. */
+  /** Calls that the client has to make. */
   readonly calls: readonly ChatToolCall[];
   readonly finish: FinishReason;
   readonly usage: CompletionUsage;
 }
 
-/** The whole answer in the chat completions format. */
+/** Returns the whole answer in the chat completions format. */
 export function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
   const questions = end.calls.length > 0;
   const message = {

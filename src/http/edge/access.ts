@@ -3,33 +3,33 @@ import { ServiceError } from "../../base/errors.ts";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import type { Headers as HeaderTable } from "./answer.ts";
 
-/** A key that was found: whose it is, and what it may do. */
+/** The name and scopes of an API key. */
 export interface KeyHolder {
   readonly name: string;
   readonly scopes: readonly string[];
 }
 
-/** The keys of the configuration. */
+/** The configured API keys. */
 export interface KeyRing {
-  /** The key that was presented, compared in constant time. */
+  /** Finds the key that equals `presented`. Compares in constant time. */
   find(presented: string): KeyHolder | undefined;
-  /** All of them, with their limits. Absent: none is limited. */
+  /** All keys with their limits. Absent: keys have no limits. */
   readonly holders?: readonly LimitedKey[];
-  /** False: keys are switched off, on a loopback address only. */
+  /** False: keys are off, which only a loopback address allows. */
   readonly required: boolean;
 }
 
-/** Who is asking. Runs and sessions belong to the name of the key that made them. */
+/** The caller. Runs and sessions belong to the key's name. */
 export interface Identity extends KeyHolder {
-  /** False when the server asks for no key at all. */
+  /** False when the server requires no key. */
   readonly authenticated: boolean;
 }
 
 const ANYBODY: Identity = { name: "anonymous", scopes: ["admin"], authenticated: false };
 
 /**
- * Bearer key -> identity with scopes (RFC 6750). ServiceError `missing_api_key` or `invalid_api_key`, and
- * `insufficient_scope` when the key may not do what the operation needs.
+ * Returns the identity of a bearer key (RFC 6750). ServiceError `missing_api_key`, `invalid_api_key`, and
+ * `insufficient_scope` when the key lacks the operation's scope.
  */
 export function authorize(keys: KeyRing, operation: OperationMeta, authorization: string | null): Identity {
   if (operation.security.length === 0 || !keys.required) return ANYBODY;
@@ -49,7 +49,7 @@ function identify(keys: KeyRing, authorization: string | null): Identity {
   if (presented === undefined) {
     throw new ServiceError(
       "missing_api_key",
-      "No API key. Send `Authorization: Bearer <key>`; `agentd config path` shows where the key is kept.",
+      "No API key. Send `Authorization: Bearer <key>`; `agentd config path` shows the file that holds the key.",
     );
   }
   const key = keys.find(presented);
@@ -58,8 +58,8 @@ function identify(keys: KeyRing, authorization: string | null): Identity {
 }
 
 /**
- * Without a key, a web page that points its own name at this address could drive the agent (DNS rebinding), so only
- * known host names are answered then. ServiceError `host_not_allowed`.
+ * Checks the host name of a request while keys are off. A web page could otherwise point its own name at this
+ * address and drive the agent (DNS rebinding). ServiceError `host_not_allowed`.
  */
 export function checkHost(allowed: readonly string[] | undefined, host: string | null): void {
   if (allowed === undefined) return;
@@ -71,13 +71,13 @@ export function checkHost(allowed: readonly string[] | undefined, host: string |
   );
 }
 
-/** The headers of a request, as far as this looks at them. */
+/** Access to the headers of a request. */
 export type HeaderReader = Pick<globalThis.Headers, "get">;
 
 export interface CorsOptions {
   /** Origins of pages that may call, `*` for all; empty: CORS is off. */
   readonly origins: readonly string[];
-  /** False: the server asks for no key, so the origin of a page is all that holds it back. */
+  /** False: the server requires no key, so only the origin check stops a foreign page. */
   readonly requiresKey: boolean;
 }
 
@@ -96,12 +96,12 @@ const EXPOSED = [
   "x-should-retry",
   "WWW-Authenticate",
 ].join(", ");
-/** How long a browser may remember what it was told. */
+/** How long a browser may cache a preflight answer. */
 const MAX_AGE_SECONDS = "600";
 
 /**
- * The rule for pages of other origins. Credentials in the browser's sense (cookies) are never allowed: there are none,
- * keys travel in a header that the page sets itself.
+ * Decides about pages of other origins. It never allows credentials in the browser's sense (cookies): keys travel
+ * in a header that the page sets itself.
  */
 export class Cors {
   readonly #origins: ReadonlySet<string>;
@@ -112,7 +112,7 @@ export class Cors {
     this.#requiresKey = requiresKey;
   }
 
-  /** For every answer, errors too: a page may read the answer when it may call. Nothing while CORS is off. */
+  /** Returns the CORS headers of an answer. Error answers carry them, too, so that the page can read the error. */
   headers(request: HeaderReader): HeaderTable {
     if (this.#origins.size === 0) return {};
     const allowed = this.#allowed(request.get("origin"));
@@ -125,9 +125,9 @@ export class Cors {
   }
 
   /**
-   * Refuses the page of an origin that is not allowed: ServiceError `origin_not_allowed`. Pages of this server itself
-   * are always let in. While CORS is off and a key is asked for, every origin passes: its browser withholds the answer,
-   * and a page cannot send the key without leave. Without a key that would not do: a page can send, if not read.
+   * Rejects pages of origins that are not allowed: ServiceError `origin_not_allowed`. Pages of this server always
+   * pass. While CORS is off and keys are required, every origin passes: the browser hides the answer, and its page
+   * cannot send the key. Without keys this check is needed, because a page can send a request that it cannot read.
    */
   check(request: HeaderReader): void {
     const origin = request.get("origin");
@@ -135,13 +135,13 @@ export class Cors {
     if (isOwn(origin, request.get("host")) || this.#allowed(origin) !== undefined) return;
     throw new ServiceError(
       "origin_not_allowed",
-      `Pages of the origin ${JSON.stringify(origin.slice(0, 256))} may not call this server. Add it to api_server.cors_origins.`,
+      `Pages of the origin ${JSON.stringify(origin.slice(0, 256))} may not call this server. Add the origin to api_server.cors_origins.`,
     );
   }
 
   /**
-   * The headers of the answer to a preflight, besides those of every answer; undefined when the request is none. It is
-   * answered for any path, so that the page can read what the request itself is answered.
+   * Returns the extra headers of a preflight answer; undefined when the request is no preflight. Any path gets
+   * this answer, so that the page can read the error of the actual request.
    */
   preflight(method: string, request: HeaderReader): HeaderTable | undefined {
     if (method !== "OPTIONS" || this.#origins.size === 0) return undefined;
@@ -159,27 +159,27 @@ export class Cors {
     };
   }
 
-  /** What the page is told: its own origin when it is listed, `*` when all are. */
+  /** Returns the page's origin when it is listed, and `*` when all are allowed. */
   #allowed(origin: string | null): string | undefined {
     if (origin === null) return undefined;
     if (this.#origins.has(origin)) return origin;
     return this.#origins.has("*") ? "*" : undefined;
   }
 
-  /** From a public page into a private network: for origins that were named, never for "all". */
+  /** Allows a public page to reach a private network only if its origin is listed, never by `*`. */
   #allowsPrivateNetwork(request: HeaderReader): boolean {
     const questions = request.get("access-control-request-private-network") === "true";
     return questions && this.#origins.has(request.get("origin") ?? "");
   }
 }
 
-/** Whether the page came from this server: its origin is the name that this request is sent to. */
+/** Returns true when the page came from this server: its origin names the host of this request. */
 function isOwn(origin: string, host: string | null): boolean {
   const page = URL.parse(origin);
   return host !== null && page !== null && page.host !== "" && page.host === host.toLowerCase();
 }
 
-/** As browsers write it: lower case, no default port, no slash at the end. */
+/** Returns the origin as browsers write it: lower case, no default port, no slash at the end. */
 function originOf(text: string): string | undefined {
   return text === "*" ? undefined : URL.parse(text)?.origin;
 }

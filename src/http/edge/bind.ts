@@ -21,7 +21,7 @@ import { sseStream } from "./sse.ts";
 import type { Clock } from "../../base/clock.ts";
 import { offTracer, type Span, type Tracer } from "../../base/observe/trace.ts";
 
-/** What a handler may answer, without the types that tie it to its operation. */
+/** A handler's answer without the types of its operation. */
 interface Result {
   readonly status: number;
   readonly headers?: Headers;
@@ -33,7 +33,7 @@ interface Result {
 
 type Handler = (request: unknown) => Result | Promise<Result>;
 
-/** Mounts every operation of the spec, with 405 for the methods a path does not have and 404 for all other paths. */
+/** Mounts every operation of the spec. Other methods of a known path answer 405, all other paths 404. */
 export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, deps: HttpDeps): void {
   const cors = new Cors({ origins: deps.settings.corsOrigins, requiresKey: deps.keys.required });
   const edge: Edge = { deps, cors };
@@ -50,7 +50,7 @@ export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, deps: Htt
   app.all("/**", (event) => refuse(event, edge, wrongPath));
 }
 
-/** What every request passes on its way in. */
+/** What every request passes. */
 interface Edge {
   readonly deps: HttpDeps;
   readonly cors: Cors;
@@ -113,7 +113,10 @@ function failed(error: ServiceError, { id, operation, deps }: Bound, base: Heade
   return errorAnswer(error.code === "internal_error" ? unknown(error, base) : error, base);
 }
 
-/** Compares an error answer with the spec. A difference must not hide the error: it is logged and counted as status 0. */
+/**
+ * Compares an error answer with the spec. A difference must not hide the error, so it is logged and counted as
+ * status 0.
+ */
 function checkFailure(
   error: ServiceError,
   { id, operation, deps }: Pick<Bound, "id" | "operation" | "deps">,
@@ -127,7 +130,7 @@ function checkFailure(
   }
 }
 
-/** Tells the client where to look in the log, and nothing about the bug itself. */
+/** Points the client to the log, and says nothing about the bug itself. */
 function unknown(cause: ServiceError, base: Headers): ServiceError {
   const what = `Internal error. The server log has the details of request ${base["x-request-id"]}.`;
   return new ServiceError("internal_error", what, { cause });
@@ -163,14 +166,14 @@ function eventStream(
 }
 
 /**
- * Tells the handler that the client left while it waits for a JSON answer. Deno aborts this signal after every
- * normal end too; by then nobody listens any more.
+ * Aborts `gone` when the client leaves while it waits for a JSON answer. Deno also aborts this signal after every
+ * normal end, when nothing listens to it anymore.
  */
 function watchClient(event: H3Event, gone: AbortController): void {
   event.req.signal.addEventListener("abort", () => gone.abort(), { once: true });
 }
 
-/** Where a request comes from and what it believes to speak to. ServiceError `host_not_allowed`, `origin_not_allowed`. */
+/** Checks the host name and the origin of a request. ServiceError `host_not_allowed`, `origin_not_allowed`. */
 function checkSource(event: H3Event, { deps, cors }: Edge): void {
   if (!deps.keys.required) checkHost(deps.settings.allowedHosts, event.req.headers.get("host"));
   cors.check(event.req.headers);
@@ -181,7 +184,7 @@ export function requestIdOf(event: H3Event): string {
   return given !== null && /^[\x21-\x7e]{1,128}$/.test(given) ? given : createId("req");
 }
 
-/** Answers what no operation does: a preflight of a browser, or the error. */
+/** Answers requests that match no operation: browser preflights, and errors. */
 function refuse(event: H3Event, edge: Edge, refusal: (event: H3Event) => Refusal): Response {
   const base = { "x-request-id": requestIdOf(event), ...edge.cors.headers(event.req.headers) };
   try {
@@ -203,13 +206,13 @@ interface Refusal {
 function wrongMethod(methods: readonly string[]): (event: H3Event) => Refusal {
   const allow = methods.join(", ");
   return (event) => ({
-    error: new ServiceError("method_not_allowed", `This path answers ${allow}, not ${event.req.method}.`),
+    error: new ServiceError("method_not_allowed", `This path supports ${allow}, not ${event.req.method}.`),
     headers: { allow },
   });
 }
 
 function wrongPath(): Refusal {
-  const what = "There is nothing at this path. GET /openapi.json lists all paths.";
+  const what = "This path does not exist. GET /openapi.json lists all paths.";
   return { error: new ServiceError("not_found", what) };
 }
 
@@ -224,10 +227,10 @@ interface WatchedOperation {
   readonly operation: OperationMeta;
 }
 
-/** Looks that machines take every few seconds: a trace of each would bury the others. */
+/** Operations that monitoring calls every few seconds. Their traces would bury the others. */
 const untraced = new Set(["getHealth", "getHealthV1", "getDetailedHealth", "getMetrics"]);
 
-/** One request as traces and figures see it. */
+/** Traces and measures one request. */
 export class RequestWatch {
   readonly #deps: WatchDeps;
   readonly #id: string;
@@ -242,24 +245,24 @@ export class RequestWatch {
     this.#span = startSpan(tracer, operation, request);
   }
 
-  /** The trace context of this request, for its answer and for what it sets going. */
+  /** The trace context of this request, for its answer and for the work that it starts. */
   get traceparent(): string | undefined {
     return this.#span.traceparent;
   }
 
-  /** The answer is known; a stream goes on until {@link streamed}. */
+  /** Records the answer. A stream continues until {@link streamed}. */
   answered(status: number, how: { readonly error?: ServiceError; readonly isStream?: boolean } = {}): void {
     const { metrics, clock } = this.#deps;
     metrics?.answered(this.#id, status, (clock.now() - this.#startedMs) / 1000);
     const span = this.#span;
     if (span.isRecording) span.set({ "http.response.status_code": status });
-    // An error of the client's is none of the server's.
+    // A client error is not a failure of the server's span.
     if (status >= 500) span.fail(how.error ?? String(status));
     if (how.isStream) metrics?.streamOpened(this.#id);
     else span.end();
   }
 
-  /** A stream is over, with what failed it. */
+  /** Records the end of a stream, with the error that ended it. */
   streamed(error?: unknown): void {
     this.#deps.metrics?.streamClosed(this.#id);
     if (error !== undefined) this.#span.fail(error);

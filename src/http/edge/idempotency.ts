@@ -1,4 +1,4 @@
-/** Keys under which a request is made once, whoever repeats it. */
+/** Idempotency keys: a repeated request joins the run of the first one. */
 import { sha256 } from "../../base/digest.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { ClaimRequest } from "../../store/leases/ledger.ts";
@@ -6,7 +6,7 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { LedgerRow } from "../../store/schema/tables.ts";
 import type { HttpContext } from "../deps.ts";
 
-/** What identifies a request that must not be made twice. */
+/** Identifies a request that must not run twice. */
 export type IdempotencyClaim = Pick<ClaimRequest, "scope" | "key" | "fingerprint">;
 
 interface Repeatable {
@@ -16,8 +16,8 @@ interface Repeatable {
 }
 
 /**
- * The claim of a request that carries an Idempotency-Key, undefined for one that does not. Its fingerprint covers the
- * body, whatever the order of its members (RFC 8785), and the headers that change what is asked.
+ * Returns the claim of a request with an Idempotency-Key, else undefined. The fingerprint covers the body in
+ * canonical form (RFC 8785), and the headers that change the result.
  */
 export function idempotencyOf(operation: string, request: Repeatable): IdempotencyClaim | undefined {
   const { ctx, headers, body } = request;
@@ -30,32 +30,32 @@ export function idempotencyOf(operation: string, request: Repeatable): Idempoten
 
 const FINGERPRINTED = ["x-agent-session-id", "x-agent-session-key", "x-agent-model"];
 
-/** What a key stands for: the run that its first request made. */
+/** The stored result of a key: the run that the first request started. */
 interface Kept {
   readonly run_id: string;
 }
 
-/** The run that this request made before, if it did. ServiceError `idempotency_key_conflict`. */
+/** Returns the run that an earlier, equal request started. ServiceError `idempotency_key_conflict`. */
 export async function findRepeated(store: Store, claim: IdempotencyClaim): Promise<string | undefined> {
   const { scope, key } = claim;
   const row = await store.find("ledger", { scope, key });
   return row === undefined ? undefined : runOf(row, claim);
 }
 
-/** Thrown inside the transaction that would make a run whose request was made before. */
+/** Thrown inside the transaction of a run when an earlier request has the key. */
 export class RepeatedRequest extends Error {
   override readonly name = "RepeatedRequest";
   readonly runId: string;
 
   constructor(runId: string) {
-    super("The request was made before.");
+    super("An earlier request has this Idempotency-Key.");
     this.runId = runId;
   }
 }
 
 /**
- * Claims the key for a run, in the transaction that records it. RepeatedRequest when another run has it; ServiceError
- * `idempotency_key_conflict`.
+ * Claims the key for a run, in the transaction that records the run. RepeatedRequest when another run has the key;
+ * ServiceError `idempotency_key_conflict`.
  */
 export async function claimKey(
   tx: Tx,
@@ -67,7 +67,7 @@ export async function claimKey(
   if (!taken.claimed) throw new RepeatedRequest(runOf(taken.row, claim));
 }
 
-/** Forgets a key whose run is gone: runs are kept for a time after their end, and the key no longer than they. */
+/** Deletes a key whose run no longer exists. Runs expire some time after their end, and their keys with them. */
 export async function forgetKey(
   store: Store,
   { scope, key }: IdempotencyClaim,
@@ -80,21 +80,24 @@ export async function forgetKey(
   });
 }
 
-/** Longer than runs are kept as a rule; a key without its run is forgotten when it is met. */
+/** Longer than runs are normally kept. A key without a run is deleted when a request uses it. */
 const KEEP_MS = 30 * 86_400_000;
 
 function runOf(row: LedgerRow, { fingerprint }: IdempotencyClaim): string {
   if (row.fingerprint !== fingerprint) {
     throw new ServiceError(
       "idempotency_key_conflict",
-      "This Idempotency-Key was used with another request. Use a new key for each request.",
+      "Another request used this Idempotency-Key. Use a new key for each request.",
       { param: "Idempotency-Key" },
     );
   }
   return (JSON.parse(row.result ?? "{}") as Kept).run_id;
 }
 
-/** JSON with the members of objects in order: equal values give equal text (RFC 8785; numbers print so in JavaScript). */
+/**
+ * Returns JSON with sorted object members, so that equal values give equal text (RFC 8785; JavaScript already
+ * prints numbers this way).
+ */
 export function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_key, member: unknown) => {
     if (typeof member !== "object" || member === null || Array.isArray(member)) return member;
@@ -102,12 +105,12 @@ export function canonicalJson(value: unknown): string {
   });
 }
 
-/** The newest work of each key. Another process's is told apart by the transaction that claims the key. */
+/** The newest work of each key in this process. Between processes, the transaction that claims the key decides. */
 const lines = new WeakMap<Store, Map<string, Promise<unknown>>>();
 
 /**
- * Runs what a request does up to the record of its run, after that of an earlier one with the same Idempotency-Key:
- * until that is recorded, the repetition would be counted, and refused, as another run.
+ * Runs `work` after earlier work of the same Idempotency-Key. Until the first request records its run, a repeated
+ * one would count as another run and could hit a limit.
  */
 export async function inTurn<T>(
   store: Store,

@@ -7,7 +7,7 @@ import { readBody } from "../../base/net/read-body.ts";
 import type { HttpDeps } from "../deps.ts";
 import { schemas } from "../../../generated/http/schemas.gen.ts";
 
-/** The declared parts of a request, validated: path, query, headers and body, as far as the operation has them. */
+/** The declared and validated parts of a request: path, query, headers and body. */
 export interface Input {
   path?: Record<string, unknown>;
   query?: Record<string, unknown>;
@@ -16,8 +16,8 @@ export interface Input {
 }
 
 /**
- * Reads and validates a request. ServiceError `invalid_request` or `invalid_json` naming the field, besides those of
- * reading the body and `unsupported_media_type`.
+ * Reads and validates a request. ServiceError `invalid_request` or `invalid_json` with the field,
+ * `unsupported_media_type`, and those of reading the body.
  */
 export async function readInput(event: H3Event, operation: OperationMeta, deps: HttpDeps): Promise<Input> {
   const input: Input = {};
@@ -65,14 +65,14 @@ function headerParameters(group: ParameterGroup, headers: Headers): Record<strin
   );
 }
 
-/** Headers whose limits stand in the spec and that have an error code of their own. */
+/** Headers whose limits are in the spec and that have their own error code. */
 const HEADER_ERRORS: Readonly<
   Record<string, { readonly name: string; readonly code: ErrorCode; readonly pattern: string } | undefined>
 > = {
   "x-agent-session-id": {
     name: "X-Agent-Session-Id",
     code: "invalid_session_id",
-    pattern: "must be Latin-1 text without control characters, `/`, `\\` and `..`",
+    pattern: "must be Latin-1 text without control characters, `/`, `\\` or `..`",
   },
   "x-agent-session-key": {
     name: "X-Agent-Session-Key",
@@ -94,12 +94,14 @@ export function maxHeaderLength(name: "idempotency-key" | "x-agent-session-id"):
   return properties[name]?.maxLength ?? 0;
 }
 
-/** The router hands segments on as they stand in the path, which is well-formed by then. */
+/** Decodes a path segment. The router passes segments as they are in the path, which is well-formed here. */
 function unescape(segment: string | undefined): string | undefined {
   return segment?.includes("%") ? decodeURIComponent(segment) : segment;
 }
 
-/** Text that does not fit stays text: the schema then says what was expected. */
+/**
+ * Converts the text of a parameter. Text that does not convert stays text, and the schema reports what it expects.
+ */
 function coerce(coercion: Coercion, text: string): unknown {
   if (coercion.endsWith("[]")) {
     return text.split(",").map((item) => coerce(coercion.slice(0, -2) as Coercion, item));
@@ -117,7 +119,7 @@ async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise
   const bytes = await readBody(event, { maxBytes, timeoutMs, clock: deps.clock });
   if (bytes.length === 0) {
     if (!body.required) return undefined;
-    throw new ServiceError("invalid_json", "The body is empty; send a JSON object.");
+    throw new ServiceError("invalid_json", "The body is empty. Send a JSON object.");
   }
   const value = parse(bytes);
   const issues = specSchemas.check(body.schema, value, bytes.length);
@@ -125,13 +127,13 @@ async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise
   return value;
 }
 
-/** An absent or empty content type is taken for JSON: curl users forget it, and the parser decides anyway. */
+/** Accepts a missing content type as JSON: curl users forget it, and the parser decides anyway. */
 function checkMediaType(header: string | null): void {
   const type = (header ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
   if (type === "" || type === "application/json" || type.endsWith("+json")) return;
   throw new ServiceError(
     "unsupported_media_type",
-    `Send the body as application/json; ${JSON.stringify(type)} is not understood.`,
+    `The content type ${JSON.stringify(type)} is not supported. Send the body as application/json.`,
   );
 }
 
@@ -142,15 +144,18 @@ function parse(bytes: Uint8Array): unknown {
     return parseJson(decoder.decode(bytes));
   } catch (cause) {
     if (cause instanceof ServiceError) throw cause;
-    throw new ServiceError("invalid_json", `The body is not valid JSON${placeOf(cause)}.`, { cause });
+    throw new ServiceError("invalid_json", `The body is not valid JSON${positionOf(cause)}.`, { cause });
   }
 }
 
-/** Where the parser stopped. The rest of its message quotes the body, which may hold secrets. */
-function placeOf(error: unknown): string {
+/**
+ * Returns the position at which the parser stopped. The rest of its message quotes the body, which may hold
+ * secrets.
+ */
+function positionOf(error: unknown): string {
   if (!(error instanceof SyntaxError)) return ": it is not UTF-8";
-  const place = error.message.match(/position \d+(?: \(line \d+ column \d+\))?/)?.[0];
-  return place === undefined ? "" : ` at ${place}`;
+  const position = error.message.match(/position \d+(?: \(line \d+ column \d+\))?/)?.[0];
+  return position === undefined ? "" : ` at ${position}`;
 }
 
 function refuse(issues: readonly Issue[]): never {
@@ -164,17 +169,17 @@ function refuse(issues: readonly Issue[]): never {
 
 const UNEXPLAINED: Issue = { path: "", message: "does not match the schema", keyword: "schema" };
 
-/** Levels of arrays and objects in what a client sends. What keeps and checks it goes down a level at a time. */
+/** Greatest depth of arrays and objects in a request. Code that stores and checks values recurses once per level. */
 export const MAX_DEPTH = 256;
 
-/** As JSON.parse. SyntaxError; ServiceError `invalid_request` for what is nested deeper than {@link MAX_DEPTH}. */
+/** Parses JSON. SyntaxError; ServiceError `invalid_request` for more than {@link MAX_DEPTH} levels. */
 export function parseJson(text: string): unknown {
   const value: unknown = JSON.parse(text);
   if (depthOf(text) <= MAX_DEPTH) return value;
   throw new ServiceError("invalid_request", `The JSON is nested more than ${MAX_DEPTH} levels deep.`);
 }
 
-/** Levels of a text that is known to be JSON. */
+/** Counts the nesting levels of valid JSON text. */
 function depthOf(text: string): number {
   let depth = 0;
   let deepest = 0;
@@ -192,7 +197,7 @@ const BACKSLASH = 0x5c;
 const BRACE = 0x7b;
 const BRACKET = 0x5b;
 
-/** Place of the quote that ends the string that begins at `start`. */
+/** Returns the index of the quote that ends the string that starts at `start`. */
 function endOfString(text: string, start: number): number {
   for (let end = text.indexOf('"', start + 1); ; end = text.indexOf('"', end + 1)) {
     let escapes = 0;
@@ -201,7 +206,7 @@ function endOfString(text: string, start: number): number {
   }
 }
 
-/** Answers and events that differ from the spec are bugs of ours: found in tests, not paid for in production. */
+/** Throws when an answer differs from the spec. Only tests switch this check on. */
 export function checkAnswer(
   id: string,
   operation: OperationMeta,
@@ -234,7 +239,7 @@ export function checkAnswer(
   complain(`the body of ${id} ${result.status}`, specSchemas.check(declared.json, plain(result.body)));
 }
 
-/** As {@link checkAnswer}, for the data of one event. */
+/** Throws when the data of an event differs from the spec. */
 export function checkEvent(id: string, operation: OperationMeta, data: unknown): void {
   const schema = operation.responses["200"]?.sse;
   if (!schema) throw new Error(`${id} streams, which the spec does not list`);
@@ -250,5 +255,5 @@ function complain(what: string, issues: ReturnType<typeof specSchemas.check>): v
   );
 }
 
-/** Validators over the schemas of the HTTP spec, compiled when they are first used. */
+/** Validators for the schemas of the HTTP spec. Each is compiled on first use. */
 export const specSchemas = new SchemaSet(schemas);

@@ -6,10 +6,10 @@ import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
 import { maxHeaderLength } from "../edge/input.ts";
 
-/** Unix seconds that the model list reports; the format wants one, and the agent has no release date to give. */
+/** Creation time in the model list, in Unix seconds. The format requires one, and the agent has no release date. */
 const CREATED = 1_735_689_600;
 
-/** GET /v1/models: a list of one, the agent itself. */
+/** GET /v1/models: returns one model, the agent itself. */
 export function listModels({ settings }: HttpDeps): HttpResponse<"listModels"> {
   return { status: 200, body: { object: "list", data: [model(settings.modelName)] } };
 }
@@ -19,12 +19,12 @@ export function getModel(name: string, { settings }: HttpDeps): HttpResponse<"ge
   if (name === settings.modelName) return { status: 200, body: model(name) };
   throw new ServiceError(
     "unknown_model",
-    `There is no model ${JSON.stringify(name)} here; the agent is ${JSON.stringify(settings.modelName)}.`,
+    `The model ${JSON.stringify(name)} does not exist here. The agent is ${JSON.stringify(settings.modelName)}.`,
     { param: "model" },
   );
 }
 
-/** GET /health. ServiceError `server_draining`, by whose status load balancers know that this server takes no more. */
+/** GET /health. ServiceError `server_draining` tells load balancers to send requests elsewhere. */
 export function getHealth({ version, turns }: HttpDeps): HttpResponse<"getHealth"> {
   if (turns.draining) {
     throw new ServiceError("server_draining", "The server is shutting down. Send requests elsewhere.", {
@@ -41,10 +41,13 @@ const model = (id: string) => ({
   owned_by: "agent" as const,
 });
 
-/** How long a browser may keep the page; it changes only with the program. */
+/** How long a browser may cache the page. It changes only with the program. */
 const CACHE_SECONDS = 300;
 
-/** GET /docs: the API reference as one page. It is large and rarely asked for, so only the first request loads it. */
+/**
+ * GET /docs: returns the API reference as one page. The page is large and rarely requested, so the first request
+ * loads it.
+ */
 export async function getDocs(): Promise<HttpResponse<"getDocs">> {
   const { docsPage, docsPolicy } = await import("../../../generated/reference/docs.gen.ts");
   return {
@@ -68,7 +71,7 @@ export function createSocketTicket(
   return { status: 201, body: { ticket, expires_in: lifeMs / 1000 } };
 }
 
-/** GET /metrics. ServiceError `not_found` where metrics are off. */
+/** GET /metrics. ServiceError `not_found` while metrics are off. */
 export async function getMetrics({
   metrics,
 }: {
@@ -84,7 +87,7 @@ export async function getMetrics({
 
 const table: Readonly<Record<string, OperationMeta | undefined>> = operations;
 
-/** GET /v1/capabilities: what this server can do for the key that asks. */
+/** GET /v1/capabilities: returns what this server can do for the caller's key. */
 export function getCapabilities(
   { ctx: { identity } }: HttpRequest<"getCapabilities", HttpContext>,
   deps: HttpDeps,
@@ -104,7 +107,7 @@ export function getCapabilities(
   return { status: 200, body };
 }
 
-/** What is there is there because its operation is: a new one counts by itself. */
+/** Derives features from the operations of the spec, so that a new operation counts without a change here. */
 function operationFeatures() {
   const streams = (id: string) => table[id]?.responses["200"]?.sse !== undefined;
   const takes = (id: string, header: string) => table[id]?.headers?.coerce[header] !== undefined;
@@ -141,7 +144,7 @@ function settingFeatures({ keys, settings }: HttpDeps) {
     input_file: true,
     client_function_tools: true,
     cors: settings.corsOrigins.length > 0,
-    // Where anybody may ask, anybody could read anybody's session.
+    // Without keys, every caller could read every session.
     session_id_header: keys.required,
     session_key_header: keys.required,
     idempotency: { supported: true, durable: true, retention_seconds: settings.runTtlMs / 1000 },
@@ -149,7 +152,7 @@ function settingFeatures({ keys, settings }: HttpDeps) {
   };
 }
 
-/** `ownRuns` is the limit of the key that asks; 0 stands for none. */
+/** `ownRuns` is the limit of the caller's key; 0: no limit. */
 function limitsFor(ownRuns: number | undefined, { settings }: HttpDeps): Capabilities["limits"] {
   const runLimits = [settings.maxConcurrentRuns, ownRuns ?? 0].filter((limit) => limit > 0);
   return {

@@ -8,9 +8,9 @@ import { checkSessionName, type SessionAddress } from "../../agent/session/sessi
 import type { Identity } from "../edge/access.ts";
 
 /**
- * The model a request asks for, undefined for the session's own or the default. The header wins over the body. A header
- * must resolve; a body that does not is an error where `isStrict`, else as configured, since clients send any name out
- * of habit. ServiceError `model_not_found`.
+ * Returns the requested model; undefined for the session's own or the default. The header wins over the body. A
+ * header must resolve. A body that does not resolve is an error if `isStrict`, else as configured, because many
+ * clients send a fixed name. ServiceError `model_not_found`.
  */
 export function requestedModel(
   asked: {
@@ -35,12 +35,12 @@ export function requestedModel(
 function modelNotFound(name: string, param: string): ServiceError {
   return new ServiceError(
     "model_not_found",
-    `No configured provider has a model ${JSON.stringify(name)}. Use \`provider:model\` or leave it out.`,
+    `No configured provider has a model ${JSON.stringify(name)}. Use \`provider:model\`, or omit the model.`,
     { param },
   );
 }
 
-/** ServiceError `invalid_request` for a toolset that this server does not have. */
+/** Checks the requested toolsets. ServiceError `invalid_request` for one that this server does not have. */
 export function checkToolsets(
   asked: readonly string[] | undefined,
   param: string,
@@ -54,7 +54,7 @@ export function checkToolsets(
   return asked;
 }
 
-/** ServiceError `string_above_max_length`: text is refused, never cut. */
+/** Checks the size of a text. ServiceError `string_above_max_length`: text is never cut. */
 export function checkText(text: string, param: string, { settings }: HttpDeps): void {
   const bytes = byteLength(text);
   if (bytes <= settings.maxTextBytes) return;
@@ -62,32 +62,32 @@ export function checkText(text: string, param: string, { settings }: HttpDeps): 
   throw new ServiceError("string_above_max_length", what, { param });
 }
 
-/** ServiceError `invalid_request` for more messages or items than are taken. */
+/** Checks the number of messages or items. ServiceError `invalid_request`. */
 export function checkCount(count: number, param: string, { settings }: HttpDeps): void {
   if (count <= settings.maxMessages) return;
   const what = `${param} has ${count} entries; the limit is ${settings.maxMessages} (limits.max_messages).`;
   throw new ServiceError("invalid_request", what, { param });
 }
 
-/** A function as a client declares it. */
+/** A function that a client declares. */
 export interface DeclaredTool {
   readonly name: string;
   readonly description?: string | null | undefined;
   readonly parameters?: Readonly<Record<string, unknown>> | null | undefined;
 }
 
-/** The client's tools in the agent's terms; with the choice `none` there are none. ServiceError `invalid_request`. */
+/** Converts the client's tools. With the choice `none`, no tool is passed on. ServiceError `invalid_request`. */
 export function clientTools(
   tools: readonly DeclaredTool[],
   choice: "none" | "auto" | "required" | { readonly name: string } | undefined,
 ): { readonly clientTools?: readonly ToolSpec[]; readonly toolChoice?: ToolChoice } {
   const specs = tools.map((tool, index) => toSpec(tool, index, tools));
   if (typeof choice === "object" && !specs.some(({ name }) => name === choice.name)) {
-    const what = `tool_choice names ${JSON.stringify(choice.name)}, which is not among tools.`;
+    const what = `tool_choice names ${JSON.stringify(choice.name)}, which tools does not list.`;
     throw new ServiceError("invalid_request", what, { param: "tool_choice" });
   }
   if (choice === "required" && specs.length === 0) {
-    const what = "tool_choice is required, and tools is empty.";
+    const what = "tool_choice is required, but tools is empty.";
     throw new ServiceError("invalid_request", what, { param: "tool_choice" });
   }
   if (specs.length === 0 || choice === "none") return {};
@@ -98,7 +98,7 @@ export function clientTools(
 function toSpec(tool: DeclaredTool, index: number, all: readonly DeclaredTool[]): ToolSpec {
   const { name, description, parameters } = tool;
   if (all.findIndex((other) => other.name === name) !== index) {
-    const what = `tools[${index}] has the name ${JSON.stringify(name)}, which another one has.`;
+    const what = `tools[${index}] repeats the name ${JSON.stringify(name)}.`;
     throw new ServiceError("invalid_request", what, { param: `tools[${index}]` });
   }
   if (parameters && parameters["type"] !== undefined && parameters["type"] !== "object") {
@@ -112,12 +112,12 @@ function toSpec(tool: DeclaredTool, index: number, all: readonly DeclaredTool[])
   };
 }
 
-/** Approvals can be given over this surface; passwords, secrets and free answers have no operation here. */
+/** Clients of this API can answer approvals. Passwords, secrets and free text have no operation here. */
 export function approvals(mode: "wait" | "deny" | undefined): Pick<RunInput, "answerable" | "onlyApprovals"> {
   return mode === "deny" ? { answerable: false } : { answerable: true, onlyApprovals: true };
 }
 
-/** Who is told of the run. ServiceError of {@link recordWebhook}. */
+/** Validates and encodes the completion webhook of a run. ServiceError of {@link recordWebhook}. */
 export function requestedWebhook(
   asked: Webhook | undefined,
   param: string,
@@ -133,7 +133,7 @@ export function requestedWebhook(
   return { webhook: recordWebhook(asked, rules, { param }) };
 }
 
-/** UTF-8 length; text that is far from the limit in UTF-16 units needs no count. */
+/** Returns the UTF-8 length. Text far below the limit in UTF-16 units is not counted. */
 function byteLength(text: string): number {
   return text.length * 3 < 65_536 ? text.length : new TextEncoder().encode(text).length;
 }
@@ -143,7 +143,7 @@ export interface SessionHeaders {
   readonly "x-agent-session-key"?: string;
 }
 
-/** What else the body says of the session, and where in it the names stand. */
+/** The session key of the body, and the path of the session fields in it. */
 export interface BodyNames {
   readonly key?: string | undefined;
   /** Default `agent.` */
@@ -151,8 +151,9 @@ export interface BodyNames {
 }
 
 /**
- * The session a request speaks of; headers win over the body. ServiceError `invalid_session_id`, `invalid_session_key`, and
- * `auth_required_for_session` where no key is asked for: there anybody could read anybody's conversation.
+ * Returns the session address of a request; headers win over the body. ServiceError `invalid_session_id`,
+ * `invalid_session_key`, and `auth_required_for_session` while keys are off, because every caller could then read
+ * every session.
  */
 export function sessionAddress(
   identity: Identity,
@@ -169,10 +170,10 @@ export function sessionAddress(
   if (!identity.authenticated) {
     throw new ServiceError(
       "auth_required_for_session",
-      "Sessions need an API key. Configure api_server.key, or leave the session headers out.",
+      "Sessions need an API key. Configure api_server.key, or omit the session headers.",
     );
   }
-  // The spec holds the limits of the headers.
+  // The spec limits the headers.
   if (id !== undefined && headerId === undefined) checkSessionName("id", id, `${path}session_id`);
   if (key !== undefined && headerKey === undefined) checkSessionName("key", key, `${path}session_key`);
   return {

@@ -8,17 +8,17 @@ import type { HttpDeps } from "../deps.ts";
 import type { Store } from "../../store/store.ts";
 import { askedItems, saidItems } from "./queries.ts";
 
-/** The items of a request in the agent's terms. */
+/** The items of a request, translated for the agent. */
 export interface ItemConversation {
-  /** What system and developer messages say. Empty: there were none. */
+  /** Text of system and developer messages; empty without any. */
   readonly instructions: string;
-  /** In the order of the items. What the agent said and called from one answer to the next is one message. */
+  /** In the order of the items. Consecutive output of the agent is one message. */
   readonly messages: readonly Message[];
-  /** Answers whose call is not among the items: it has to be known from before. */
+  /** Tool results whose calls are not among the items. The session must know the calls. */
   readonly answers: readonly LooseAnswer[];
 }
 
-/** The answer to a call that was made before the request. */
+/** The result of a call that an earlier request returned. */
 export interface LooseAnswer {
   readonly callId: string;
   /** Path of its call_id in the request. */
@@ -32,12 +32,13 @@ export interface ItemOptions {
   readonly signal: AbortSignal;
 }
 
-/** Stands for the tool of a {@link LooseAnswer} until its call is found. */
+/** Tool name of a {@link LooseAnswer} until its call is found. */
 const UNKNOWN_TOOL = "unknown";
 
 /**
- * Reads input items, and messages of the chat format. `reasoning` and `mcp_call` are left out: the agent has its own record of both. ServiceError
- * `invalid_request`, `unsupported_parameter` and those of the content parts, naming the item.
+ * Reads input items, and messages of the chat format. It skips `reasoning` and `mcp_call`, which the agent has its
+ * own record of. ServiceError `invalid_request`, `unsupported_parameter` and those of content parts, with the
+ * item.
  */
 export async function toConversation(
   items: readonly InputItem[],
@@ -73,7 +74,7 @@ class ItemReader {
       case "mcp_list_tools":
         return;
       case "mcp_approval_response":
-        throw invalid(path, "is not supported here; POST /v1/runs/{run_id}/approval answers a question");
+        throw invalid(path, "is not supported here; answer approvals with POST /v1/runs/{run_id}/approval");
       case undefined:
         throw invalid(path, "needs a type, or a role and content");
       default: {
@@ -125,7 +126,7 @@ class ItemReader {
     this.#say({ type: "tool_call", callId, tool: name, input: parseArguments(json ?? "{}") });
   }
 
-  /** In the words of either format. */
+  /** Reads a tool result of either format. */
   #answer({ call_id, tool_call_id, output, type }: InputItem, path: string): void {
     const isChat = type !== "function_call_output";
     const param = `${path}.${isChat ? "tool_call_id" : "call_id"}`;
@@ -139,7 +140,7 @@ class ItemReader {
     this.#messages.push({ role: "tool", callId, tool: known ?? UNKNOWN_TOOL, status: "ok", text });
   }
 
-  /** Providers want all calls of one answer in one message, before what came of any. */
+  /** Appends to the last answer. Providers want all calls of an answer in one message, before any result. */
   #say(part: AssistantPart): void {
     if (part.type === "text" && part.text === "") return;
     const last = this.#messages.at(-1);
@@ -163,7 +164,7 @@ function parseArguments(json: string): unknown {
   try {
     return parseJson(json);
   } catch {
-    return { arguments: json }; // an earlier model's broken call is history, not an error of this request
+    return { arguments: json }; // A broken call of an earlier model is part of the history, not an error of this request.
   }
 }
 
@@ -171,10 +172,7 @@ function invalid(param: string, what: string): ServiceError {
   return new ServiceError("invalid_request", `${param} ${what}.`, { param });
 }
 
-/**
- * The items, with the item itself in the place of each `item_reference`. ServiceError `invalid_request` for one that is
- * not kept.
- */
+/** Replaces each `item_reference` by its item. ServiceError `invalid_request` when the item is not stored. */
 export async function resolveReferences(
   store: Store,
   items: readonly InputItem[],
@@ -192,7 +190,7 @@ export async function resolveReferences(
     const found = asked.get(id) ?? said.get(id) ?? (type === undefined ? undefined : { type, id });
     if (found) return found;
     const param = `input[${index}].id`;
-    const what = `${param} refers to ${JSON.stringify(id)}, which is not kept here. Send the item itself.`;
+    const what = `${param} refers to ${JSON.stringify(id)}, which is not stored here. Send the item itself.`;
     throw new ServiceError("invalid_request", what, { param });
   });
 }
@@ -202,7 +200,7 @@ function isReference({ type, role, content, id }: InputItem): boolean {
   return type === undefined && role === undefined && content === undefined && typeof id === "string";
 }
 
-/** Reasoning and calls of the agent's own tools say nothing to the agent that it does not know. */
+/** Returns the type of items that the agent ignores: reasoning, and calls of its own tools. */
 function ignoredType(id: string): "reasoning" | "mcp_call" | undefined {
   if (id.startsWith("rs_")) return "reasoning";
   return id.startsWith("mcp_") ? "mcp_call" : undefined;

@@ -11,25 +11,25 @@ import type {
 
 type WithoutNumber<E> = E extends unknown ? Omit<E, "sequence_number"> : never;
 
-/** An event of a response before it has its number. */
+/** An event of a response without its sequence number. */
 export type ItemEvent = WithoutNumber<ResponseStreamEvent>;
 
-/** Where an item stands: its id, and its place in the output, which is the order in which items began. */
+/** The id of an item, and its index in the output. Items are indexed in the order in which they start. */
 export interface ItemPosition {
   readonly item_id: string;
   readonly output_index: number;
 }
 
-/** An item of the output while it is written. Each method gives the events of what it did. */
+/** An output item that is being written. Each method returns the events of its change. */
 export interface ItemWriter {
   readonly isOpen: boolean;
-  /** The item as it is now. */
+  /** Returns the current item. */
   item(): OutputItem;
-  /** Closes an item that will not be whole. */
+  /** Closes an item that stays incomplete. */
   cut(): ItemEvent[];
 }
 
-/** What is said, as one text part. */
+/** Writes a message with one text part. */
 export class MessageWriter implements ItemWriter {
   readonly #place: ItemPosition;
   #status: MessageItem["status"] = "in_progress";
@@ -69,7 +69,7 @@ export class MessageWriter implements ItemWriter {
     return [{ type: "response.output_text.delta", ...place, delta, logprobs: [] }];
   }
 
-  /** `text` is all of it, of which the end may not have come yet. */
+  /** `text` is the whole text; its deltas may not have covered the end. */
   end(text: string): ItemEvent[] {
     return [...this.add(missing(this.#text, text)), ...this.#close("completed")];
   }
@@ -89,7 +89,7 @@ export class MessageWriter implements ItemWriter {
   }
 }
 
-/** A piece of reasoning, as one part of a summary. */
+/** Writes a reasoning item with one summary part. */
 export class ReasoningWriter implements ItemWriter {
   readonly #place: ItemPosition;
   #status: ReasoningItem["status"] = "in_progress";
@@ -141,10 +141,10 @@ export class ReasoningWriter implements ItemWriter {
   }
 }
 
-/** Of the label that every call of the agent's own tools carries. */
+/** `server_label` of every call of the agent's own tools. */
 const SERVER_LABEL = "agentd";
 
-/** A call of one of the agent's own tools. */
+/** Writes a call of one of the agent's own tools. */
 export class McpCallWriter implements ItemWriter {
   readonly #place: ItemPosition;
   #item: McpCallItem;
@@ -203,7 +203,10 @@ export class McpCallWriter implements ItemWriter {
   }
 }
 
-/** A call that is whole from the start: the client is to make it, or it stands for one that the agent makes. */
+/**
+ * Writes a call that is complete from the start: a call for the client, or one that represents a call of the
+ * agent.
+ */
 export class FunctionCallWriter implements ItemWriter {
   readonly isOpen = false;
   readonly #place: ItemPosition;
@@ -261,7 +264,7 @@ const outputText = (text: string): OutputText => ({
 
 const summaryText = (text: string) => ({ type: "summary_text" as const, text });
 
-/** What of the whole text was not said piece by piece. */
+/** Returns the part of the whole text that no delta contained. */
 function missing(said: string, whole: string): string {
   return whole.startsWith(said) ? whole.slice(said.length) : "";
 }

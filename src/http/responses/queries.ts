@@ -5,26 +5,26 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { ResponseRow, RunRow } from "../../store/schema/tables.ts";
 import type { ResponseRequest } from "./reducer.ts";
 
-/** An input item as it is kept: each has an id. */
+/** A stored input item. Each has an id. */
 export type StoredItem = InputItem & { readonly id: string; readonly type: string };
 
-/** A stored response of `owner`. ServiceError `response_not_found`, for others' too. */
+/** Finds a stored response of `owner`. ServiceError `response_not_found`, also for responses of others. */
 export async function findResponse(store: Store, id: string, owner: string): Promise<ResponseRow> {
   const row = await lookUp(store, id, owner);
   if (row) return row;
   throw new ServiceError(
     "response_not_found",
-    `There is no stored response ${JSON.stringify(id)}. Responses are kept for a limited time, the least used go first.`,
+    `No response ${JSON.stringify(id)} is stored. Responses expire, and the least recently used are deleted first.`,
   );
 }
 
-/** The stored response that a request goes on from. ServiceError `previous_response_not_found`. */
+/** Finds the stored response that a request continues. ServiceError `previous_response_not_found`. */
 export async function findPrevious(store: Store, id: string, owner: string): Promise<ResponseRow> {
   const row = await lookUp(store, id, owner);
   if (row) return row;
   throw new ServiceError(
     "previous_response_not_found",
-    `There is no stored response ${JSON.stringify(id)} to go on from. Send the conversation as input instead.`,
+    `No response ${JSON.stringify(id)} is stored to continue from. Send the conversation as input instead.`,
     { param: "previous_response_id" },
   );
 }
@@ -34,7 +34,7 @@ async function lookUp(store: Store, id: string, owner: string): Promise<Response
   return rows.where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
 }
 
-/** What is kept of a response beside its run. */
+/** What is stored of a response besides its run. */
 export interface KeptResponse {
   readonly request: ResponseRequest;
   readonly input: readonly InputItem[];
@@ -43,8 +43,8 @@ export interface KeptResponse {
 }
 
 /**
- * Stores a response in the transaction that records its run. Of an owner's responses at most `limit` are kept; the
- * least recently used goes first, and none that is at work.
+ * Stores a response in the transaction that records its run. Each owner keeps at most `limit` responses; the least
+ * recently used finished one is deleted first.
  */
 export async function keepResponse(tx: Tx, run: RunRow, kept: KeptResponse, limit: number): Promise<void> {
   const id = responseIdOf(run.id);
@@ -85,12 +85,12 @@ async function evict(tx: Tx, owner: string, limit: number): Promise<void> {
   await tx.db.deleteFrom("responses").where("id", "in", oldest).execute();
 }
 
-/** Notes that a response was asked for: it is forgotten later than others. */
+/** Marks a response as recently used. */
 export async function touchResponse(store: Store, id: string): Promise<void> {
   await store.write((tx) => tx.update("responses", { id }, { used_at: tx.nowMs }), { durable: false });
 }
 
-/** False when it is gone already. */
+/** Returns false when the response is already gone. */
 export function forgetResponse(store: Store, id: string): Promise<boolean> {
   return store.write(async (tx) => {
     const { numDeletedRows } = await tx.db.deleteFrom("responses").where("id", "=", id).executeTakeFirst();
@@ -114,7 +114,7 @@ const PREFIXES: Readonly<Record<string, string>> = {
   mcp_call: "mcp",
 };
 
-/** Clients page by the ids of items and refer to them, so each gets one. Messages are kept in one form. */
+/** Adds an id: clients page by item ids and refer to them. All messages are stored in one form. */
 function withId(item: InputItem, index: number, responseId: string): StoredItem {
   const type = item.type ?? "message";
   const suffix = `${responseId.slice("resp_".length)}_${index}`;
@@ -130,7 +130,7 @@ function partsOf({ role, content }: InputItem): unknown {
   return [{ type: "output_text", text: content, annotations: [], logprobs: [] }];
 }
 
-/** Newest responses whose items can be referred to, and events of theirs that are looked at. */
+/** Limits of the search for referenced items: newest responses, and their events. */
 const MAX_RESPONSES = 100;
 const MAX_EVENTS = 10_000;
 

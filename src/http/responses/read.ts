@@ -1,4 +1,4 @@
-/** Responses as the journal tells them. */
+/** Responses, rebuilt from the journal. */
 import type { ResponseStreamEvent, RunEvent, RunToolCall } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { toRunEvent } from "../../agent/run/event.ts";
@@ -11,12 +11,12 @@ import { shuttingDown, runEvents, type EventGroups } from "../prompt/submission.
 import { isFinalStatus } from "../../agent/run/run.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 
-/** Of a run's events, read at once. */
+/** Events of a run that are read at once. */
 const PAGE = { limit: 512, maxBytes: 262_144 };
 
 /**
- * A stored response as it is now: in all its items, or when its first events are no longer kept, in what its run still
- * tells. ServiceError `run_events_expired` when that is not enough to say how it ended.
+ * Returns a stored response as it is now. When its first events have expired, it is rebuilt from its run.
+ * ServiceError `run_events_expired` when the run does not say how it ended.
  */
 export async function readResponse(store: Store, row: ResponseRow): Promise<ResponseReducer> {
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
@@ -28,14 +28,14 @@ export async function readResponse(store: Store, row: ResponseRow): Promise<Resp
   return shortened;
 }
 
-/** A stored response with all its events. ServiceError `run_events_expired`. */
+/** Returns a stored response from all its events. ServiceError `run_events_expired`. */
 export async function readWhole(store: Store, row: ResponseRow): Promise<ResponseReducer> {
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
   if (await reduceEvents(store, reducer, row.run_id)) return reducer;
   throw expired(reducer);
 }
 
-/** Takes all committed events of a run. False when they are not all there from the first. */
+/** Applies all committed events of a run. Returns false when the first ones are missing. */
 export async function reduceEvents(store: Store, reducer: ResponseReducer, runId: string): Promise<boolean> {
   for (;;) {
     const page = await store.journal.read({ runId }, { after: reducer.lastSeq, ...PAGE });
@@ -44,38 +44,38 @@ export async function reduceEvents(store: Store, reducer: ResponseReducer, runId
       reducer.take(toRunEvent(entry));
     }
     if (page.length === 0 || reducer.isOver) return reducer.count > 0;
-    // A long run must not hold up all others.
+    // Yields to other work during a long run.
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
-/** The events of a response with a number above `after`, to its last. */
+/** Yields the events of a response with a number above `after`. */
 export async function* responseEvents(
   reducer: ResponseReducer,
   groups: EventGroups,
   after = -1,
 ): AsyncGenerator<SseMessage<ResponseStreamEvent>> {
   for await (const event of runEvents(groups)) {
-    // A reader so slow that events went before it came to them cannot be told the rest.
+    // Events expired before this slow reader got them.
     if (event.seq !== reducer.lastSeq + 1) throw expired(reducer);
     for (const made of reducer.take(event)) {
       if (made.sequence_number > after) yield { data: made, event: made.type };
     }
   }
-  // The store is closing: whoever reads has to come again, and must not take this for the end.
+  // The store is closing. The reader must reconnect, and must not take this for the end.
   if (!reducer.isOver) throw shuttingDown();
 }
 
 function expired({ id }: ResponseReducer): ServiceError {
   return new ServiceError(
     "run_events_expired",
-    `The events of ${id} are no longer all kept, so it cannot be told again.`,
+    `Some events of ${id} have expired, so it cannot be replayed.`,
   );
 }
 
 /**
- * What a run whose first events are gone still tells, as events: what it said last, what it asked of the client, and
- * how it ended. Undefined when the run is gone too, or its end.
+ * Returns events that describe a run whose first events have expired: its last text, its calls for the client, and
+ * its end. Undefined when the run or its final event is gone.
  */
 export async function remainsOf(store: Store, runId: string): Promise<readonly RunEvent[] | undefined> {
   const run = await store.find("runs", { id: runId });

@@ -22,14 +22,17 @@ import { failureOf } from "../prompt/submission.ts";
 
 export type { ResponseObject };
 
-/** What a response repeats of its request, and how its items are shown: kept with it, so that a replay is the same. */
+/**
+ * The part of a response that its request decides, and how to show its items. Stored, so that a replay gives the
+ * same response.
+ */
 export interface ResponseRequest {
   readonly echo: ResponseEcho;
   readonly toolItems: ToolItems;
   readonly showReasoning: boolean;
 }
 
-/** How calls of the agent's own tools are shown. */
+/** How to show calls of the agent's own tools. */
 export type ToolItems = "mcp_call" | "function_call" | "none";
 
 type OwnFields =
@@ -46,7 +49,7 @@ type OwnFields =
 
 export type ResponseEcho = Omit<ResponseObject, OwnFields>;
 
-/** How a response stands, apart from what its request says and its output. */
+/** The state of a response, without the fields of its request and its output. */
 interface State {
   readonly status: ResponseStatus;
   readonly created_at: number;
@@ -58,8 +61,8 @@ interface State {
 }
 
 /**
- * Turns the events of a run, from its first, into those of its response. It knows nothing else: the same events give
- * the same response and the same numbers, live, read again, or in another process.
+ * Projects the events of a run to the events of its response. It depends on nothing else: the same events give the
+ * same response and the same numbers, live, replayed, or in another process.
  */
 export class ResponseReducer {
   readonly id: string;
@@ -67,7 +70,7 @@ export class ResponseReducer {
   readonly #request: ResponseRequest;
   readonly #output: ItemWriter[] = [];
   readonly #ids = new Set<string>();
-  /** Calls of the agent's own tools at work, by the id of the call. */
+  /** Open calls of the agent's own tools, by call id. */
   readonly #calls = new Map<string, McpCallWriter>();
   #state: State;
   #message: MessageWriter | undefined;
@@ -92,12 +95,12 @@ export class ResponseReducer {
     };
   }
 
-  /** How many events there were; the number of the next. */
+  /** Number of events so far, which is the number of the next one. */
   get count(): number {
     return this.#next;
   }
 
-  /** Number of the run's event that was taken last. */
+  /** Number of the last run event that was applied. */
   get lastSeq(): number {
     return this.#lastSeq;
   }
@@ -120,7 +123,7 @@ export class ResponseReducer {
     };
   }
 
-  /** The events of the response that an event of the run makes: none, one or several. */
+  /** Returns the response events of a run event: none, one or several. */
   take(event: RunEvent): ResponseStreamEvent[] {
     if (this.#isOver) return [];
     this.#lastSeq = event.seq;
@@ -168,7 +171,7 @@ export class ResponseReducer {
     return response.background ? [created, { type: "response.queued", response }] : [created];
   }
 
-  /** A run that is taken up by another process starts once more; its response does not. */
+  /** A run that another process resumes starts again; its response does not. */
   #start(): ItemEvent[] {
     if (this.#isStarted) return this.#closeText();
     this.#isStarted = true;
@@ -237,7 +240,7 @@ export class ResponseReducer {
     return [...cut, { type, response: this.response }];
   }
 
-  /** Text that is still open when a run is taken up again was cut with the process that is gone. */
+  /** Closes text that the previous process of a resumed run left open. */
   #closeText(): ItemEvent[] {
     const events = [...(this.#reasoning?.cut() ?? []), ...(this.#message?.cut() ?? [])];
     this.#reasoning = undefined;
@@ -245,7 +248,7 @@ export class ResponseReducer {
     return events;
   }
 
-  /** Gives an item its place. Some providers number their calls anew in each step, so an id may come again. */
+  /** Opens an item. Some providers reuse call ids in each step, so an id may need a suffix. */
   #open<W extends ItemWriter>(wanted: string, make: (place: ItemPosition) => W): W {
     let id = wanted;
     for (let again = 2; this.#ids.has(id); again++) id = `${wanted}_${again}`;
@@ -297,7 +300,7 @@ export function toResponseUsage(usage: RunUsage): ResponseUsage {
   };
 }
 
-/** Of a response that ended before anything was counted. */
+/** Usage of a response that ended before the first model call. */
 export const noUsage: ResponseUsage = {
   input_tokens: 0,
   input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },

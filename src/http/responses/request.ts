@@ -25,18 +25,18 @@ import type { HttpContext, HttpDeps } from "../deps.ts";
 
 export type CreateRequest = HttpRequest<"createResponse", HttpContext>;
 
-/** A request for a response in the agent's terms, but for the session it goes into. */
+/** A request for a response, translated for the agent, without its session. */
 export interface ResponsePlan {
   readonly prompt: Omit<Prompt, "address" | "alsoRecord" | "admit">;
-  /** Where it goes without `previous`. */
+  /** The session without `previous`. */
   readonly address: SessionAddress;
   readonly identity: Identity;
-  /** The response it goes on from. */
+  /** The response that the request continues. */
   readonly previous: ResponseRow | undefined;
   readonly kept: KeptResponse;
 }
 
-/** Reads a request that fits the schema; refuses what the schema cannot see and what is not supported. */
+/** Translates a request that fits the schema. Rejects unsupported parameters, and what the schema cannot express. */
 export async function planResponse(request: CreateRequest, deps: HttpDeps): Promise<ResponsePlan> {
   const { body, headers, ctx } = request;
   refuseUnsupported(body);
@@ -82,7 +82,7 @@ function refuseUnsupported(body: CreateResponseRequest): void {
     refuse("unsupported_parameter", "text.format.type", what);
   }
   if (body.background === true && body.store === false) {
-    const what = "A background response has to be stored: leave store out, or set it to true.";
+    const what = "A background response must be stored. Omit store, or set it to true.";
     refuse("invalid_request", "store", what);
   }
   if (body.previous_response_id != null && conversationOf(body) !== undefined) {
@@ -91,7 +91,7 @@ function refuseUnsupported(body: CreateResponseRequest): void {
   }
 }
 
-/** The session that the request names. A conversation is a session key in the body. */
+/** Returns the session that the request names. A conversation is a session key in the body. */
 function addressOf({ body, headers, ctx }: CreateRequest): SessionAddress {
   const conversation = conversationOf(body);
   const { session_id: sessionId } = body.agent ?? {};
@@ -117,7 +117,7 @@ function inputItems({ input }: CreateResponseRequest, deps: HttpDeps): readonly 
 }
 
 function emptyInput(): ServiceError {
-  return new ServiceError("missing_required_parameter", "input is missing: it is what the agent answers.", {
+  return new ServiceError("missing_required_parameter", "input is missing. The agent answers it.", {
     param: "input",
   });
 }
@@ -129,7 +129,7 @@ interface TalkContext {
   readonly previous: ResponseRow | undefined;
 }
 
-/** What is said: before the prompt, as the prompt, and as instructions of this request. */
+/** Splits the items into earlier messages, the prompt, and instructions. */
 async function talkOf(
   items: readonly InputItem[],
   { request, deps, address, previous }: TalkContext,
@@ -141,12 +141,12 @@ async function talkOf(
   const { body, signal } = request;
   const read = await toConversation(items, { param: "input", deps, signal });
   const calls = await knownCalls(deps, address, previous);
-  // A client that names a session and not what it goes on from may send all it knows, as in the chat format.
+  // A client that names only a session may send the whole conversation, as in the chat format.
   const sendsAll = previous === undefined && conversationOf(body) === undefined;
   const all = answered(read, calls);
   const messages = sendsAll ? all : withoutKnown(all, calls);
   if (messages.at(-1)?.role !== "user" && messages.at(-1)?.role !== "tool") {
-    const what = "The last item must come from the user or a tool: it is what the agent answers.";
+    const what = "The last item must come from the user or a tool. The agent answers it.";
     throw new ServiceError("invalid_request", what, { param: "input" });
   }
   const start = sendsAll ? messages.findLastIndex(({ role }) => role === "assistant") + 1 : 0;
@@ -169,14 +169,14 @@ async function knownCalls(
   return session ? pendingClientCalls(store, session.id) : new Map();
 }
 
-/** The messages, each answer with the name of its tool. ServiceError `invalid_request` for one that answers nothing. */
+/** Fills in the tool names of results. ServiceError `invalid_request` for a result without a pending call. */
 function answered(
   { messages, answers }: ItemConversation,
   calls: ReadonlyMap<string, string>,
 ): readonly Message[] {
   for (const { callId, param } of answers) {
     if (calls.has(callId)) continue;
-    const what = `${param} is ${JSON.stringify(callId)}, and no such call waits for its answer here.`;
+    const what = `${param} is ${JSON.stringify(callId)}, and no such call is pending here.`;
     throw new ServiceError("invalid_request", what, { param });
   }
   const loose = new Set(answers.map(({ callId }) => callId));
@@ -187,7 +187,7 @@ function answered(
   );
 }
 
-/** Some clients send the call again with its answer: the conversation has it. */
+/** Drops calls that the session already has. Some clients send them again with their results. */
 function withoutKnown(messages: readonly Message[], calls: ReadonlyMap<string, string>): readonly Message[] {
   if (calls.size === 0) return messages;
   return messages.flatMap((message): readonly Message[] => {
@@ -219,7 +219,7 @@ function modelSettings(body: CreateResponseRequest): ModelSettings {
   };
 }
 
-/** The fields of a response that its request decides, each with its default. */
+/** Returns the response fields that the request decides, with defaults. */
 export function echoOf(body: CreateResponseRequest, modelName: string): ResponseEcho {
   const conversation = conversationOf(body);
   return {
@@ -256,7 +256,7 @@ export function echoOf(body: CreateResponseRequest, modelName: string): Response
   };
 }
 
-/** The client's name of the conversation, if it gives one. */
+/** Returns the client's name of the conversation, if the request has one. */
 export function conversationOf({ conversation }: CreateResponseRequest): string | undefined {
   if (conversation === undefined || conversation === null) return undefined;
   return typeof conversation === "string" ? conversation : conversation.id;
@@ -272,7 +272,7 @@ type Reasoning = NonNullable<ResponseEcho["reasoning"]>;
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
 const SUMMARIES = ["auto", "concise", "detailed"] as const;
 
-/** Clients hold what they get back to the known words. */
+/** Returns only known values, because clients validate them. */
 function reasoning({ reasoning: asked }: CreateResponseRequest): Reasoning | null {
   if (asked === undefined || asked === null) return null;
   return {

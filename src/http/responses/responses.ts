@@ -26,7 +26,7 @@ import {
   type StartOptions,
 } from "../prompt/submission.ts";
 
-/** POST /v1/responses: a response is a run, told in the words of this format. */
+/** POST /v1/responses: starts a run and answers in the responses format. */
 export async function createResponse(
   request: CreateRequest,
   deps: HttpDeps,
@@ -48,7 +48,10 @@ export async function createResponse(
   return whole(reducer, started, headers).finally(forget);
 }
 
-/** The run, new or the one that this request made before, and what its response repeats of the request. */
+/**
+ * Starts a run, or joins that of an equal earlier request. Also returns the fields that the response repeats of
+ * its request.
+ */
 async function startOrJoin(
   request: CreateRequest,
   deps: HttpDeps,
@@ -62,7 +65,7 @@ async function startOrJoin(
   return { started, asked: started.replayed ? await askedBefore(request, started, deps) : asked };
 }
 
-/** As it was stored when it was; else as this same request says. */
+/** Returns what the response stored of its request; without a stored response, reads this request. */
 async function askedBefore(
   { body }: CreateRequest,
   { submitted }: StartedRun,
@@ -73,7 +76,7 @@ async function askedBefore(
   return row ? storedRequest(row) : { echo: echoOf(body, modelName), toolItems, showReasoning };
 }
 
-/** The whole answer, once the run has ended. */
+/** Returns the whole answer when the run ends. */
 async function whole(
   reducer: ResponseReducer,
   { events, submitted }: StartedRun,
@@ -94,12 +97,15 @@ async function whole(
 function tooLate(runId: string): ServiceError {
   return new ServiceError(
     "idempotency_key_conflict",
-    `The run ${runId} of this Idempotency-Key is not kept whole any more. Use a new key.`,
+    `Some events of the run ${runId} of this Idempotency-Key have expired. Use a new key.`,
     { param: "Idempotency-Key" },
   );
 }
 
-/** GET /v1/responses/{response_id}: as it is now, or with `stream` what happened after an event, then what happens. */
+/**
+ * GET /v1/responses/{response_id}: returns the response as it is now. With `stream`, replays its events and
+ * follows.
+ */
 export async function getResponse(
   { path, query, ctx, signal }: HttpRequest<"getResponse", HttpContext>,
   deps: HttpDeps,
@@ -122,7 +128,7 @@ export async function getResponse(
   return { status: 200, headers, stream: leaving(responseEvents(reducer, events, after), leave) };
 }
 
-/** Calls `leave` when the events are over, or nobody wants them any more. */
+/** Calls `leave` when the events end, or when the reader stops. */
 async function* leaving<T>(events: AsyncIterable<T>, leave: () => void): AsyncGenerator<T> {
   try {
     yield* events;
@@ -134,7 +140,7 @@ async function* leaving<T>(events: AsyncIterable<T>, leave: () => void): AsyncGe
 function beyond(after: number, last: number): ServiceError {
   return new ServiceError(
     "invalid_cursor",
-    `starting_after is ${after}, and the last event of the response so far is ${last}.`,
+    `starting_after is ${after}, but the last event of the response so far is ${last}.`,
     { param: "starting_after" },
   );
 }
@@ -150,7 +156,7 @@ export async function deleteResponse(
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }
 
-/** POST /v1/responses/{response_id}/cancel: answers when the run has really ended. */
+/** POST /v1/responses/{response_id}/cancel: answers when the run has ended. */
 export async function cancelResponse(
   { path, ctx, signal }: HttpRequest<"cancelResponse", HttpContext>,
   deps: HttpDeps,
@@ -165,12 +171,12 @@ export async function cancelResponse(
   return { status: 200, body: reducer.response };
 }
 
-/** ServiceError `response_not_cancellable` for one that ended in another way. */
+/** Returns a cancelled response. ServiceError `response_not_cancellable` for any other end. */
 function cancelled(response: ResponseObject): ResponseObject {
   if (response.status === "cancelled") return response;
   throw new ServiceError(
     "response_not_cancellable",
-    `The response is ${response.status} already; only one that is at work can be cancelled.`,
+    `The response is already ${response.status}. Only a running response can be cancelled.`,
   );
 }
 
@@ -185,7 +191,7 @@ export async function listResponseInputItems(
   const items = order === "asc" ? stored : stored.toReversed();
   const start = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
   if (after !== undefined && start === 0) {
-    const what = `after is ${JSON.stringify(after)}, which is no item of this response.`;
+    const what = `after is ${JSON.stringify(after)}, which is not an item of this response.`;
     throw new ServiceError("invalid_cursor", what, { param: "after" });
   }
   const data = items.slice(start, start + limit);

@@ -15,8 +15,8 @@ import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 
 /**
- * Starts the run of a response in the session it belongs to. ServiceErrors of {@link startRun}; `session_busy` when it
- * would need a branch from a response that is at work.
+ * Starts the run of a response in its session. ServiceErrors of {@link startRun}; `session_busy` when it would
+ * branch from a running response.
  */
 export async function startResponse(
   plan: ResponsePlan,
@@ -27,7 +27,7 @@ export async function startResponse(
   if (!previous) return submit(plan, { address }, deps, options);
   const { owner } = previous;
   if (!plan.kept.request.echo.store) {
-    // Nobody can go on from it: it leaves no mark on what it goes on from.
+    // Nothing can continue this response, so it leaves the previous one unchanged.
     const opening = [...(await contextUpTo(deps.store, previous)), ...(plan.prompt.input.opening ?? [])];
     const input = { ...plan.prompt.input, opening };
     return submit({ ...plan, prompt: { ...plan.prompt, input } }, { address: { owner } }, deps, options);
@@ -64,7 +64,7 @@ async function inBranch(
 
 interface Place {
   readonly address: SessionAddress;
-  /** The response whose one successor in its session this is to be. */
+  /** The response that this one continues in the same session. Only one response can. */
   readonly claims?: ResponseRow;
 }
 
@@ -85,18 +85,18 @@ function submit(
   return startRun(placed, deps, options);
 }
 
-/** Thrown inside the transaction that would go on in a session when another request has. */
+/** Thrown inside the transaction of a run when another request has continued its session. */
 export class Overtaken extends Error {
   override readonly name = "Overtaken";
 }
 
-/** Whether a request may go on in the session of `previous`: nothing was said there since. */
+/** Returns true when a request may continue the session of `previous`: nothing happened there since. */
 export async function isTip(store: Store, previous: ResponseRow): Promise<boolean> {
   if (previous.next_id !== null) return false;
   return !(await hasLaterRun(store, previous.session_id, previous.run_id));
 }
 
-/** Makes `id` the one that goes on from `previous`, inside the transaction that records it. {@link Overtaken}. */
+/** Records `id` as the response that continues `previous`, inside its transaction. {@link Overtaken}. */
 export async function claimNext(tx: Tx, previous: ResponseRow, id: string): Promise<void> {
   const set = { next_id: id, used_at: tx.nowMs };
   if ((await tx.update("responses", { id: previous.id, next_id: null }, set)) === 1) return;
@@ -104,8 +104,8 @@ export async function claimNext(tx: Tx, previous: ResponseRow, id: string): Prom
 }
 
 /**
- * A new session with the conversation up to `previous`; undefined when nothing was said up to there. ServiceError
- * `session_busy` while `previous` is at work: only one request can wait for what it will say.
+ * Creates a session with the conversation up to `previous`; undefined when that is empty. ServiceError
+ * `session_busy` while `previous` is running: only one request can wait for its answer.
  */
 export async function branchFrom(store: Store, previous: ResponseRow): Promise<SessionRow | undefined> {
   return store.write(async (tx) => {
@@ -117,7 +117,10 @@ export async function branchFrom(store: Store, previous: ResponseRow): Promise<S
   });
 }
 
-/** What the model would get of the conversation up to `previous`. ServiceError `session_busy` while that is at work. */
+/**
+ * Returns the model's context of the conversation up to `previous`. ServiceError `session_busy` while it is
+ * running.
+ */
 export async function contextUpTo(store: Store, previous: ResponseRow): Promise<readonly Message[]> {
   const { throughSeq, session } = await store.write(async (tx) => {
     await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
@@ -133,16 +136,16 @@ export async function contextUpTo(store: Store, previous: ResponseRow): Promise<
   return messages.filter(({ seq }) => seq <= throughSeq).map(({ message }) => message);
 }
 
-/** Number of the last message of the conversation up to `previous`. */
+/** Returns the number of the last message of the conversation up to `previous`. */
 async function lastMessage(tx: Tx, previous: ResponseRow): Promise<number | undefined> {
   const run = await tx.find("runs", { id: previous.run_id });
   if (run && !isFinalStatus(run.status)) {
     throw new ServiceError(
       "session_busy",
-      `${previous.id} is still at work, and another request goes on from it. Wait for it to end.`,
+      `${previous.id} is still running, and another request continues it. Wait until it ends.`,
       { param: "previous_response_id", retryAfterSeconds: 1 },
     );
   }
-  // Ids of runs sort by time. A run that was cancelled before it began said nothing: then what came before counts.
+  // A run that was cancelled before it started has no messages. The messages before it count then.
   return lastMessageThrough(tx, previous.session_id, previous.run_id);
 }

@@ -8,7 +8,7 @@ import type { QuestionRow } from "../../store/schema/tables.ts";
 
 type SteerRequest = HttpRequest<"steerRun", HttpContext>;
 
-/** POST /v1/runs/{run_id}/steer: the text is safe once this has answered; the model gets it at its next step. */
+/** POST /v1/runs/{run_id}/steer: stores the text before it answers. The model gets it at its next step. */
 export async function steerRun(
   { path, body, ctx }: SteerRequest,
   deps: HttpDeps,
@@ -23,14 +23,14 @@ export async function steerRun(
   return { status: 200, body: { object: "agent.run.steer", run_id: run.id, accepted: true } };
 }
 
-/** POST /v1/runs/{run_id}/stop: asks for the end, and tells how far it has come. */
+/** POST /v1/runs/{run_id}/stop: requests the end, and returns the status so far. */
 export async function stopRun(
   { path, body, ctx }: HttpRequest<"stopRun", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"stopRun">> {
   const owner = ctx.identity.name;
   let run = await findRun(deps.store, path.run_id, owner);
-  // Again when it left the queue at this very moment: then it was neither to be cancelled nor at work yet.
+  // Tries again for a run that leaves the queue at this moment: it was no longer queued and not yet running.
   for (let i = 0; i < ATTEMPTS && !isStopping(run); i++) {
     await deps.turns.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
     run = await findRun(deps.store, run.id, owner);
@@ -45,12 +45,12 @@ function isStopping({ status }: RunView): boolean {
   return status === "stopping" || isFinalStatus(status);
 }
 
-/** The one text of the body, under whichever of its names. */
+/** Returns the one text of the body, under any of its names. */
 function steerText(body: SteerRequest["body"], { settings }: HttpDeps): string {
   const given = Object.entries(body).filter(([, text]) => text !== undefined);
   const [first] = given;
   if (!first || given.length > 1) {
-    throw new ServiceError("invalid_steer_input", "Send the text as one of: input, message, text.", {
+    throw new ServiceError("invalid_steer_input", "Send the text as exactly one of: input, message, text.", {
       param: given[1]?.[0] ?? "input",
     });
   }
@@ -64,15 +64,15 @@ function steerText(body: SteerRequest["body"], { settings }: HttpDeps): string {
 
 function notSteerable({ id, status }: RunView): ServiceError {
   if (isFinalStatus(status)) {
-    return new ServiceError("run_not_active", `The run ${id} is over: ${status}. Start another one.`);
+    return new ServiceError("run_not_active", `The run ${id} has ended: ${status}. Start another one.`);
   }
-  const what = `The run ${id} is ${status}; only a running turn takes steering. Try again when it runs.`;
+  const what = `The run ${id} is ${status}. Only a running run takes steering. Try again when it runs.`;
   return new ServiceError("run_not_accepting_steer", what);
 }
 
 type ApprovalRequest = HttpRequest<"resolveRunApproval", HttpContext>;
 
-/** POST /v1/runs/{run_id}/approval: the first valid answer wins, from whatever surface it comes. */
+/** POST /v1/runs/{run_id}/approval: the first valid answer wins, from any surface. */
 export async function resolveRunApproval(
   request: ApprovalRequest,
   deps: HttpDeps,
@@ -125,7 +125,7 @@ function toChoice(text: string | undefined): AskChoice {
   throw new ServiceError("invalid_approval_choice", what, { param: "choice" });
 }
 
-/** The open questions that the body speaks of, oldest first. */
+/** Returns the open approvals that the body addresses, oldest first. */
 async function questions(
   runId: string,
   { body }: ApprovalRequest,
@@ -148,14 +148,14 @@ async function question(runId: string, questionId: string, { store }: HttpDeps):
   const ask = await store.find("questions", { id: questionId });
   if (ask?.run_id !== runId || !isApproval(ask)) {
     throw invalidRequest(
-      `The run has no approval ${JSON.stringify(questionId)}. GET the run for those open.`,
+      `The run has no approval ${JSON.stringify(questionId)}. GET the run to list the open ones.`,
     );
   }
   if (ask.status !== "open") throw closedAlready([ask]);
   return ask;
 }
 
-/** False when somebody else, or its time, was faster. */
+/** Returns false when another answer, or the deadline, came first. */
 async function answer(
   ask: QuestionRow,
   choice: AskChoice,
@@ -184,13 +184,16 @@ function offered(ask: QuestionRow): readonly AskChoice[] {
 
 function notOffered(choice: AskChoice, asked: readonly QuestionRow[]): ServiceError {
   const choices = [...new Set(asked.flatMap(offered))].join(", ");
-  const what = `${choice} is not among what can be chosen here: ${choices}.`;
+  const what = `${choice} is not offered here. Choose one of: ${choices}.`;
   return new ServiceError("invalid_approval_choice", what, { param: "choice" });
 }
 
 function closedAlready(questions: readonly QuestionRow[]): ServiceError {
   const ids = questions.map(({ id }) => id).join(", ");
-  return new ServiceError("approval_not_pending", `Closed already: ${ids}. GET the run for those open.`);
+  return new ServiceError(
+    "approval_not_pending",
+    `Already closed: ${ids}. GET the run to list the open ones.`,
+  );
 }
 
 function invalidRequest(message: string): ServiceError {

@@ -32,7 +32,7 @@ import { findPrevious } from "../responses/queries.ts";
 
 type Created = HttpResponse<"createRun">;
 
-/** POST /v1/runs: answers once the run is recorded; nobody has to stay for it. */
+/** POST /v1/runs: answers when the run is recorded. The run needs no client. */
 export async function createRun(request: CreateRunHttpRequest, deps: HttpDeps): Promise<Created> {
   const claim = idempotencyOf("createRun", request);
   return inTurn(deps.store, claim, () => create(request, deps, claim));
@@ -53,18 +53,18 @@ async function create(
   };
   try {
     const submitted = previous ? await goOnFrom(previous, submit, deps) : await submit(address);
-    // Text that was steered into the run at work made none of its own.
+    // A steered text joined a running run and created none.
     const status = submitted.status === "queued" ? "queued" : "running";
     return accepted({ submitted, status, replayed: false });
   } catch (error) {
     if (!(error instanceof RepeatedRequest)) throw error;
     const made = await replay(error.runId, request, deps, claim);
     if (made) return made;
-    throw new ServiceError("session_busy", "The same request is being made. Try again.", { cause: error });
+    throw new ServiceError("session_busy", "An equal request is in progress. Try again.", { cause: error });
   }
 }
 
-/** In the session of the response when nothing was said there since, else in a branch of its own. */
+/** Continues the session of the response if nothing happened there since, else a branch of it. */
 async function goOnFrom(
   previous: ResponseRow,
   submit: (address: SessionAddress) => Promise<Submitted>,
@@ -82,7 +82,7 @@ async function goOnFrom(
   }
 }
 
-/** The run that the same request made before; undefined when it is gone, and with it what the key stood for. */
+/** Returns the answer of an equal earlier request. Undefined when its run is gone; the key is then free again. */
 async function replay(
   runId: string,
   { ctx }: CreateRunHttpRequest,
@@ -126,16 +126,16 @@ function accepted(run: {
 
 export type CreateRunHttpRequest = HttpRequest<"createRun", HttpContext>;
 
-/** A request for a run in the agent's terms, but for the session it goes into. */
+/** A request for a run, translated for the agent, without its session. */
 export interface RunPlan {
   readonly prompt: Omit<Prompt, "address">;
-  /** Where it goes without `previous`. */
+  /** The session without `previous`. */
   readonly address: SessionAddress;
-  /** The stored response that it goes on from. */
+  /** The stored response that the run continues. */
   readonly previous: ResponseRow | undefined;
 }
 
-/** Reads a request that fits the schema; refuses what the schema cannot see. */
+/** Translates a request that fits the schema. Rejects what the schema cannot express. */
 export async function planRun(request: CreateRunHttpRequest, deps: HttpDeps): Promise<RunPlan> {
   const { body, headers, ctx } = request;
   const { session_key: key, session_id: id, previous_response_id: previousId } = body;
@@ -187,7 +187,7 @@ interface Asked {
   readonly prompt: readonly Message[];
 }
 
-/** The input: what comes after the last answer in it is the prompt. */
+/** Splits the input. The prompt is everything after the last answer in it. */
 async function askedWith(request: CreateRunHttpRequest, deps: HttpDeps): Promise<Asked> {
   const { input } = request.body;
   if (typeof input === "string") {
@@ -198,7 +198,7 @@ async function askedWith(request: CreateRunHttpRequest, deps: HttpDeps): Promise
   const start = messages.findLastIndex(({ role }) => role === "assistant") + 1;
   const prompt = messages.slice(start);
   if (prompt.length > 0) return { instructions, opening: messages.slice(0, start), prompt };
-  const what = "The last item must come from the user or a tool: it is what the agent answers.";
+  const what = "The last item must come from the user or a tool. The agent answers it.";
   throw new ServiceError("invalid_request", what, { param: "input" });
 }
 
@@ -212,6 +212,6 @@ async function conversation(
   const read = await toConversation(items, { param, deps, signal });
   const [loose] = read.answers;
   if (!loose) return read;
-  const what = `${loose.param} is ${JSON.stringify(loose.callId)}, and no such call stands in ${param}.`;
+  const what = `${loose.param} is ${JSON.stringify(loose.callId)}, but ${param} has no such call.`;
   throw new ServiceError("invalid_request", what, { param: loose.param });
 }

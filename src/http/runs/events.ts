@@ -14,8 +14,8 @@ import { textOf } from "../../agent/message.ts";
 import { showRun, type RunSubscribers } from "./read.ts";
 
 /**
- * GET /v1/runs/{run_id}/events: replay after the cursor, then live, to the run's final event. Where the oldest events
- * after the cursor are gone, a snapshot stands for them.
+ * GET /v1/runs/{run_id}/events: replays after the cursor, then follows the run to its final event. A snapshot
+ * replaces events that have expired.
  */
 export async function streamRunEvents(
   { path, headers, query, ctx, signal }: HttpRequest<"streamRunEvents", HttpContext>,
@@ -54,7 +54,7 @@ async function* follow(
       for (const entry of group) {
         const seq = entry.runSeq ?? 0;
         if (seq > after + 1) {
-          // A sweep took away what this slow reader had before it.
+          // Events expired before this slow reader got them.
           first = await firstEvent(run, deps);
           yield frame(await runSnapshot(deps, run, first));
           after = first.seq - 1;
@@ -70,7 +70,7 @@ async function* follow(
   }
 }
 
-/** Followers of this process are handed the same events: what is made of one serves all. */
+/** All followers in this process get the same entries, so each entry is encoded once. */
 const shared = new WeakMap<JournalEvent, SharedMessage<RunEvent>>();
 
 function sharedFrame(entry: JournalEvent): SharedMessage<RunEvent> {
@@ -85,29 +85,29 @@ function frame(event: RunEvent): SseMessage<RunEvent> {
   return { data: event, event: event.event, id: String(event.seq) };
 }
 
-/** A run may be kept longer than its events. ServiceError `run_events_expired`. */
+/** Finds the first kept event. A run may outlive its events: ServiceError `run_events_expired`. */
 async function firstEvent({ id }: RunView, deps: HttpDeps): Promise<FirstKept> {
   const first = await firstKept(deps.store, id);
   if (first) return first;
   throw new ServiceError(
     "run_events_expired",
-    `The events of run ${id} are no longer kept. GET /v1/runs/${id} still tells how it ended.`,
+    `The events of run ${id} have expired. GET /v1/runs/${id} still returns how it ended.`,
   );
 }
 
-/** The number of the last event the client has: a whole number up to the newest one there is. */
+/** Parses the number of the client's last event: a whole number up to the newest one. */
 function cursor(text: string | undefined, row: RunView, param: string): number {
   if (text === undefined || text === "") return 0;
   const after = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (after <= row.last_seq) return after;
   throw new ServiceError(
     "invalid_cursor",
-    `The cursor ${JSON.stringify(text)} is not the number of an event of this run, which are 1 to ${row.last_seq}.`,
+    `The cursor ${JSON.stringify(text)} is not the number of an event of this run. Its events are 1 to ${row.last_seq}.`,
     { param },
   );
 }
 
-/** What takes the place of the events before `first`: the run as it is, and what was said before them. */
+/** Returns the event that replaces all events before `first`: the run as it is, and the text up to there. */
 export async function runSnapshot(
   deps: HttpDeps,
   { id, owner }: RunView,
@@ -129,7 +129,7 @@ export async function runSnapshot(
 const MAX_MESSAGES = 200;
 const MAX_CHARACTERS = 1_048_576;
 
-/** Texts of the run's messages from before the first event that is kept, the newest of them when there are many. */
+/** Returns the text of the run before its first kept event, cut at the start when it is long. */
 async function textBefore({ store }: HttpDeps, run: RunView, { atMs }: FirstKept): Promise<string> {
   const answers = await answersOf(store, {
     sessionId: run.session_id,

@@ -15,7 +15,7 @@ import { findSession } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 
-/** GET /v1/runs/{run_id}; with `wait` the answer comes when the run has ended or needs an answer itself. */
+/** GET /v1/runs/{run_id}. With `wait`, answers when the run has ended or waits for an approval. */
 export async function getRun(
   { path, query, ctx, raw }: HttpRequest<"getRun", HttpContext>,
   deps: HttpDeps,
@@ -31,14 +31,14 @@ export async function getRun(
   return { status: 200, body: await showRun(row, deps) };
 }
 
-/** A run with its session's key and its open questions. */
+/** Returns a run with its session key and open questions. */
 export async function showRun(row: RunView, deps: HttpDeps): Promise<Run> {
   const [run] = await showRuns([row], deps);
   if (!run) throw new Error(`run ${row.id} was not shown`);
   return run;
 }
 
-/** As {@link showRun}, in the same order. */
+/** Returns runs as {@link showRun} does, in the same order. */
 export async function showRuns(rows: readonly RunView[], { store }: HttpDeps): Promise<Run[]> {
   const waiting = rows.filter(({ status }) => status === "waiting_for_approval").map(({ id }) => id);
   const questions = await openQuestionsOf(store, waiting);
@@ -53,7 +53,7 @@ function isSettled({ status }: RunView): boolean {
   return status === "waiting_for_approval" || isFinalStatus(status);
 }
 
-/** Resolves when the run has ended or asks something, when the time is over or when the client has left. */
+/** Resolves when the run ends or asks a question, at the timeout, or when the client leaves. */
 async function settled(
   { id: runId, last_seq: after }: RunView,
   { store, clock }: HttpDeps,
@@ -64,7 +64,7 @@ async function settled(
   const cancelTimer = clock.after(waitMs, stop);
   client.addEventListener("abort", stop, { once: true });
   try {
-    // Every change of the status is committed together with its event.
+    // Every status change is committed together with its event.
     for await (const group of store.journal.follow({ runId }, { after, signal: enough.signal })) {
       if (group.some(({ type }) => isFinalEvent(type) || type.endsWith(".request"))) return;
     }
@@ -74,7 +74,7 @@ async function settled(
   }
 }
 
-/** GET /v1/runs: the caller's runs, newest first. Ids of runs sort by their time. */
+/** GET /v1/runs: returns the caller's runs, newest first. */
 export async function listRuns(
   { query, ctx }: HttpRequest<"listRuns", HttpContext>,
   deps: HttpDeps,
@@ -109,7 +109,7 @@ async function checkCursor(store: Store, owner: string, after: string): Promise<
   throw new ServiceError("invalid_cursor", what, { param: "after" });
 }
 
-/** Counts who follows each run: streams of its events, and those who wait for its end. */
+/** Counts the clients of each run: event streams, and requests that wait for its end. */
 export class RunSubscribers {
   readonly #max: number;
   readonly #counts = new Map<string, number>();
@@ -118,13 +118,13 @@ export class RunSubscribers {
     this.#max = max;
   }
 
-  /** Takes a place; the returned function gives it back, once. ServiceError `too_many_subscribers`. */
+  /** Adds a client. The returned function removes it, once. ServiceError `too_many_subscribers`. */
   enter(runId: string): () => void {
     const count = this.#counts.get(runId) ?? 0;
     if (count >= this.#max) {
       throw new ServiceError(
         "too_many_subscribers",
-        `${this.#max} clients follow this run, which is the limit (limits.max_subscribers_per_run).`,
+        `${this.#max} clients already follow this run, which is the limit (limits.max_subscribers_per_run).`,
         { retryAfterSeconds: 5 },
       );
     }
