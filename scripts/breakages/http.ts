@@ -46,8 +46,8 @@ export const httpBreakages: readonly Breakage[] = [
     name: "authentication",
     guarantee: "A request without a key is refused",
     file: "http/edge/access.ts",
-    from: "if (operation.security.length === 0 || !keys.required) return ANYBODY;",
-    to: "if (authorization === null || !keys.required) return ANYBODY;",
+    from: "if (operation.security.length === 0 || !keys.required) return ANONYMOUS;",
+    to: "if (authorization === null || !keys.required) return ANONYMOUS;",
     tests: ["unit/http/auth.test.ts"],
   },
   {

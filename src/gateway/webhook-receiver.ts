@@ -5,7 +5,7 @@ import type { WebhookDeps } from "../webhook/deps.ts";
 import type { WebhookSettings } from "../webhook/settings.ts";
 import { listen, type Listener } from "./listen.ts";
 
-export interface WebhookReceiverParts {
+export interface WebhookReceiverOptions {
   readonly app: H3;
   readonly deps: WebhookDeps;
   readonly settings: WebhookSettings;
@@ -20,7 +20,7 @@ const FIRST_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 30_000;
 
 export class WebhookReceiver {
-  readonly #parts: WebhookReceiverParts;
+  readonly #options: WebhookReceiverOptions;
   #listener: Listener | undefined;
   #problem: string | undefined;
   #retryMs = FIRST_RETRY_MS;
@@ -28,8 +28,8 @@ export class WebhookReceiver {
   #binding: Promise<void> = Promise.resolve();
   #isClosing = false;
 
-  constructor(parts: WebhookReceiverParts) {
-    this.#parts = parts;
+  constructor(options: WebhookReceiverOptions) {
+    this.#options = options;
   }
 
   /** Its address; undefined while it cannot listen. */
@@ -44,7 +44,7 @@ export class WebhookReceiver {
 
   /** Names of the routes, including those of the subscriptions file. */
   get routes(): readonly string[] {
-    return this.#parts.deps.routes.names;
+    return this.#options.deps.routes.names;
   }
 
   /**
@@ -52,7 +52,7 @@ export class WebhookReceiver {
    * and retried until the port is free.
    */
   async listen(): Promise<void> {
-    const { deps } = this.#parts;
+    const { deps } = this.#options;
     deps.coalescer.start();
     await deps.routes.refresh();
     this.#binding = this.#bind();
@@ -60,7 +60,7 @@ export class WebhookReceiver {
   }
 
   async #bind(): Promise<void> {
-    const { app, deps, settings } = this.#parts;
+    const { app, deps, settings } = this.#options;
     const { host, port } = settings;
     const maxBodyBytes = settings.maxBodyBytes + LISTENER_SLACK_BYTES;
     try {
@@ -74,7 +74,7 @@ export class WebhookReceiver {
   }
 
   #retryLater(problem: string): void {
-    const { log, clock } = this.#parts.deps;
+    const { log, clock } = this.#options.deps;
     // Logged once. The health report shows the problem as long as it lasts.
     if (problem !== this.#problem) log.error("the webhook receiver cannot listen", { problem });
     this.#problem = problem;
@@ -91,8 +91,8 @@ export class WebhookReceiver {
     this.#isClosing = true;
     this.#cancelRetry();
     await this.#binding;
-    await this.#parts.deps.coalescer.close();
-    await this.#parts.sends.close(graceMs);
+    await this.#options.deps.coalescer.close();
+    await this.#options.sends.close(graceMs);
   }
 
   async close(graceMs: number): Promise<void> {

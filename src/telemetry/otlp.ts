@@ -79,7 +79,7 @@ export function createOtlpTracer(
   const otel = provider.getTracer("agentd", settings.version);
   const tracer: Tracer = {
     isOn: true,
-    start: (name, options) => begin(otel, remote(options?.parent), name, options),
+    start: (name, options) => start(otel, remote(options?.parent), name, options),
   };
   const close = async (signal: AbortSignal) => {
     signal.addEventListener("abort", () => connections.cut(), { once: true });
@@ -147,7 +147,7 @@ function reasonOf(error: Error | undefined): string {
   return status ?? error?.message ?? "The collector did not accept them.";
 }
 
-function begin(otel: OtelTracer, parent: Context, name: string, options: SpanOptions = {}): Span {
+function start(otel: OtelTracer, parent: Context, name: string, options: SpanOptions = {}): Span {
   const { kind = "internal", attributes = {} } = options;
   const span = otel.startSpan(name, { kind: kinds[kind], attributes: toOtel(attributes) }, parent);
   return new RecordedSpan(otel, span);
@@ -181,7 +181,7 @@ class RecordedSpan implements Span {
   }
 
   child(name: string, options?: SpanOptions): Span {
-    return begin(this.#otel, trace.setSpan(ROOT_CONTEXT, this.#span), name, options);
+    return start(this.#otel, trace.setSpan(ROOT_CONTEXT, this.#span), name, options);
   }
 
   set(attributes: Attributes): void {

@@ -32,7 +32,7 @@ export interface ServiceMetrics {
 
 const OPEN_STATUSES = ["queued", "running", "waiting_for_approval", "stopping"];
 const OUTBOX_STATUSES: readonly (keyof OutboxCounts)[] = ["due", "sending", "dead", "unknown"];
-const DELIVERY_STATUSES = ["accepted", "running"];
+const OPEN_DELIVERY_STATUSES = ["accepted", "running"];
 /** From an answer out of memory to a slow model. */
 const DURATION_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 /** From a rejected request to a slow target. */
@@ -87,7 +87,7 @@ function collectStore(metrics: Metrics, store: Store): void {
   metrics.collect(async () => {
     const stats = await readStats(store);
     for (const status of OPEN_STATUSES) runs.set(stats.runs.get(status) ?? 0, [status]);
-    for (const status of DELIVERY_STATUSES) {
+    for (const status of OPEN_DELIVERY_STATUSES) {
       deliveries.set(stats.deliveries.get(status) ?? 0, [status]);
     }
     queue.set(stats.runs.get("queued") ?? 0);

@@ -73,7 +73,7 @@ export interface TracingOptions {
 /** Longest wait for the last spans when the service stops. */
 const CLOSE_MS = 3_000;
 /** Least time between two log lines about an unreachable collector. */
-const COMPLAINT_MS = 60_000;
+const LOG_INTERVAL_MS = 60_000;
 
 /**
  * Returns the tracer of a service: without settings one that does nothing, and loads nothing. A failure to load
@@ -87,8 +87,8 @@ export async function openTracing(
   const { clock, log, load = () => import("./otlp.ts") } = options;
   try {
     const { createOtlpTracer } = await load();
-    const { tracer, close } = createOtlpTracer(settings, complain(log, clock));
-    return { tracer, close: () => within(CLOSE_MS, clock, close) };
+    const { tracer, close } = createOtlpTracer(settings, logFailures(log, clock));
+    return { tracer, close: () => withTimeout(CLOSE_MS, clock, close) };
   } catch (error) {
     log.warn("tracing is off: the exporter could not be loaded", { error });
     return { tracer: offTracer, close: async () => {} };
@@ -96,7 +96,7 @@ export async function openTracing(
 }
 
 /** Logs the first failure, and later ones once a minute, with the number of spans lost since. */
-function complain(log: Log, clock: Clock): (failure: ExportFailure) => void {
+function logFailures(log: Log, clock: Clock): (failure: ExportFailure) => void {
   let lost = 0;
   let nextMs = 0;
   return ({ reason, spans }) => {
@@ -104,11 +104,15 @@ function complain(log: Log, clock: Clock): (failure: ExportFailure) => void {
     if (clock.now() < nextMs) return;
     log.warn("spans could not be sent", { reason, lost });
     lost = 0;
-    nextMs = clock.now() + COMPLAINT_MS;
+    nextMs = clock.now() + LOG_INTERVAL_MS;
   };
 }
 
-async function within(ms: number, clock: Clock, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+async function withTimeout(
+  ms: number,
+  clock: Clock,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
   const late = new AbortController();
   const isLate = Promise.withResolvers<void>();
   const cancel = clock.after(ms, () => {

@@ -122,24 +122,25 @@ async function split(
   readonly prompt: readonly Message[];
 }> {
   const instructions: string[] = [];
-  const talk: Message[] = [];
-  const brought: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
+  const conversation: Message[] = [];
+  const attached: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
   for (const [index, message] of messages.entries()) {
     const param = `messages[${index}].content`;
     const { text, sources } = contentOf(message, param);
     checkText(text, param, deps);
-    if (sources.length > 0) brought.push({ at: talk.length, sources });
+    if (sources.length > 0) attached.push({ at: conversation.length, sources });
     if (message.role === "system" || message.role === "developer") instructions.push(text);
-    else talk.push(toMessage(message, text, talk));
+    else conversation.push(toMessage(message, text, conversation));
   }
-  if (brought.length > 0) await attach(talk, brought, { maxBytes: deps.settings.maxBodyBytes, signal });
-  const start = talk.findLastIndex((message) => message.role === "assistant") + 1;
-  const prompt = talk.slice(start);
+  if (attached.length > 0)
+    await attach(conversation, attached, { maxBytes: deps.settings.maxBodyBytes, signal });
+  const start = conversation.findLastIndex((message) => message.role === "assistant") + 1;
+  const prompt = conversation.slice(start);
   if (prompt.length === 0) {
     const what = "The last message must come from the user or a tool. The agent answers it.";
     throw new ServiceError("invalid_request", what, { param: "messages" });
   }
-  return { instructions: instructions.join("\n\n"), opening: talk.slice(0, start), prompt };
+  return { instructions: instructions.join("\n\n"), opening: conversation.slice(0, start), prompt };
 }
 
 function contentOf(message: ChatMessage, param: string) {
@@ -150,25 +151,25 @@ function contentOf(message: ChatMessage, param: string) {
 }
 
 async function attach(
-  talk: Message[],
-  brought: readonly { readonly at: number; readonly sources: readonly AttachmentSource[] }[],
+  conversation: Message[],
+  attached: readonly { readonly at: number; readonly sources: readonly AttachmentSource[] }[],
   options: { readonly maxBytes: number; readonly signal: AbortSignal },
 ): Promise<void> {
   const all = await loadAttachments(
-    brought.flatMap(({ sources }) => sources),
+    attached.flatMap(({ sources }) => sources),
     options,
   );
   let used = 0;
-  for (const { at, sources } of brought) {
-    const message = talk[at];
+  for (const { at, sources } of attached) {
+    const message = conversation[at];
     const attachments = all.slice(used, (used += sources.length));
-    if (message?.role === "user") talk[at] = { ...message, attachments };
+    if (message?.role === "user") conversation[at] = { ...message, attachments };
   }
 }
 
-type Spoken = Exclude<ChatMessage, { role: "system" } | { role: "developer" }>;
+type ConversationMessage = Exclude<ChatMessage, { role: "system" } | { role: "developer" }>;
 
-function toMessage(message: Spoken, text: string, before: readonly Message[]): Message {
+function toMessage(message: ConversationMessage, text: string, before: readonly Message[]): Message {
   if (message.role === "user") return { role: "user", text, ...(message.name ? { name: message.name } : {}) };
   if (message.role === "tool") {
     const callId = message.tool_call_id;

@@ -48,9 +48,9 @@ export async function createChatCompletion(
   };
   const headers = runHeaders(started);
   const isMine = chat.cancelOnDisconnect && !started.isJoined;
-  const forget = isMine ? stopWhenGone(signal, runId, deps) : () => {};
+  const stopWatching = isMine ? stopWhenGone(signal, runId, deps) : () => {};
   if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chat) };
-  return collect(head, started.events, headers).finally(forget);
+  return collect(head, started.events, headers).finally(stopWatching);
 }
 
 /** Returns the whole answer when the run ends. */
@@ -108,12 +108,12 @@ export interface ChatEnd {
 
 /** Returns the whole answer in the chat completions format. */
 export function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
-  const questions = end.calls.length > 0;
+  const hasCalls = end.calls.length > 0;
   const message = {
     role: "assistant" as const,
-    content: questions && end.text === "" ? null : end.text,
+    content: hasCalls && end.text === "" ? null : end.text,
     refusal: null,
-    ...(questions ? { tool_calls: [...end.calls] } : {}),
+    ...(hasCalls ? { tool_calls: [...end.calls] } : {}),
   };
   return {
     id: head.id,

@@ -25,14 +25,14 @@ export interface Identity extends KeyHolder {
   readonly authenticated: boolean;
 }
 
-const ANYBODY: Identity = { name: "anonymous", scopes: ["admin"], authenticated: false };
+const ANONYMOUS: Identity = { name: "anonymous", scopes: ["admin"], authenticated: false };
 
 /**
  * Returns the identity of a bearer key (RFC 6750). ServiceError `missing_api_key`, `invalid_api_key`, and
  * `insufficient_scope` when the key lacks the operation's scope.
  */
 export function authorize(keys: KeyRing, operation: OperationMeta, authorization: string | null): Identity {
-  if (operation.security.length === 0 || !keys.required) return ANYBODY;
+  if (operation.security.length === 0 || !keys.required) return ANONYMOUS;
   const identity = identify(keys, authorization);
   const { scope } = operation;
   if (scope !== undefined && !identity.scopes.includes(scope) && !identity.scopes.includes("admin")) {
@@ -147,8 +147,8 @@ export class Cors {
     if (method !== "OPTIONS" || this.#origins.size === 0) return undefined;
     if (request.get("origin") === null || request.get("access-control-request-method") === null)
       return undefined;
-    const asked = (request.get("access-control-request-headers") ?? "").toLowerCase().split(",");
-    const allowed = [...new Set(asked.map((name) => name.trim()))].filter((name) =>
+    const requested = (request.get("access-control-request-headers") ?? "").toLowerCase().split(",");
+    const allowed = [...new Set(requested.map((name) => name.trim()))].filter((name) =>
       REQUEST_HEADERS.test(name),
     );
     return {
@@ -168,8 +168,8 @@ export class Cors {
 
   /** Allows a public page to reach a private network only if its origin is listed, never by `*`. */
   #allowsPrivateNetwork(request: HeaderReader): boolean {
-    const questions = request.get("access-control-request-private-network") === "true";
-    return questions && this.#origins.has(request.get("origin") ?? "");
+    const isRequested = request.get("access-control-request-private-network") === "true";
+    return isRequested && this.#origins.has(request.get("origin") ?? "");
   }
 }
 

@@ -23,15 +23,15 @@ export function idempotencyOf(operation: string, request: Repeatable): Idempoten
   const { ctx, headers, body } = request;
   const key = headers["idempotency-key"];
   if (key === undefined) return undefined;
-  const asked = [body, ...FINGERPRINTED.map((name) => headers[name] ?? null)];
-  const fingerprint = sha256(canonicalJson(asked));
+  const content = [body, ...FINGERPRINTED.map((name) => headers[name] ?? null)];
+  const fingerprint = sha256(canonicalJson(content));
   return { scope: `idempotency:${ctx.identity.name}:${operation}`, key, fingerprint };
 }
 
 const FINGERPRINTED = ["x-agent-session-id", "x-agent-session-key", "x-agent-model"];
 
 /** The stored result of a key: the run that the first request started. */
-interface Kept {
+interface StoredResult {
   readonly run_id: string;
 }
 
@@ -62,18 +62,18 @@ export async function claimKey(
   store: Store,
   { claim, runId }: { readonly claim: IdempotencyClaim; readonly runId: string },
 ): Promise<void> {
-  const kept: Kept = { run_id: runId };
+  const kept: StoredResult = { run_id: runId };
   const taken = await store.ledger.record(tx, { ...claim, result: kept, keepMs: KEEP_MS });
   if (!taken.claimed) throw new RepeatedRequest(runOf(taken.row, claim));
 }
 
 /** Deletes a key whose run no longer exists. Runs expire some time after their end, and their keys with them. */
-export async function forgetKey(
+export async function deleteKey(
   store: Store,
   { scope, key }: IdempotencyClaim,
   runId: string,
 ): Promise<void> {
-  const kept: Kept = { run_id: runId };
+  const kept: StoredResult = { run_id: runId };
   await store.write(async (tx) => {
     const row = tx.db.deleteFrom("ledger").where("scope", "=", scope).where("key", "=", key);
     await row.where("result", "=", JSON.stringify(kept)).execute();
@@ -91,7 +91,7 @@ function runOf(row: LedgerRow, { fingerprint }: IdempotencyClaim): string {
       { param: "Idempotency-Key" },
     );
   }
-  return (JSON.parse(row.result ?? "{}") as Kept).run_id;
+  return (JSON.parse(row.result ?? "{}") as StoredResult).run_id;
 }
 
 /**
@@ -106,30 +106,30 @@ export function canonicalJson(value: unknown): string {
 }
 
 /** The newest work of each key in this process. Between processes, the transaction that claims the key decides. */
-const lines = new WeakMap<Store, Map<string, Promise<unknown>>>();
+const queues = new WeakMap<Store, Map<string, Promise<unknown>>>();
 
 /**
  * Runs `work` after earlier work of the same Idempotency-Key. Until the first request records its run, a repeated
  * one would count as another run and could hit a limit.
  */
-export async function inTurn<T>(
+export async function serialize<T>(
   store: Store,
   claim: IdempotencyClaim | undefined,
   work: () => Promise<T>,
 ): Promise<T> {
   if (claim === undefined) return work();
-  const line = lines.get(store) ?? new Map<string, Promise<unknown>>();
-  lines.set(store, line);
+  const queue = queues.get(store) ?? new Map<string, Promise<unknown>>();
+  queues.set(store, queue);
   const key = JSON.stringify([claim.scope, claim.key]);
-  const before = line.get(key);
+  const before = queue.get(key);
   const own = (async () => {
     await before?.catch(() => {});
     return work();
   })();
-  line.set(key, own);
+  queue.set(key, own);
   try {
     return await own;
   } finally {
-    if (line.get(key) === own) line.delete(key);
+    if (queue.get(key) === own) queue.delete(key);
   }
 }

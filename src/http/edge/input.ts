@@ -236,19 +236,19 @@ export function checkAnswer(
     return;
   }
   if (!declared.json) throw new Error(`${id} ${result.status} has a body, which the spec does not list`);
-  complain(`the body of ${id} ${result.status}`, specSchemas.check(declared.json, plain(result.body)));
+  throwIssues(`the body of ${id} ${result.status}`, specSchemas.check(declared.json, plain(result.body)));
 }
 
 /** Throws when the data of an event differs from the spec. */
 export function checkEvent(id: string, operation: OperationMeta, data: unknown): void {
   const schema = operation.responses["200"]?.sse;
   if (!schema) throw new Error(`${id} streams, which the spec does not list`);
-  complain(`an event of ${id}`, specSchemas.check(schema, plain(data)));
+  throwIssues(`an event of ${id}`, specSchemas.check(schema, plain(data)));
 }
 
 const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value ?? null));
 
-function complain(what: string, issues: ReturnType<typeof specSchemas.check>): void {
+function throwIssues(what: string, issues: ReturnType<typeof specSchemas.check>): void {
   if (!issues) return;
   throw new Error(
     `${what} does not fit the spec: ${issues.map((issue) => `${issue.path} ${issue.message}`).join("; ")}`,

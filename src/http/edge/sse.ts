@@ -70,7 +70,7 @@ class EventStream {
   constructor(source: AsyncIterable<SseMessage<unknown>>, options: SseOptions) {
     this.#iterator = source[Symbol.asyncIterator]();
     this.#options = options;
-    this.#queue = options.readers.open(() => this.#giveUp());
+    this.#queue = options.readers.open(() => this.#cutSlowReader());
     this.readable = new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
@@ -110,17 +110,17 @@ class EventStream {
 
   /** Updates the budget. A full stream is not pulled: only its client can empty it. */
   #count(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    const deps = controller.desiredSize ?? 0;
-    this.#queue.set(HIGH_WATER_BYTES - deps);
-    if (deps <= 0 && !this.#isOver) this.#watch(controller, deps);
+    const free = controller.desiredSize ?? 0;
+    this.#queue.set(HIGH_WATER_BYTES - free);
+    if (free <= 0 && !this.#isOver) this.#watch(controller, free);
   }
 
-  #watch(controller: ReadableStreamDefaultController<Uint8Array>, deps: number): void {
+  #watch(controller: ReadableStreamDefaultController<Uint8Array>, free: number): void {
     this.#cancelStalled = this.#options.clock.after(this.#options.slowReaderMs, () => {
       const now = controller.desiredSize ?? 0;
       // The client read some bytes, but not enough to make room.
-      if (now > deps) this.#watch(controller, now);
-      else this.#giveUp();
+      if (now > free) this.#watch(controller, now);
+      else this.#cutSlowReader();
     });
   }
 
@@ -138,7 +138,7 @@ class EventStream {
     });
   }
 
-  #giveUp(): void {
+  #cutSlowReader(): void {
     if (this.#isOver) return;
     const error = new Error("The client does not read.");
     this.#cut(error);

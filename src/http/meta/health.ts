@@ -107,10 +107,10 @@ async function readCounts(deps: HttpDeps): Promise<Stored> {
     throw new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
   });
   late.catch(() => {}); // The loser of the race must not become an unhandled rejection.
-  const asked = readStored(deps);
-  asked.catch(() => {});
+  const counting = readStored(deps);
+  counting.catch(() => {});
   try {
-    const counted = await Promise.race([asked, late]);
+    const counted = await Promise.race([counting, late]);
     return { check: { status: "ok", driver: store.dialect }, ...counted };
   } catch (error) {
     log.error("the database failed its check", { error });

@@ -13,14 +13,14 @@ import type { Identity } from "../edge/access.ts";
  * clients send a fixed name. ServiceError `model_not_found`.
  */
 export function requestedModel(
-  asked: {
+  requested: {
     readonly header: string | undefined;
     readonly body: string | undefined;
     readonly isStrict?: boolean;
   },
   { models, settings }: HttpDeps,
 ): ModelRef | undefined {
-  const { header, body, isStrict = settings.unknownModel === "reject" } = asked;
+  const { header, body, isStrict = settings.unknownModel === "reject" } = requested;
   if (header !== undefined) {
     const found = models.resolve(header);
     if (!found) throw modelNotFound(header, "X-Agent-Model");
@@ -42,16 +42,16 @@ function modelNotFound(name: string, param: string): ServiceError {
 
 /** Checks the requested toolsets. ServiceError `invalid_request` for one that this server does not have. */
 export function checkToolsets(
-  asked: readonly string[] | undefined,
+  requested: readonly string[] | undefined,
   param: string,
   { settings }: HttpDeps,
 ): readonly string[] | undefined {
-  for (const [index, name] of (asked ?? []).entries()) {
+  for (const [index, name] of (requested ?? []).entries()) {
     if (settings.toolsets.includes(name)) continue;
     const what = `${JSON.stringify(name)} is not a toolset of this server: ${settings.toolsets.join(", ")}.`;
     throw new ServiceError("invalid_request", what, { param: `${param}[${index}]` });
   }
-  return asked;
+  return requested;
 }
 
 /** Checks the size of a text. ServiceError `string_above_max_length`: text is never cut. */
@@ -119,18 +119,18 @@ export function approvals(mode: "wait" | "deny" | undefined): Pick<RunInput, "an
 
 /** Validates and encodes the completion webhook of a run. ServiceError of {@link recordWebhook}. */
 export function requestedWebhook(
-  asked: Webhook | undefined,
+  requested: Webhook | undefined,
   param: string,
   { settings }: HttpDeps,
 ): { readonly webhook?: string } {
-  if (asked === undefined) return {};
+  if (requested === undefined) return {};
   const { webhookSecret, webhookAllowedHosts, webhookAttempts } = settings;
   const rules = {
     hasSecret: webhookSecret !== undefined,
     allowedPrivateHosts: webhookAllowedHosts,
     maxAttempts: webhookAttempts,
   };
-  return { webhook: recordWebhook(asked, rules, { param }) };
+  return { webhook: recordWebhook(requested, rules, { param }) };
 }
 
 /** Returns the UTF-8 length. Text far below the limit in UTF-16 units is not counted. */

@@ -9,10 +9,10 @@ import type { JournalEvent } from "../../store/journal/journal.ts";
 import {
   claimKey,
   findRepeated,
-  forgetKey,
+  deleteKey,
   RepeatedRequest,
   type IdempotencyClaim,
-  inTurn,
+  serialize,
 } from "../edge/idempotency.ts";
 import type { HttpDeps } from "../deps.ts";
 import { errorEnvelope, retryHeaders, type Headers } from "../edge/answer.ts";
@@ -42,7 +42,7 @@ export interface StartOptions {
 export async function startRun(prompt: Prompt, deps: HttpDeps, options: StartOptions): Promise<StartedRun> {
   const { claim } = options;
   if (claim === undefined) return submit(prompt, deps, options);
-  return inTurn(deps.store, claim, () => startOnce(prompt, deps, { ...options, claim }));
+  return serialize(deps.store, claim, () => startOnce(prompt, deps, { ...options, claim }));
 }
 
 async function startOnce(
@@ -68,8 +68,8 @@ async function startOnce(
  */
 export async function joinRepeated(deps: HttpDeps, options: StartOptions): Promise<StartedRun | undefined> {
   if (options.claim === undefined) return undefined;
-  const known = await findRepeated(deps.store, options.claim);
-  return known === undefined ? undefined : join(known, deps, options);
+  const earlier = await findRepeated(deps.store, options.claim);
+  return earlier === undefined ? undefined : join(earlier, deps, options);
 }
 
 /**
@@ -119,7 +119,7 @@ async function join(
 ): Promise<StartedRun | undefined> {
   const submitted = await findSubmission(store, runId);
   if (!submitted) {
-    if (claim) await forgetKey(store, claim, runId);
+    if (claim) await deleteKey(store, claim, runId);
     return undefined;
   }
   if (isFinalStatus(submitted.runStatus)) await requireEvents(store, runId);
@@ -179,12 +179,12 @@ async function end(events: EventGroups): Promise<void> {
 export function failureOf(event: RunEvent): ServiceError | undefined {
   if (event.event === "run.failed") {
     const { code, message } = event.error;
-    const known: ErrorCode = Object.hasOwn(errorTable, code) ? (code as ErrorCode) : "internal_error";
+    const ownCode: ErrorCode = Object.hasOwn(errorTable, code) ? (code as ErrorCode) : "internal_error";
     // The server accepted the model's name. A provider that does not have it is a provider error, not a bad
     // request.
     const { retry_after_seconds: retryAfterSeconds } = event;
     const options = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
-    return new ServiceError(known === "model_not_found" ? "provider_error" : known, message, options);
+    return new ServiceError(ownCode === "model_not_found" ? "provider_error" : ownCode, message, options);
   }
   if (event.event === "run.cancelled") {
     return new ServiceError("agent_incomplete", "The run was stopped before it finished.");

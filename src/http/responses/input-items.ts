@@ -6,7 +6,7 @@ import { parseJson } from "../edge/input.ts";
 import { checkText } from "../prompt/options.ts";
 import type { HttpDeps } from "../deps.ts";
 import type { Store } from "../../store/store.ts";
-import { askedItems, saidItems } from "./queries.ts";
+import { inputItemsOf, outputItemsOf } from "./queries.ts";
 
 /** The items of a request, translated for the agent. */
 export interface ItemConversation {
@@ -15,11 +15,11 @@ export interface ItemConversation {
   /** In the order of the items. Consecutive output of the agent is one message. */
   readonly messages: readonly Message[];
   /** Tool results whose calls are not among the items. The session must know the calls. */
-  readonly answers: readonly LooseAnswer[];
+  readonly answers: readonly UnmatchedResult[];
 }
 
 /** The result of a call that an earlier request returned. */
-export interface LooseAnswer {
+export interface UnmatchedResult {
   readonly callId: string;
   /** Path of its call_id in the request. */
   readonly param: string;
@@ -32,7 +32,7 @@ export interface ItemOptions {
   readonly signal: AbortSignal;
 }
 
-/** Tool name of a {@link LooseAnswer} until its call is found. */
+/** Tool name of a {@link UnmatchedResult} until its call is found. */
 const UNKNOWN_TOOL = "unknown";
 
 /**
@@ -54,8 +54,8 @@ class ItemReader {
   readonly #instructions: string[] = [];
   readonly #messages: Message[] = [];
   readonly #calls = new Map<string, string>();
-  readonly #answers: LooseAnswer[] = [];
-  readonly #brought: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
+  readonly #answers: UnmatchedResult[] = [];
+  readonly #attached: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
 
   constructor(deps: HttpDeps) {
     this.#deps = deps;
@@ -86,10 +86,10 @@ class ItemReader {
 
   async conversation(options: { readonly maxBytes: number; readonly signal: AbortSignal }) {
     const messages = [...this.#messages];
-    const sources = this.#brought.flatMap((brought) => brought.sources);
+    const sources = this.#attached.flatMap((attached) => attached.sources);
     const attachments = sources.length === 0 ? [] : await loadAttachments(sources, options);
     let used = 0;
-    for (const { at, sources: own } of this.#brought) {
+    for (const { at, sources: own } of this.#attached) {
       const message = messages[at];
       const slice: readonly Attachment[] = attachments.slice(used, (used += own.length));
       if (message?.role === "user") messages[at] = { ...message, attachments: slice };
@@ -104,7 +104,7 @@ class ItemReader {
     if (role === "user") {
       const { text, sources } = splitContent(contentOf(content, param), param);
       checkText(text, param, this.#deps);
-      if (sources.length > 0) this.#brought.push({ at: this.#messages.length, sources });
+      if (sources.length > 0) this.#attached.push({ at: this.#messages.length, sources });
       this.#messages.push({ role: "user", text });
       return;
     }
@@ -112,7 +112,7 @@ class ItemReader {
     const text = calls && content == null ? "" : textContent(contentOf(content, param), param);
     checkText(text, param, this.#deps);
     if (role !== "assistant") return void this.#instructions.push(text);
-    this.#say({ type: "text", text });
+    this.#append({ type: "text", text });
     for (const [index, call] of (calls ?? []).entries()) {
       this.#call({ ...call.function, call_id: call.id }, `${path}.tool_calls[${index}]`);
     }
@@ -123,7 +123,7 @@ class ItemReader {
     if (name === undefined || name === "") throw invalid(`${path}.name`, "is missing");
     checkText(json ?? "", `${path}.arguments`, this.#deps);
     this.#calls.set(callId, name);
-    this.#say({ type: "tool_call", callId, tool: name, input: parseArguments(json ?? "{}") });
+    this.#append({ type: "tool_call", callId, tool: name, input: parseArguments(json ?? "{}") });
   }
 
   /** Reads a tool result of either format. */
@@ -141,7 +141,7 @@ class ItemReader {
   }
 
   /** Appends to the last answer. Providers want all calls of an answer in one message, before any result. */
-  #say(part: AssistantPart): void {
+  #append(part: AssistantPart): void {
     if (part.type === "text" && part.text === "") return;
     const last = this.#messages.at(-1);
     if (last?.role !== "assistant") this.#messages.push({ role: "assistant", parts: [part] });
@@ -180,14 +180,14 @@ export async function resolveReferences(
 ): Promise<readonly InputItem[]> {
   const wanted = items.flatMap((item) => (isReference(item) ? [item.id ?? ""] : []));
   if (wanted.length === 0) return items;
-  const asked = await askedItems(store, owner);
-  const isOpen = wanted.some((id) => !asked.has(id) && ignoredType(id) === undefined);
-  const said = isOpen ? await saidItems(store, owner, new Set(wanted)) : new Map<string, InputItem>();
+  const inputs = await inputItemsOf(store, owner);
+  const isOpen = wanted.some((id) => !inputs.has(id) && ignoredType(id) === undefined);
+  const outputs = isOpen ? await outputItemsOf(store, owner, new Set(wanted)) : new Map<string, InputItem>();
   return items.map((item, index) => {
     if (!isReference(item)) return item;
     const id = item.id ?? "";
     const type = ignoredType(id);
-    const found = asked.get(id) ?? said.get(id) ?? (type === undefined ? undefined : { type, id });
+    const found = inputs.get(id) ?? outputs.get(id) ?? (type === undefined ? undefined : { type, id });
     if (found) return found;
     const param = `input[${index}].id`;
     const what = `${param} refers to ${JSON.stringify(id)}, which is not stored here. Send the item itself.`;

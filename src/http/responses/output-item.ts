@@ -31,12 +31,12 @@ export interface ItemWriter {
 
 /** Writes a message with one text part. */
 export class MessageWriter implements ItemWriter {
-  readonly #place: ItemPosition;
+  readonly #position: ItemPosition;
   #status: MessageItem["status"] = "in_progress";
   #text = "";
 
-  constructor(place: ItemPosition) {
-    this.#place = place;
+  constructor(position: ItemPosition) {
+    this.#position = position;
   }
 
   get isOpen(): boolean {
@@ -44,7 +44,7 @@ export class MessageWriter implements ItemWriter {
   }
 
   item(): MessageItem {
-    const { item_id: id } = this.#place;
+    const { item_id: id } = this.#position;
     return {
       id,
       type: "message",
@@ -55,9 +55,9 @@ export class MessageWriter implements ItemWriter {
   }
 
   begin(): ItemEvent[] {
-    const part = { ...this.#place, content_index: 0, part: outputText("") };
+    const part = { ...this.#position, content_index: 0, part: outputText("") };
     return [
-      added(this.#place, { ...this.item(), content: [] }),
+      added(this.#position, { ...this.item(), content: [] }),
       { type: "response.content_part.added", ...part },
     ];
   }
@@ -65,8 +65,8 @@ export class MessageWriter implements ItemWriter {
   add(delta: string): ItemEvent[] {
     if (delta === "") return [];
     this.#text += delta;
-    const place = { ...this.#place, content_index: 0 };
-    return [{ type: "response.output_text.delta", ...place, delta, logprobs: [] }];
+    const position = { ...this.#position, content_index: 0 };
+    return [{ type: "response.output_text.delta", ...position, delta, logprobs: [] }];
   }
 
   /** `text` is the whole text; its deltas may not have covered the end. */
@@ -80,23 +80,23 @@ export class MessageWriter implements ItemWriter {
 
   #close(status: MessageItem["status"]): ItemEvent[] {
     this.#status = status;
-    const place = { ...this.#place, content_index: 0 };
+    const position = { ...this.#position, content_index: 0 };
     return [
-      { type: "response.output_text.done", ...place, text: this.#text, logprobs: [] },
-      { type: "response.content_part.done", ...place, part: outputText(this.#text) },
-      done(this.#place, this.item()),
+      { type: "response.output_text.done", ...position, text: this.#text, logprobs: [] },
+      { type: "response.content_part.done", ...position, part: outputText(this.#text) },
+      done(this.#position, this.item()),
     ];
   }
 }
 
 /** Writes a reasoning item with one summary part. */
 export class ReasoningWriter implements ItemWriter {
-  readonly #place: ItemPosition;
+  readonly #position: ItemPosition;
   #status: ReasoningItem["status"] = "in_progress";
   #text = "";
 
-  constructor(place: ItemPosition) {
-    this.#place = place;
+  constructor(position: ItemPosition) {
+    this.#position = position;
   }
 
   get isOpen(): boolean {
@@ -104,14 +104,14 @@ export class ReasoningWriter implements ItemWriter {
   }
 
   item(): ReasoningItem {
-    const { item_id: id } = this.#place;
+    const { item_id: id } = this.#position;
     return { id, type: "reasoning", summary: [summaryText(this.#text)], status: this.#status };
   }
 
   begin(): ItemEvent[] {
-    const part = { ...this.#place, summary_index: 0, part: summaryText("") };
+    const part = { ...this.#position, summary_index: 0, part: summaryText("") };
     return [
-      added(this.#place, { ...this.item(), summary: [] }),
+      added(this.#position, { ...this.item(), summary: [] }),
       { type: "response.reasoning_summary_part.added", ...part },
     ];
   }
@@ -119,7 +119,7 @@ export class ReasoningWriter implements ItemWriter {
   add(delta: string): ItemEvent[] {
     if (delta === "") return [];
     this.#text += delta;
-    return [{ type: "response.reasoning_summary_text.delta", ...this.#place, summary_index: 0, delta }];
+    return [{ type: "response.reasoning_summary_text.delta", ...this.#position, summary_index: 0, delta }];
   }
 
   end(text: string): ItemEvent[] {
@@ -132,11 +132,11 @@ export class ReasoningWriter implements ItemWriter {
 
   #close(status: ReasoningItem["status"]): ItemEvent[] {
     this.#status = status;
-    const place = { ...this.#place, summary_index: 0 };
+    const position = { ...this.#position, summary_index: 0 };
     return [
-      { type: "response.reasoning_summary_text.done", ...place, text: this.#text },
-      { type: "response.reasoning_summary_part.done", ...place, part: summaryText(this.#text) },
-      done(this.#place, this.item()),
+      { type: "response.reasoning_summary_text.done", ...position, text: this.#text },
+      { type: "response.reasoning_summary_part.done", ...position, part: summaryText(this.#text) },
+      done(this.#position, this.item()),
     ];
   }
 }
@@ -146,13 +146,13 @@ const SERVER_LABEL = "agentd";
 
 /** Writes a call of one of the agent's own tools. */
 export class McpCallWriter implements ItemWriter {
-  readonly #place: ItemPosition;
+  readonly #position: ItemPosition;
   #item: McpCallItem;
 
-  constructor(place: ItemPosition, name: string) {
-    this.#place = place;
+  constructor(position: ItemPosition, name: string) {
+    this.#position = position;
     this.#item = {
-      id: place.item_id,
+      id: position.item_id,
       type: "mcp_call",
       server_label: SERVER_LABEL,
       name,
@@ -173,13 +173,13 @@ export class McpCallWriter implements ItemWriter {
   }
 
   begin(json: string): ItemEvent[] {
-    const first = added(this.#place, this.#item);
+    const first = added(this.#position, this.#item);
     this.#item = { ...this.#item, arguments: json };
     return [
       first,
-      { type: "response.mcp_call.in_progress", ...this.#place },
-      { type: "response.mcp_call_arguments.delta", ...this.#place, delta: json },
-      { type: "response.mcp_call_arguments.done", ...this.#place, arguments: json },
+      { type: "response.mcp_call.in_progress", ...this.#position },
+      { type: "response.mcp_call_arguments.delta", ...this.#position, delta: json },
+      { type: "response.mcp_call_arguments.done", ...this.#position, arguments: json },
     ];
   }
 
@@ -187,7 +187,7 @@ export class McpCallWriter implements ItemWriter {
     const text = result ?? preview ?? "";
     if (!error) {
       this.#item = { ...this.#item, status: "completed", output: text };
-      return [{ type: "response.mcp_call.completed", ...this.#place }, done(this.#place, this.#item)];
+      return [{ type: "response.mcp_call.completed", ...this.#position }, done(this.#position, this.#item)];
     }
     const content = [{ type: "text", text }];
     return this.#fail({ status: "failed", error: { type: "mcp_tool_execution_error", content } });
@@ -199,7 +199,7 @@ export class McpCallWriter implements ItemWriter {
 
   #fail(set: Partial<McpCallItem>): ItemEvent[] {
     this.#item = { ...this.#item, ...set };
-    return [{ type: "response.mcp_call.failed", ...this.#place }, done(this.#place, this.#item)];
+    return [{ type: "response.mcp_call.failed", ...this.#position }, done(this.#position, this.#item)];
   }
 }
 
@@ -209,17 +209,17 @@ export class McpCallWriter implements ItemWriter {
  */
 export class FunctionCallWriter implements ItemWriter {
   readonly isOpen = false;
-  readonly #place: ItemPosition;
+  readonly #position: ItemPosition;
   readonly #item: FunctionCallItem;
 
   constructor(
-    place: ItemPosition,
+    position: ItemPosition,
     call: { readonly id: string; readonly name: string; readonly json: string },
   ) {
     const { id, name, json } = call;
-    this.#place = place;
+    this.#position = position;
     this.#item = {
-      id: place.item_id,
+      id: position.item_id,
       type: "function_call",
       call_id: id,
       name,
@@ -235,10 +235,10 @@ export class FunctionCallWriter implements ItemWriter {
   begin(): ItemEvent[] {
     const { name, arguments: json } = this.#item;
     return [
-      added(this.#place, { ...this.#item, arguments: "", status: "in_progress" }),
-      { type: "response.function_call_arguments.delta", ...this.#place, delta: json },
-      { type: "response.function_call_arguments.done", ...this.#place, name, arguments: json },
-      done(this.#place, this.#item),
+      added(this.#position, { ...this.#item, arguments: "", status: "in_progress" }),
+      { type: "response.function_call_arguments.delta", ...this.#position, delta: json },
+      { type: "response.function_call_arguments.done", ...this.#position, name, arguments: json },
+      done(this.#position, this.#item),
     ];
   }
 

@@ -35,7 +35,7 @@ async function lookUp(store: Store, id: string, owner: string): Promise<Response
 }
 
 /** What is stored of a response besides its run. */
-export interface KeptResponse {
+export interface ResponseRecord {
   readonly request: ResponseRequest;
   readonly input: readonly InputItem[];
   readonly conversation: string | undefined;
@@ -46,18 +46,23 @@ export interface KeptResponse {
  * Stores a response in the transaction that records its run. Each owner keeps at most `limit` responses; the least
  * recently used finished one is deleted first.
  */
-export async function keepResponse(tx: Tx, run: RunRow, kept: KeptResponse, limit: number): Promise<void> {
+export async function storeResponse(
+  tx: Tx,
+  run: RunRow,
+  record: ResponseRecord,
+  limit: number,
+): Promise<void> {
   const id = responseIdOf(run.id);
   const row: ResponseRow = {
     id,
     owner: run.owner,
     run_id: run.id,
     session_id: run.session_id,
-    conversation: kept.conversation ?? null,
-    previous_id: kept.previousId ?? null,
+    conversation: record.conversation ?? null,
+    previous_id: record.previousId ?? null,
     next_id: null,
-    request: JSON.stringify(kept.request),
-    input: JSON.stringify(kept.input.map((item, index) => withId(item, index, id))),
+    request: JSON.stringify(record.request),
+    input: JSON.stringify(record.input.map((item, index) => withId(item, index, id))),
     created_at: tx.nowMs,
     used_at: tx.nowMs,
   };
@@ -91,7 +96,7 @@ export async function touchResponse(store: Store, id: string): Promise<void> {
 }
 
 /** Returns false when the response is already gone. */
-export function forgetResponse(store: Store, id: string): Promise<boolean> {
+export function removeResponse(store: Store, id: string): Promise<boolean> {
   return store.write(async (tx) => {
     const { numDeletedRows } = await tx.db.deleteFrom("responses").where("id", "=", id).executeTakeFirst();
     return numDeletedRows > 0n;
@@ -135,7 +140,7 @@ const MAX_RESPONSES = 100;
 const MAX_EVENTS = 10_000;
 
 /** Returns the input items of an owner's newest responses, by id. */
-export async function askedItems(store: Store, owner: string): Promise<ReadonlyMap<string, InputItem>> {
+export async function inputItemsOf(store: Store, owner: string): Promise<ReadonlyMap<string, InputItem>> {
   const rows = await store.read
     .selectFrom("responses")
     .select("input")
@@ -148,7 +153,7 @@ export async function askedItems(store: Store, owner: string): Promise<ReadonlyM
 }
 
 /** Returns the wanted output items among an owner's stored events: messages, and calls for the client. */
-export async function saidItems(
+export async function outputItemsOf(
   store: Store,
   owner: string,
   wanted: ReadonlySet<string>,
@@ -164,20 +169,20 @@ export async function saidItems(
     .execute();
   const found = new Map<string, InputItem>();
   for (const { data } of rows) {
-    const item = toItem(JSON.parse(data) as Said);
+    const item = toItem(JSON.parse(data) as OutputData);
     if (wanted.has(item.id)) found.set(item.id, item);
   }
   return found;
 }
 
-type Said =
+type OutputData =
   | { readonly message_id: string; readonly text: string }
   | { readonly tool_call_id: string; readonly tool: string; readonly arguments: string };
 
-function toItem(said: Said): InputItem & { readonly id: string } {
-  if ("message_id" in said) {
-    return { type: "message", id: said.message_id, role: "assistant", content: said.text };
+function toItem(output: OutputData): InputItem & { readonly id: string } {
+  if ("message_id" in output) {
+    return { type: "message", id: output.message_id, role: "assistant", content: output.text };
   }
-  const { tool_call_id: id, tool: name, arguments: json } = said;
+  const { tool_call_id: id, tool: name, arguments: json } = output;
   return { type: "function_call", id: `fc_${id}`, call_id: id, name, arguments: json };
 }

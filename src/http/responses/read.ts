@@ -21,15 +21,15 @@ const PAGE = { limit: 512, maxBytes: 262_144 };
 export async function readResponse(store: Store, row: ResponseRow): Promise<ResponseReducer> {
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
   if (await reduceEvents(store, reducer, row.run_id)) return reducer;
-  const remains = await remainsOf(store, row.run_id);
-  if (!remains) throw expired(reducer);
+  const rebuilt = await rebuildFromRun(store, row.run_id);
+  if (!rebuilt) throw expired(reducer);
   const shortened = new ResponseReducer(row.run_id, storedRequest(row));
-  for (const event of remains) shortened.take(event);
+  for (const event of rebuilt) shortened.take(event);
   return shortened;
 }
 
 /** Returns a stored response from all its events. ServiceError `run_events_expired`. */
-export async function readWhole(store: Store, row: ResponseRow): Promise<ResponseReducer> {
+export async function readComplete(store: Store, row: ResponseRow): Promise<ResponseReducer> {
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
   if (await reduceEvents(store, reducer, row.run_id)) return reducer;
   throw expired(reducer);
@@ -77,13 +77,13 @@ function expired({ id }: ResponseReducer): ServiceError {
  * Returns events that describe a run whose first events have expired: its last text, its calls for the client, and
  * its end. Undefined when the run or its final event is gone.
  */
-export async function remainsOf(store: Store, runId: string): Promise<readonly RunEvent[] | undefined> {
+export async function rebuildFromRun(store: Store, runId: string): Promise<readonly RunEvent[] | undefined> {
   const run = await store.find("runs", { id: runId });
   if (!run) return undefined;
-  const known = [...head(run), ...lastWords(run)];
-  if (!isFinalStatus(run.status)) return known;
+  const soFar = [...head(run), ...lastOutput(run)];
+  if (!isFinalStatus(run.status)) return soFar;
   const [last] = await store.journal.read({ runId }, { after: run.last_seq - 1, limit: 1 });
-  return last ? [...known, toRunEvent(last)] : undefined;
+  return last ? [...soFar, toRunEvent(last)] : undefined;
 }
 
 type Head = Extract<RunEvent, { event: "run.queued" | "run.started" }>;
@@ -101,17 +101,17 @@ function head(run: RunRow): RunEvent[] {
   return [queued, { event: "run.started", seq: 2, timestamp: startedAt / 1000, ...about }];
 }
 
-function lastWords(run: RunRow): RunEvent[] {
+function lastOutput(run: RunRow): RunEvent[] {
   const at = { run_id: run.id, seq: 3, timestamp: run.updated_at / 1000 };
   const action = JSON.parse(run.required_action ?? "{}") as { readonly tool_calls?: readonly RunToolCall[] };
-  const asked = (action.tool_calls ?? []).map(({ id, name, arguments: json }): RunEvent => ({
+  const calls = (action.tool_calls ?? []).map(({ id, name, arguments: json }): RunEvent => ({
     event: "tool.requested",
     ...at,
     tool_call_id: id,
     tool: name,
     arguments: json,
   }));
-  if (run.output === null || run.output === "") return asked;
+  if (run.output === null || run.output === "") return calls;
   const id = `msg_${run.id.slice("run_".length)}`;
-  return [{ event: "message.completed", ...at, message_id: id, text: run.output }, ...asked];
+  return [{ event: "message.completed", ...at, message_id: id, text: run.output }, ...calls];
 }

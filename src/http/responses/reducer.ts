@@ -183,7 +183,7 @@ export class ResponseReducer {
     const events: ItemEvent[] = [];
     if (event.event === "message.started" || !this.#message) {
       events.push(...(this.#message?.cut() ?? []));
-      this.#message = this.#open(event.message_id, (place) => new MessageWriter(place));
+      this.#message = this.#open(event.message_id, (position) => new MessageWriter(position));
       events.push(...this.#message.begin());
     }
     if (event.event === "message.delta") events.push(...this.#message.add(event.delta));
@@ -198,7 +198,7 @@ export class ResponseReducer {
     const events: ItemEvent[] = [];
     if (!this.#reasoning) {
       const id = `rs_${this.id.slice("resp_".length)}_${this.#output.length}`;
-      this.#reasoning = this.#open(id, (place) => new ReasoningWriter(place));
+      this.#reasoning = this.#open(id, (position) => new ReasoningWriter(position));
       events.push(...this.#reasoning.begin());
     }
     if (event.event === "reasoning.delta") return [...events, ...this.#reasoning.add(event.delta)];
@@ -213,10 +213,10 @@ export class ResponseReducer {
     const json = JSON.stringify(input ?? {});
     if (toolItems === "function_call") {
       const call = { id, name, json };
-      const writer = this.#open(`fc_${id}`, (place) => new FunctionCallWriter(place, call));
+      const writer = this.#open(`fc_${id}`, (position) => new FunctionCallWriter(position, call));
       return writer.begin();
     }
-    const writer = this.#open(`mcp_${id}`, (place) => new McpCallWriter(place, name));
+    const writer = this.#open(`mcp_${id}`, (position) => new McpCallWriter(position, name));
     this.#calls.set(id, writer);
     return writer.begin(json);
   }
@@ -227,7 +227,7 @@ export class ResponseReducer {
   }
 
   #ask({ tool_call_id: id, tool: name, arguments: json }: EventOf<"tool.requested">): ItemEvent[] {
-    const writer = this.#open(`fc_${id}`, (place) => new FunctionCallWriter(place, { id, name, json }));
+    const writer = this.#open(`fc_${id}`, (position) => new FunctionCallWriter(position, { id, name, json }));
     return writer.begin();
   }
 
@@ -249,7 +249,7 @@ export class ResponseReducer {
   }
 
   /** Opens an item. Some providers reuse call ids in each step, so an id may need a suffix. */
-  #open<W extends ItemWriter>(wanted: string, make: (place: ItemPosition) => W): W {
+  #open<W extends ItemWriter>(wanted: string, make: (position: ItemPosition) => W): W {
     let id = wanted;
     for (let again = 2; this.#ids.has(id); again++) id = `${wanted}_${again}`;
     this.#ids.add(id);

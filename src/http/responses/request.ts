@@ -20,7 +20,7 @@ import {
 } from "../prompt/options.ts";
 import { pendingClientCalls } from "../../agent/session/queries.ts";
 import type { ResponseEcho } from "./reducer.ts";
-import { findPrevious, type KeptResponse } from "./queries.ts";
+import { findPrevious, type ResponseRecord } from "./queries.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 
 export type CreateRequest = HttpRequest<"createResponse", HttpContext>;
@@ -33,7 +33,7 @@ export interface ResponsePlan {
   readonly identity: Identity;
   /** The response that the request continues. */
   readonly previous: ResponseRow | undefined;
-  readonly kept: KeptResponse;
+  readonly record: ResponseRecord;
 }
 
 /** Translates a request that fits the schema. Rejects unsupported parameters, and what the schema cannot express. */
@@ -49,13 +49,17 @@ export async function planResponse(request: CreateRequest, deps: HttpDeps): Prom
       : await findPrevious(deps.store, body.previous_response_id, owner);
   const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, deps);
   const items = await resolveReferences(deps.store, inputItems(body, deps), owner);
-  const talk = await talkOf(items, { request, deps, address, previous });
+  const conversation = await splitItems(items, { request, deps, address, previous });
   const { toolItems, showReasoning, modelName } = deps.settings;
   return {
     prompt: {
       seed: { source: "http" },
       kind: "response",
-      input: { ...talk, ...options(body, deps), ...(traceparent === undefined ? {} : { traceparent }) },
+      input: {
+        ...conversation,
+        ...options(body, deps),
+        ...(traceparent === undefined ? {} : { traceparent }),
+      },
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
       ...requestedWebhook(body.agent?.webhook, "agent.webhook", deps),
@@ -63,7 +67,7 @@ export async function planResponse(request: CreateRequest, deps: HttpDeps): Prom
     address,
     identity: ctx.identity,
     previous,
-    kept: {
+    record: {
       request: { echo: echoOf(body, modelName), toolItems, showReasoning },
       input: items,
       conversation: conversationOf(body),
@@ -122,7 +126,7 @@ function emptyInput(): ServiceError {
   });
 }
 
-interface TalkContext {
+interface ConversationContext {
   readonly request: CreateRequest;
   readonly deps: HttpDeps;
   readonly address: SessionAddress;
@@ -130,9 +134,9 @@ interface TalkContext {
 }
 
 /** Splits the items into earlier messages, the prompt, and instructions. */
-async function talkOf(
+async function splitItems(
   items: readonly InputItem[],
-  { request, deps, address, previous }: TalkContext,
+  { request, deps, address, previous }: ConversationContext,
 ): Promise<{
   readonly opening: readonly Message[];
   readonly prompt: readonly Message[];
@@ -140,26 +144,26 @@ async function talkOf(
 }> {
   const { body, signal } = request;
   const read = await toConversation(items, { param: "input", deps, signal });
-  const calls = await knownCalls(deps, address, previous);
+  const calls = await pendingCalls(deps, address, previous);
   // A client that names only a session may send the whole conversation, as in the chat format.
   const sendsAll = previous === undefined && conversationOf(body) === undefined;
-  const all = answered(read, calls);
+  const all = withToolNames(read, calls);
   const messages = sendsAll ? all : withoutKnown(all, calls);
   if (messages.at(-1)?.role !== "user" && messages.at(-1)?.role !== "tool") {
     const what = "The last item must come from the user or a tool. The agent answers it.";
     throw new ServiceError("invalid_request", what, { param: "input" });
   }
   const start = sendsAll ? messages.findLastIndex(({ role }) => role === "assistant") + 1 : 0;
-  const asked = [body.instructions ?? "", read.instructions].filter((text) => text !== "");
+  const instructions = [body.instructions ?? "", read.instructions].filter((text) => text !== "");
   checkText(body.instructions ?? "", "instructions", deps);
   return {
     opening: messages.slice(0, start),
     prompt: messages.slice(start),
-    ...(asked.length === 0 ? {} : { instructions: asked.join("\n\n") }),
+    ...(instructions.length === 0 ? {} : { instructions: instructions.join("\n\n") }),
   };
 }
 
-async function knownCalls(
+async function pendingCalls(
   { store }: HttpDeps,
   address: SessionAddress,
   previous: ResponseRow | undefined,
@@ -170,7 +174,7 @@ async function knownCalls(
 }
 
 /** Fills in the tool names of results. ServiceError `invalid_request` for a result without a pending call. */
-function answered(
+function withToolNames(
   { messages, answers }: ItemConversation,
   calls: ReadonlyMap<string, string>,
 ): readonly Message[] {
@@ -179,9 +183,9 @@ function answered(
     const what = `${param} is ${JSON.stringify(callId)}, and no such call is pending here.`;
     throw new ServiceError("invalid_request", what, { param });
   }
-  const loose = new Set(answers.map(({ callId }) => callId));
+  const unmatched = new Set(answers.map(({ callId }) => callId));
   return messages.map((message) =>
-    message.role === "tool" && loose.has(message.callId)
+    message.role === "tool" && unmatched.has(message.callId)
       ? { ...message, tool: calls.get(message.callId) ?? message.tool }
       : message,
   );
@@ -273,10 +277,10 @@ const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
 const SUMMARIES = ["auto", "concise", "detailed"] as const;
 
 /** Returns only known values, because clients validate them. */
-function reasoning({ reasoning: asked }: CreateResponseRequest): Reasoning | null {
-  if (asked === undefined || asked === null) return null;
+function reasoning({ reasoning: requested }: CreateResponseRequest): Reasoning | null {
+  if (requested === undefined || requested === null) return null;
   return {
-    effort: EFFORTS.find((effort) => effort === asked.effort) ?? null,
-    summary: SUMMARIES.find((summary) => summary === asked.summary) ?? null,
+    effort: EFFORTS.find((effort) => effort === requested.effort) ?? null,
+    summary: SUMMARIES.find((summary) => summary === requested.summary) ?? null,
   };
 }

@@ -9,9 +9,9 @@ import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { idempotencyOf } from "../edge/idempotency.ts";
 import { ResponseReducer, type ResponseRequest } from "./reducer.ts";
 import { echoOf, planResponse, type CreateRequest } from "./request.ts";
-import { reduceEvents, readResponse, readWhole, responseEvents } from "./read.ts";
+import { reduceEvents, readResponse, readComplete, responseEvents } from "./read.ts";
 import { startResponse } from "./start.ts";
-import { findResponse, forgetResponse, storedInput, storedRequest, touchResponse } from "./queries.ts";
+import { findResponse, removeResponse, storedInput, storedRequest, touchResponse } from "./queries.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import type { RunSubscribers } from "../runs/read.ts";
 import {
@@ -33,19 +33,19 @@ export async function createResponse(
 ): Promise<HttpResponse<"createResponse">> {
   const { body, signal } = request;
   const options = { claim: idempotencyOf("createResponse", request), signal };
-  const { started, asked } = await startOrJoin(request, deps, options);
+  const { started, stored } = await startOrJoin(request, deps, options);
   const headers = runHeaders(started);
   const { runId } = started.submitted;
-  const reducer = new ResponseReducer(runId, asked);
+  const reducer = new ResponseReducer(runId, stored);
   if (body.background === true && body.stream !== true) {
     await started.events[Symbol.asyncIterator]().return?.();
     await reduceEvents(deps.store, reducer, runId);
     return { status: 200, headers, body: reducer.response };
   }
-  const isAlone = body.background === true || body.agent?.on_disconnect === "continue";
-  const forget = isAlone || started.isJoined ? () => {} : stopWhenGone(signal, runId, deps);
+  const isDetached = body.background === true || body.agent?.on_disconnect === "continue";
+  const stopWatching = isDetached || started.isJoined ? () => {} : stopWhenGone(signal, runId, deps);
   if (body.stream === true) return { status: 200, headers, stream: responseEvents(reducer, started.events) };
-  return whole(reducer, started, headers).finally(forget);
+  return collect(reducer, started, headers).finally(stopWatching);
 }
 
 /**
@@ -56,17 +56,17 @@ async function startOrJoin(
   request: CreateRequest,
   deps: HttpDeps,
   options: StartOptions,
-): Promise<{ readonly started: StartedRun; readonly asked: ResponseRequest }> {
+): Promise<{ readonly started: StartedRun; readonly stored: ResponseRequest }> {
   const joined = await joinRepeated(deps, options);
-  if (joined) return { started: joined, asked: await askedBefore(request, joined, deps) };
+  if (joined) return { started: joined, stored: await storedRequestOf(request, joined, deps) };
   const plan = await planResponse(request, deps);
   const started = await startResponse(plan, deps, options);
-  const { request: asked } = plan.kept;
-  return { started, asked: started.replayed ? await askedBefore(request, started, deps) : asked };
+  const { request: stored } = plan.record;
+  return { started, stored: started.replayed ? await storedRequestOf(request, started, deps) : stored };
 }
 
 /** Returns what the response stored of its request; without a stored response, reads this request. */
-async function askedBefore(
+async function storedRequestOf(
   { body }: CreateRequest,
   { submitted }: StartedRun,
   { store, settings }: HttpDeps,
@@ -77,7 +77,7 @@ async function askedBefore(
 }
 
 /** Returns the whole answer when the run ends. */
-async function whole(
+async function collect(
   reducer: ResponseReducer,
   { events, submitted }: StartedRun,
   headers: ReturnType<typeof runHeaders>,
@@ -119,25 +119,25 @@ export async function getResponse(
     return { status: 200, headers, body: (await readResponse(store, row)).response };
   }
   const after = query.starting_after ?? -1;
-  const { count } = await readWhole(store, row);
-  if (after >= count) throw beyond(after, count - 1);
-  const leave = subscribers.enter(row.run_id);
-  signal.addEventListener("abort", leave, { once: true });
+  const { count } = await readComplete(store, row);
+  if (after >= count) throw beyondEnd(after, count - 1);
+  const release = subscribers.enter(row.run_id);
+  signal.addEventListener("abort", release, { once: true });
   const events = store.journal.follow({ runId: row.run_id }, { signal });
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
-  return { status: 200, headers, stream: leaving(responseEvents(reducer, events, after), leave) };
+  return { status: 200, headers, stream: releaseAtEnd(responseEvents(reducer, events, after), release) };
 }
 
 /** Calls `leave` when the events end, or when the reader stops. */
-async function* leaving<T>(events: AsyncIterable<T>, leave: () => void): AsyncGenerator<T> {
+async function* releaseAtEnd<T>(events: AsyncIterable<T>, release: () => void): AsyncGenerator<T> {
   try {
     yield* events;
   } finally {
-    leave();
+    release();
   }
 }
 
-function beyond(after: number, last: number): ServiceError {
+function beyondEnd(after: number, last: number): ServiceError {
   return new ServiceError(
     "invalid_cursor",
     `starting_after is ${after}, but the last event of the response so far is ${last}.`,
@@ -151,7 +151,7 @@ export async function deleteResponse(
   deps: HttpDeps,
 ): Promise<HttpResponse<"deleteResponse">> {
   const row = await findResponse(deps.store, path.response_id, ctx.identity.name);
-  await forgetResponse(deps.store, row.id);
+  await removeResponse(deps.store, row.id);
   if (!(await isFinal(deps.store, row.run_id))) await deps.turns.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }

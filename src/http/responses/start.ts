@@ -5,7 +5,7 @@ import type { Prompt } from "../../agent/run/prompt.ts";
 import type { SessionAddress } from "../../agent/session/session.ts";
 import type { ResponseRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ResponsePlan } from "./request.ts";
-import { keepResponse } from "./queries.ts";
+import { storeResponse } from "./queries.ts";
 import type { HttpDeps } from "../deps.ts";
 import { startRun, type StartedRun, type StartOptions } from "../prompt/submission.ts";
 import { branchSession } from "../../agent/session/branch.ts";
@@ -26,16 +26,16 @@ export async function startResponse(
   const { previous, address } = plan;
   if (!previous) return submit(plan, { address }, deps, options);
   const { owner } = previous;
-  if (!plan.kept.request.echo.store) {
+  if (!plan.record.request.echo.store) {
     // Nothing can continue this response, so it leaves the previous one unchanged.
     const opening = [...(await contextUpTo(deps.store, previous)), ...(plan.prompt.input.opening ?? [])];
     const input = { ...plan.prompt.input, opening };
     return submit({ ...plan, prompt: { ...plan.prompt, input } }, { address: { owner } }, deps, options);
   }
-  if (await isTip(deps.store, previous)) {
+  if (await isLatest(deps.store, previous)) {
     try {
-      const place = { address: { owner, id: previous.session_id }, claims: previous };
-      return await submit(plan, place, deps, options);
+      const target = { address: { owner, id: previous.session_id }, claims: previous };
+      return await submit(plan, target, deps, options);
     } catch (error) {
       if (!(error instanceof Overtaken)) throw error;
     }
@@ -62,27 +62,27 @@ async function inBranch(
   }
 }
 
-interface Place {
+interface Target {
   readonly address: SessionAddress;
   /** The response that this one continues in the same session. Only one response can. */
   readonly claims?: ResponseRow;
 }
 
 function submit(
-  { prompt, kept }: ResponsePlan,
-  { address, claims }: Place,
+  { prompt, record }: ResponsePlan,
+  { address, claims }: Target,
   deps: HttpDeps,
   options: StartOptions,
 ): Promise<StartedRun> {
-  const placed: Prompt = {
+  const addressed: Prompt = {
     ...prompt,
     address,
     alsoRecord: async (tx, run) => {
       if (claims) await claimNext(tx, claims, responseIdOf(run.id));
-      if (kept.request.echo.store) await keepResponse(tx, run, kept, deps.settings.maxStoredResponses);
+      if (record.request.echo.store) await storeResponse(tx, run, record, deps.settings.maxStoredResponses);
     },
   };
-  return startRun(placed, deps, options);
+  return startRun(addressed, deps, options);
 }
 
 /** Thrown inside the transaction of a run when another request has continued its session. */
@@ -91,7 +91,7 @@ export class Overtaken extends Error {
 }
 
 /** Returns true when a request may continue the session of `previous`: nothing happened there since. */
-export async function isTip(store: Store, previous: ResponseRow): Promise<boolean> {
+export async function isLatest(store: Store, previous: ResponseRow): Promise<boolean> {
   if (previous.next_id !== null) return false;
   return !(await hasLaterRun(store, previous.session_id, previous.run_id));
 }

@@ -47,11 +47,11 @@ function isStopping({ status }: RunView): boolean {
 
 /** Returns the one text of the body, under any of its names. */
 function steerText(body: SteerRequest["body"], { settings }: HttpDeps): string {
-  const given = Object.entries(body).filter(([, text]) => text !== undefined);
-  const [first] = given;
-  if (!first || given.length > 1) {
+  const texts = Object.entries(body).filter(([, text]) => text !== undefined);
+  const [first] = texts;
+  if (!first || texts.length > 1) {
     throw new ServiceError("invalid_steer_input", "Send the text as exactly one of: input, message, text.", {
-      param: given[1]?.[0] ?? "input",
+      param: texts[1]?.[0] ?? "input",
     });
   }
   const [param, text] = first;
@@ -80,11 +80,11 @@ export async function resolveRunApproval(
   const { path, body, ctx } = request;
   const run = await findRun(deps.store, path.run_id, ctx.identity.name);
   const choice = toChoice(body.choice);
-  const asked = await questions(run.id, request, deps);
-  const fitting = asked.filter((ask) => offered(ask).includes(choice));
-  if (fitting.length === 0) throw notOffered(choice, asked);
+  const candidates = await findQuestions(run.id, request, deps);
+  const fitting = candidates.filter((each) => offered(each).includes(choice));
+  if (fitting.length === 0) throw notOffered(choice, candidates);
   const answered: QuestionRow[] = [];
-  for (const ask of fitting) if (await answer(ask, choice, request, deps)) answered.push(ask);
+  for (const each of fitting) if (await answer(each, choice, request, deps)) answered.push(each);
   const [first] = answered;
   if (!first) throw closedAlready(fitting);
   return {
@@ -113,20 +113,20 @@ const CHOICES: Readonly<Record<string, AskChoice>> = {
 };
 
 function toChoice(text: string | undefined): AskChoice {
-  const known = Object.keys(CHOICES).join(", ");
+  const allowed = Object.keys(CHOICES).join(", ");
   if (text === undefined) {
-    throw new ServiceError("missing_required_parameter", `choice is required: one of ${known}.`, {
+    throw new ServiceError("missing_required_parameter", `choice is required: one of ${allowed}.`, {
       param: "choice",
     });
   }
   const choice = Object.hasOwn(CHOICES, text) ? CHOICES[text] : undefined;
   if (choice) return choice;
-  const what = `choice must be one of ${known}, not ${JSON.stringify(text.slice(0, 64))}.`;
+  const what = `choice must be one of ${allowed}, not ${JSON.stringify(text.slice(0, 64))}.`;
   throw new ServiceError("invalid_approval_choice", what, { param: "choice" });
 }
 
 /** Returns the open approvals that the body addresses, oldest first. */
-async function questions(
+async function findQuestions(
   runId: string,
   { body }: ApprovalRequest,
   deps: HttpDeps,
@@ -134,7 +134,7 @@ async function questions(
   const isForAll = body.all === true || body.resolve_all === true;
   if (body.request_id !== undefined) {
     if (isForAll) throw invalidRequest("Send either request_id or all, not both.");
-    return [await question(runId, body.request_id, deps)];
+    return [await findQuestion(runId, body.request_id, deps)];
   }
   const open = (await deps.questions.open({ runId })).filter(isApproval);
   const [oldest] = open;
@@ -144,20 +144,20 @@ async function questions(
   return isForAll ? open : [oldest];
 }
 
-async function question(runId: string, questionId: string, { store }: HttpDeps): Promise<QuestionRow> {
-  const ask = await store.find("questions", { id: questionId });
-  if (ask?.run_id !== runId || !isApproval(ask)) {
+async function findQuestion(runId: string, questionId: string, { store }: HttpDeps): Promise<QuestionRow> {
+  const question = await store.find("questions", { id: questionId });
+  if (question?.run_id !== runId || !isApproval(question)) {
     throw invalidRequest(
       `The run has no approval ${JSON.stringify(questionId)}. GET the run to list the open ones.`,
     );
   }
-  if (ask.status !== "open") throw closedAlready([ask]);
-  return ask;
+  if (question.status !== "open") throw closedAlready([question]);
+  return question;
 }
 
 /** Returns false when another answer, or the deadline, came first. */
 async function answer(
-  ask: QuestionRow,
+  question: QuestionRow,
   choice: AskChoice,
   { ctx, body }: ApprovalRequest,
   { questions }: HttpDeps,
@@ -165,7 +165,7 @@ async function answer(
   const { name } = ctx.identity;
   const reason = body.reason === undefined ? {} : { reason: body.reason };
   try {
-    await questions.answer(ask.id, { owner: name, by: `http:${name}`, choice, ...reason });
+    await questions.answer(question.id, { owner: name, by: `http:${name}`, choice, ...reason });
     return true;
   } catch (error) {
     const isLate = error instanceof ServiceError && ["ask_not_pending", "ask_not_found"].includes(error.code);
@@ -174,16 +174,16 @@ async function answer(
   }
 }
 
-function isApproval(ask: QuestionRow): boolean {
-  return ask.kind === "approval";
+function isApproval(question: QuestionRow): boolean {
+  return question.kind === "approval";
 }
 
-function offered(ask: QuestionRow): readonly AskChoice[] {
-  return toApprovalRequest(ask).choices;
+function offered(question: QuestionRow): readonly AskChoice[] {
+  return toApprovalRequest(question).choices;
 }
 
-function notOffered(choice: AskChoice, asked: readonly QuestionRow[]): ServiceError {
-  const choices = [...new Set(asked.flatMap(offered))].join(", ");
+function notOffered(choice: AskChoice, candidates: readonly QuestionRow[]): ServiceError {
+  const choices = [...new Set(candidates.flatMap(offered))].join(", ");
   const what = `${choice} is not offered here. Choose one of: ${choices}.`;
   return new ServiceError("invalid_approval_choice", what, { param: "choice" });
 }

@@ -7,14 +7,14 @@ import type { ResponseRow } from "../../store/schema/tables.ts";
 import type { HttpResponse, HttpRequest } from "../edge/contract.ts";
 import {
   findRepeated,
-  forgetKey,
+  deleteKey,
   idempotencyOf,
   RepeatedRequest,
   type IdempotencyClaim,
-  inTurn,
+  serialize,
 } from "../edge/idempotency.ts";
 import { deleteUnused } from "../../agent/session/queries.ts";
-import { branchFrom, isTip } from "../responses/start.ts";
+import { branchFrom, isLatest } from "../responses/start.ts";
 import type { HttpDeps, HttpContext } from "../deps.ts";
 import { runHeaders, withClaim } from "../prompt/submission.ts";
 import type { Message } from "../../agent/message.ts";
@@ -35,7 +35,7 @@ type Created = HttpResponse<"createRun">;
 /** POST /v1/runs: answers when the run is recorded. The run needs no client. */
 export async function createRun(request: CreateRunHttpRequest, deps: HttpDeps): Promise<Created> {
   const claim = idempotencyOf("createRun", request);
-  return inTurn(deps.store, claim, () => create(request, deps, claim));
+  return serialize(deps.store, claim, () => create(request, deps, claim));
 }
 
 async function create(
@@ -43,16 +43,16 @@ async function create(
   deps: HttpDeps,
   claim: IdempotencyClaim | undefined,
 ): Promise<Created> {
-  const known = claim && (await findRepeated(deps.store, claim));
-  const replayed = known === undefined ? undefined : await replay(known, request, deps, claim);
+  const earlier = claim && (await findRepeated(deps.store, claim));
+  const replayed = earlier === undefined ? undefined : await replay(earlier, request, deps, claim);
   if (replayed) return replayed;
   const { prompt, address, previous } = await planRun(request, deps);
-  const submit = (place: SessionAddress) => {
-    const placed = { ...prompt, address: place };
-    return deps.turns.submit(claim ? withClaim(placed, deps, claim) : placed);
+  const submit = (target: SessionAddress) => {
+    const addressed = { ...prompt, address: target };
+    return deps.turns.submit(claim ? withClaim(addressed, deps, claim) : addressed);
   };
   try {
-    const submitted = previous ? await goOnFrom(previous, submit, deps) : await submit(address);
+    const submitted = previous ? await continueFrom(previous, submit, deps) : await submit(address);
     // A steered text joined a running run and created none.
     const status = submitted.status === "queued" ? "queued" : "running";
     return accepted({ submitted, status, replayed: false });
@@ -65,13 +65,13 @@ async function create(
 }
 
 /** Continues the session of the response if nothing happened there since, else a branch of it. */
-async function goOnFrom(
+async function continueFrom(
   previous: ResponseRow,
   submit: (address: SessionAddress) => Promise<Submitted>,
   deps: HttpDeps,
 ): Promise<Submitted> {
   const { owner } = previous;
-  if (await isTip(deps.store, previous)) return submit({ owner, id: previous.session_id });
+  if (await isLatest(deps.store, previous)) return submit({ owner, id: previous.session_id });
   const branch = await branchFrom(deps.store, previous);
   if (!branch) return submit({ owner });
   try {
@@ -92,7 +92,7 @@ async function replay(
   const run = await findSubmission(store, runId);
   if (run?.owner === ctx.identity.name)
     return accepted({ submitted: run, status: run.runStatus, replayed: true });
-  if (claim) await forgetKey(store, claim, runId);
+  if (claim) await deleteKey(store, claim, runId);
   return undefined;
 }
 
@@ -165,13 +165,13 @@ async function toInput(request: CreateRunHttpRequest, deps: HttpDeps): Promise<P
   const toolsets = checkToolsets(body.toolsets, "toolsets", deps);
   checkText(body.instructions ?? "", "instructions", deps);
   const history = await conversation(body.conversation_history ?? [], "conversation_history", request, deps);
-  const asked = await askedWith(request, deps);
-  const instructions = [body.instructions ?? "", history.instructions, asked.instructions]
+  const split = await splitInput(request, deps);
+  const instructions = [body.instructions ?? "", history.instructions, split.instructions]
     .filter((text) => text !== "")
     .join("\n\n");
   return {
-    opening: [...history.messages, ...asked.opening],
-    prompt: asked.prompt,
+    opening: [...history.messages, ...split.opening],
+    prompt: split.prompt,
     settings: {},
     isDetached: true,
     ...approvals(body.approval_mode),
@@ -181,14 +181,14 @@ async function toInput(request: CreateRunHttpRequest, deps: HttpDeps): Promise<P
   };
 }
 
-interface Asked {
+interface SplitInput {
   readonly instructions: string;
   readonly opening: readonly Message[];
   readonly prompt: readonly Message[];
 }
 
 /** Splits the input. The prompt is everything after the last answer in it. */
-async function askedWith(request: CreateRunHttpRequest, deps: HttpDeps): Promise<Asked> {
+async function splitInput(request: CreateRunHttpRequest, deps: HttpDeps): Promise<SplitInput> {
   const { input } = request.body;
   if (typeof input === "string") {
     checkText(input, "input", deps);
@@ -210,8 +210,8 @@ async function conversation(
 ): Promise<ItemConversation> {
   checkCount(items.length, param, deps);
   const read = await toConversation(items, { param, deps, signal });
-  const [loose] = read.answers;
-  if (!loose) return read;
-  const what = `${loose.param} is ${JSON.stringify(loose.callId)}, but ${param} has no such call.`;
-  throw new ServiceError("invalid_request", what, { param: loose.param });
+  const [unmatched] = read.answers;
+  if (!unmatched) return read;
+  const what = `${unmatched.param} is ${JSON.stringify(unmatched.callId)}, but ${param} has no such call.`;
+  throw new ServiceError("invalid_request", what, { param: unmatched.param });
 }

@@ -28,21 +28,21 @@ export async function streamRunEvents(
       ? cursor(query.after, run, "after")
       : cursor(headers["last-event-id"], run, "Last-Event-ID");
   const first = after >= run.last_seq ? undefined : await firstEvent(run, deps);
-  const leave = subscribers.enter(run.id);
-  signal.addEventListener("abort", leave, { once: true });
+  const release = subscribers.enter(run.id);
+  signal.addEventListener("abort", release, { once: true });
   return {
     status: 200,
     headers: { "x-agent-run-id": run.id, "x-agent-session-id": nameOfId(run.session_id) },
-    stream: follow(run, deps, { after, first, signal, leave }),
+    stream: follow(run, deps, { after, first, signal, release }),
   };
 }
 
 async function* follow(
   run: RunView,
   deps: HttpDeps,
-  from: { after: number; first: FirstKept | undefined; signal: AbortSignal; leave: () => void },
+  from: { after: number; first: FirstKept | undefined; signal: AbortSignal; release: () => void },
 ): AsyncGenerator<SseMessage<RunEvent>> {
-  const { signal, leave } = from;
+  const { signal, release } = from;
   try {
     let { after, first } = from;
     if (isFinalStatus(run.status) && after >= run.last_seq) return;
@@ -66,7 +66,7 @@ async function* follow(
       }
     }
   } finally {
-    leave();
+    release();
   }
 }
 
@@ -74,11 +74,11 @@ async function* follow(
 const shared = new WeakMap<JournalEvent, SharedMessage<RunEvent>>();
 
 function sharedFrame(entry: JournalEvent): SharedMessage<RunEvent> {
-  const known = shared.get(entry);
-  if (known) return known;
-  const made = new SharedMessage(toRunEvent(entry), entry.type, String(entry.runSeq));
-  shared.set(entry, made);
-  return made;
+  const cached = shared.get(entry);
+  if (cached) return cached;
+  const message = new SharedMessage(toRunEvent(entry), entry.type, String(entry.runSeq));
+  shared.set(entry, message);
+  return message;
 }
 
 function frame(event: RunEvent): SseMessage<RunEvent> {

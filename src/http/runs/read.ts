@@ -24,8 +24,8 @@ export async function getRun(
   const owner = ctx.identity.name;
   let row = await findRun(deps.store, path.run_id, owner);
   if (query.wait !== undefined && query.wait > 0 && !isSettled(row)) {
-    const leave = subscribers.enter(row.id);
-    await settled(row, deps, { waitMs: query.wait * 1000, client: raw.signal }).finally(leave);
+    const release = subscribers.enter(row.id);
+    await settled(row, deps, { waitMs: query.wait * 1000, client: raw.signal }).finally(release);
     row = await findRun(deps.store, row.id, owner);
   }
   return { status: 200, body: await showRun(row, deps) };

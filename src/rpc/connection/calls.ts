@@ -1,4 +1,4 @@
-/** The calls of one connection: checked, bounded in number, each answered once, alone or as its batch. */
+/** The calls of one connection: validated, limited in number, each answered once, alone or in its batch. */
 import { ServiceError, toServiceError } from "../../base/errors.ts";
 import type { Log } from "../../base/observe/log.ts";
 import type { RpcHandlers, RpcContext, RpcCall } from "../deps.ts";
@@ -25,7 +25,7 @@ export interface CallsOptions {
   readonly context: RpcContext;
   readonly outbox: Pick<Outbox, "control" | "hold" | "release">;
   readonly log: Log;
-  /** Takes the host's answer to a question, which comes among its calls. */
+  /** Receives the host's answer to a question, which arrives among its calls. */
   readonly onAnswer: (answer: Extract<Inbound, { readonly kind: "answer" }>) => void;
 }
 
@@ -40,7 +40,7 @@ export class Calls {
     this.#options = options;
   }
 
-  /** Takes what a frame holds. `sizeBytes` is the frame's. */
+  /** Handles one frame of `sizeBytes`. */
   take(value: unknown, sizeBytes: number): void {
     if (Array.isArray(value)) return this.#batch(value, sizeBytes);
     const call = this.#begin(value, sizeBytes);
@@ -48,7 +48,7 @@ export class Calls {
     else if (call) void this.#finishLater(call);
   }
 
-  /** Answers what is no call, by an error of the protocol. */
+  /** Answers a frame that is no call with a protocol error. */
   refuse(code: number, reason: string, message: string): void {
     this.#send(protocolError(null, { code, reason, message }));
   }
@@ -66,7 +66,7 @@ export class Calls {
       members.length === 0
         ? "A batch must not be empty."
         : members.length > max
-          ? `A batch has at most ${max} members, not ${members.length}.`
+          ? `A batch has at most ${max} members; this one has ${members.length}.`
           : undefined;
     if (problem !== undefined) return this.refuse(INVALID_REQUEST, "invalid_request", problem);
     void Promise.all(members.map((member) => this.#begin(member, sizeBytes))).then((calls) => {
@@ -76,7 +76,7 @@ export class Calls {
     });
   }
 
-  /** Undefined when there is nothing to answer; no promise for what is answered at once. */
+  /** Returns undefined when there is nothing to answer, and no promise for a call that is answered at once. */
   #begin(member: unknown, sizeBytes: number): Call | Promise<Call> | undefined {
     const inbound = readInbound(member);
     if (inbound.kind === "answer") {
@@ -127,7 +127,7 @@ export class Calls {
     this.#leave(call);
   }
 
-  /** Lets the events go that the call held back, and its place. */
+  /** Releases the events that the call held back, and its place among the calls in flight. */
   #leave(call: Call): void {
     call.release();
     if (!call.isInFlight) return;
@@ -153,7 +153,7 @@ export class Calls {
 
 type Reply = ResultFrame | ErrorFrame;
 
-/** One call on its way. */
+/** One call in flight. */
 class Call {
   readonly #outbox: CallsOptions["outbox"];
   #held: string[] | undefined;
@@ -164,7 +164,7 @@ class Call {
     this.#outbox = outbox;
   }
 
-  /** See RpcCall. */
+  /** See {@link RpcCall.hold}. */
   readonly hold = (sessionId: string): void => {
     (this.#held ??= []).push(sessionId);
     this.#outbox.hold(sessionId);
@@ -176,21 +176,18 @@ class Call {
 }
 
 function overloaded(inFlight: number): ServiceError {
-  return new ServiceError(
-    "overloaded",
-    `${inFlight} requests are in flight. Wait for some of their answers.`,
-  );
+  return new ServiceError("overloaded", `${inFlight} requests are in flight. Wait for their answers.`);
 }
 
-/** A call whose parameters fit. */
+/** A call with valid parameters. */
 export interface CheckedCall {
   readonly method: GatewayMethod;
   readonly params: Readonly<Record<string, unknown>>;
 }
 
 /**
- * Checks a call against the spec. ServiceError `unknown_method`, `insufficient_scope`, or `invalid_request` with
- * `details.issues`. Parameters that nobody declared are left out and logged.
+ * Checks a call against the spec. ServiceError `unknown_method`, `insufficient_scope`, or `invalid_params` with
+ * `details.issues`. Undeclared parameters are dropped and logged.
  */
 export function checkCall(
   method: string,
@@ -203,7 +200,7 @@ export function checkCall(
   const given = params ?? {};
   if (!isRecord(given)) {
     throw invalidParams([
-      { path: "", message: "must be an object: parameters travel by name", keyword: "type" },
+      { path: "", message: "must be an object: parameters are passed by name", keyword: "type" },
     ]);
   }
   const issues = rpcSchemas.check(meta.params, given, from.sizeBytes);
@@ -211,7 +208,7 @@ export function checkCall(
   return { method, params: pick(given, meta, { method, log: from.log }) };
 }
 
-/** Runs the handler. Whatever it throws comes out. */
+/** Runs the handler. Its errors pass through. */
 export function runHandler(
   handlers: RpcHandlers<RpcContext>,
   { method, params }: CheckedCall,
@@ -225,7 +222,7 @@ function isMethod(name: string): name is GatewayMethod {
   return Object.hasOwn(gatewayRequests, name);
 }
 
-/** The declared parameters with their defaults. */
+/** Returns the declared parameters with their defaults. */
 function pick(
   given: Readonly<Record<string, unknown>>,
   { names, defaults }: RequestMeta,
@@ -233,7 +230,7 @@ function pick(
 ): Readonly<Record<string, unknown>> {
   const unknown = Object.keys(given).filter((name) => !names.includes(name));
   if (unknown.length === 0) return { ...defaults, ...given };
-  log.debug("parameters that are not known were ignored", { method, names: unknown.slice(0, MAX_NAMED) });
+  log.debug("undeclared parameters were ignored", { method, names: unknown.slice(0, MAX_NAMED) });
   const known = names.filter((name) => Object.hasOwn(given, name));
   return { ...defaults, ...Object.fromEntries(known.map((name) => [name, given[name]])) };
 }
@@ -243,16 +240,16 @@ const MAX_METHOD = 64;
 
 function invalidParams(issues: readonly { path: string; message: string; keyword: string }[]): ServiceError {
   const [first] = issues;
-  const what = first ? formatIssue(first, "params") : "they do not fit";
+  const what = first ? formatIssue(first, "params") : "they do not match the schema";
   const plain = issues.map(({ path, message }) => ({ path, message }));
   return new ServiceError("invalid_params", `invalid params: ${what}.`, { details: { issues: plain } });
 }
 
-/** Hosts look for these words to fall back to another method. */
+/** Hosts look for the words "unknown method" and then fall back to another one. */
 function unknownMethod(method: string): ServiceError {
   const name = method.length > MAX_METHOD ? `${method.slice(0, MAX_METHOD)}...` : method;
   return new ServiceError("unknown_method", `unknown method: ${name}`);
 }
 
-/** Validators over the schemas of the gateway's two documents, compiled when they are first used. */
+/** Validators for the schemas of both gateway documents. Each is compiled on first use. */
 export const rpcSchemas = new SchemaSet(schemas);

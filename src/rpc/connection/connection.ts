@@ -1,4 +1,4 @@
-/** One connection: what it is told, what it asks, and how it ends. */
+/** One connection: its calls, its events, its questions, and its end. */
 import {
   type GatewayEvent,
   type HostMethod,
@@ -16,7 +16,7 @@ import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } f
 import { readyEvent } from "./ready.ts";
 import type { Clock } from "../../base/clock.ts";
 
-/** A transport's two ends: how frames leave, and how it ends. */
+/** A transport: sends frames, and closes. */
 export interface ConnectionWire extends Wire {
   close(code: number, reason: string): void;
 }
@@ -28,13 +28,13 @@ export interface ConnectionOptions {
   readonly identity: RpcIdentity;
   readonly transport: RpcPeer["transport"];
   readonly isLocal: boolean;
-  /** Its id, when its first frame was sent before there was a room. */
+  /** The connection's id, when its first frame was sent before the modules were ready. */
   readonly greeted?: string;
-  /** It ended, for whatever reason. */
+  /** Called when the connection ends. */
   readonly onEnd?: (connection: Connection) => void;
 }
 
-/** Codes of WebSocket (RFC 6455, section 7.4) that we close with. */
+/** WebSocket close codes (RFC 6455, section 7.4) that this server sends. */
 export const CLOSE = { shutdown: 1001, tooBig: 1009, failed: 1011, overloaded: 1013 };
 
 const DEFAULT_PROFILE: ClientProfile = { serverRequests: false, optOut: new Set(), deltas: "all" };
@@ -64,7 +64,7 @@ export class Connection implements RpcPeer {
     this.isLocal = isLocal;
     this.#log = deps.log.with({ connection: this.id });
     const onOverflow = () => this.#overflow();
-    // A pipe is not cut: those who fill it wait.
+    // A pipe is never cut: its writers wait.
     const shared = transport === "stdio" ? {} : { readers: deps.store.readers };
     this.#outbox = new Outbox({ wire, clock: deps.clock, maxFrames, maxBytes, onOverflow, ...shared });
     this.#hints = new Hints(deps.clock, (hint) => this.#outbox.event(hint));
@@ -93,7 +93,7 @@ export class Connection implements RpcPeer {
   readonly detach: Subscriptions["detach"] = (sessionId) => this.#subscriptions.detach(sessionId);
   readonly caughtUp: Subscriptions["caughtUp"] = () => this.#subscriptions.caughtUp();
 
-  /** Sends the first frame, unless the host has it. */
+  /** Sends the first frame, unless the host already has it. */
   open(): void {
     const { deps, greeted } = this.#options;
     if (greeted !== undefined) return;
@@ -130,25 +130,25 @@ export class Connection implements RpcPeer {
     return this.#questions.ask(method, id, params, signal);
   }
 
-  /** Takes a frame. `sizeBytes` is its length, where the transport knows it; blank frames are nothing. */
+  /** Handles a frame. `sizeBytes` is its length if the transport knows it. Blank frames are ignored. */
   receive(text: string, sizeBytes = text.length): void {
     if (this.signal.aborted) return;
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
-      if (text.trim() !== "") this.garbled("This is not JSON. Send one JSON value a frame.");
+      if (text.trim() !== "") this.garbled("This is not JSON. Send one JSON value per frame.");
       return;
     }
     this.#calls.take(value, sizeBytes);
   }
 
-  /** Answers what cannot be read. */
+  /** Answers a frame that cannot be parsed. */
   garbled(message: string): void {
     this.#calls.refuse(PARSE_ERROR, "parse_error", message);
   }
 
-  /** Refuses what is no frame at all, such as a line above the limit. */
+  /** Rejects input that is no frame, such as a line above the limit. */
   refuse(message: string, reason: string): void {
     this.#calls.refuse(INVALID_REQUEST, reason, message);
   }
@@ -158,12 +158,12 @@ export class Connection implements RpcPeer {
     return this.#calls.settled();
   }
 
-  /** The transport takes more again. */
+  /** Sends more when the transport has drained. */
   pump(): void {
     this.#outbox.pump();
   }
 
-  /** Ends the connection from our side; what waits is sent first. */
+  /** Ends the connection from this side. Waiting frames are sent first. */
   close(code: number, reason: string): void {
     if (this.signal.aborted) return;
     this.#outbox.flush();
@@ -171,7 +171,7 @@ export class Connection implements RpcPeer {
     this.#options.wire.close(code, reason);
   }
 
-  /** The other side is gone. */
+  /** Ends the connection when the other side is gone. */
   gone(): void {
     if (!this.signal.aborted) this.#stop();
   }
@@ -186,9 +186,9 @@ export class Connection implements RpcPeer {
   }
 
   #overflow(): void {
-    // A pipe has one reader who must get everything; those who fill it wait for drained().
+    // A pipe has one reader, which must get everything; writers wait for drained().
     if (this.transport === "stdio" || this.signal.aborted) return;
-    this.#log.warn("a client does not read: its connection is closed, it may resume by its cursor");
+    this.#log.warn("closed the connection of a client that does not read; it can resume by its cursor");
     this.#stop();
     this.#options.wire.close(CLOSE.overloaded, "overloaded");
   }
@@ -196,10 +196,10 @@ export class Connection implements RpcPeer {
 
 type Hint = GatewayEvents["sessions.changed"];
 
-/** Longer than the burst in which many sessions begin or end at once, shorter than anybody waits for a list. */
+/** Longer than a burst of sessions that start or end together, shorter than a user waits for a list. */
 const EVERY_MS = 100;
 
-/** Events that only say "look again": the first goes at once, those that follow closely are one. */
+/** Debounces events that only say "reload": the first is sent at once, those that follow closely become one. */
 export class Hints {
   readonly #clock: Clock;
   readonly #send: (hint: Hint) => void;
@@ -246,7 +246,7 @@ export class Questions {
     this.#log = log;
   }
 
-  /** See RpcPeer. A question that is asked again takes the place of the one that waits. */
+  /** See RpcPeer. A question that is asked again replaces the pending one. */
   ask<K extends HostMethod>(
     method: K,
     id: string,
@@ -268,24 +268,24 @@ export class Questions {
     });
   }
 
-  /** What the host answered. An answer that nobody waits for is dropped: the question was closed meanwhile. */
+  /** Handles the host's answer. An answer without a pending question is dropped: the question closed meanwhile. */
   answer(id: RpcId, result: unknown, error: HostError | undefined): void {
     const pending = typeof id === "string" ? this.#pending.get(id) : undefined;
-    if (!pending) return this.#log.debug("an answer to no open question was dropped", { id });
+    if (!pending) return this.#log.debug("dropped an answer without an open question", { id });
     const { method, settle } = pending;
     if (error) {
       this.#log.debug("the host declined a question", { id, method, code: error.code });
       return settle({ status: "declined" });
     }
     if (rpcSchemas.check(hostRequests[method].result, result)) {
-      // Not what was answered: it may be a password.
-      this.#log.warn("the host's answer does not fit its question", { id, method });
+      // The answer is not logged: it may be a password.
+      this.#log.warn("the host's answer does not match its question", { id, method });
       return settle({ status: "declined" });
     }
     settle({ status: "answered", result: result as HostRequests[HostMethod]["result"] });
   }
 
-  /** The connection ended. */
+  /** Ends all pending questions. */
   close(): void {
     for (const { settle } of this.#pending.values()) settle({ status: "gone" });
   }

@@ -1,10 +1,8 @@
 /**
- * What a host is told of the journal of a session. Pure.
- *
- * Each entry of the journal gives exactly one event with a number, its own; so the numbers have no gaps, a cursor is a
- * place in the journal, and a replay gives every event the number it had. Where an entry tells more than one thing, the
- * rest are snapshots without a number (`session.info` behind `message.complete` and `session.title`): whoever resumes at
- * that entry gets them again, which changes nothing, and nobody misses them.
+ * Projects the journal of a session to gateway events. Pure. Each journal entry gives exactly one numbered event,
+ * with the entry's number. So the numbers have no gaps, a cursor is a position in the journal, and a replay
+ * repeats every number. An entry that means more also gives snapshots without a number (`session.info` after
+ * `message.complete` and `session.title`). A client that resumes at that entry gets them again, which is harmless.
  */
 import type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo, SubagentReport } from "../../../generated/gateway/types/types.gen.ts";
@@ -22,17 +20,17 @@ import {
 } from "./payloads.ts";
 import { cancelPayload, questionMethodOf, questionPayload } from "./questions.ts";
 
-/** What is told of an entry but does not stand in it. */
+/** Data of an event that its entry does not contain. */
 export interface EntryFacts {
-  /** Of a run that starts: what it was asked. */
+  /** For a run that starts: its prompt. */
   readonly prompt?: { readonly role: string; readonly text: string };
-  /** Of a run that is queued: the start of its prompt. */
+  /** For a queued run: the start of its prompt. */
   readonly preview?: string;
-  /** Of a run that was cut: what it had said. */
+  /** For a run that did not complete: its output so far. */
   readonly output?: string;
-  /** The session as it is; wherever {@link Told.wantsInfo} says so. */
+  /** The session as it is, if {@link GatewayReducer.wantsInfo}. */
   readonly info?: SessionInfo;
-  /** Of a question: it is closed by now, or shown in another way. */
+  /** For a question: true when it is closed, or shown in another way. */
   readonly isSettled?: boolean;
 }
 
@@ -46,7 +44,10 @@ type SubagentEventType = Extract<GatewayEventType, `subagent.${string}`>;
 
 type Payload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
 
-/** Types of entries that change what is known or have a trailer, for those who begin in the middle. */
+/**
+ * Entry types that change the reducer's state or have a trailer. A reader that starts in the middle applies them
+ * first.
+ */
 export const STATE_TYPES = [
   "run.queued",
   "run.started",
@@ -70,13 +71,13 @@ export class GatewayReducer {
     this.#sessionId = sessionId;
   }
 
-  /** Whether `facts.info` is needed to tell of the entry. */
+  /** Returns true when the entry needs `extra.info`. */
   wantsInfo(entry: JournalEvent): boolean {
     if (entry.type === "session.updated") return true;
     return isFinalEvent(entry.type) && this.#turn?.runId === entry.runId;
   }
 
-  /** The event with the entry's number, and what goes with it. */
+  /** Returns the entry's numbered event, and its trailer. */
   tell(entry: JournalEvent, facts: EntryFacts = {}): readonly GatewayEvent[] {
     const { type, runId, data } = entry;
     switch (type) {
@@ -86,7 +87,7 @@ export class GatewayReducer {
         return this.#started(entry, facts);
       case "message.started":
       case "message.completed":
-        // What was shown while nothing was said goes.
+        // Clears what was shown while the model was silent.
         return [this.#event(entry, "thinking.delta", { text: "" })];
       case "message.delta":
       case "reasoning.delta":
@@ -109,13 +110,13 @@ export class GatewayReducer {
     return [this.#other(entry, facts)];
   }
 
-  /** Whether an entry that was told has a snapshot behind it, as the end of a turn and a new title have. */
+  /** Returns true when a snapshot follows the entry's event: after the end of a turn, and after a new title. */
   hasTrailer({ type, data, runId }: JournalEvent): boolean {
     if (type === "session.updated") return data["title"] !== undefined;
     return isFinalEvent(type) && this.#turn?.runId === runId;
   }
 
-  /** What goes with an entry, for those who had its numbered event. */
+  /** Returns the snapshot that follows an entry's numbered event. */
   trailer(entry: JournalEvent, info: SessionInfo): GatewayEvent {
     const { seq: _, ...event } = this.#event(entry, "session.info", this.#now(info));
     return event;
@@ -137,7 +138,7 @@ export class GatewayReducer {
 
   #enqueued(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
     const { position } = entry.data;
-    // A run without a place starts at once: it never waits where anybody sees it.
+    // A run without a queue position starts at once and is never shown as queued.
     if (typeof position === "number") {
       const waiting = { turn_id: turnIdOf(entry.runId ?? ""), text_preview: facts.preview ?? "" };
       this.#queued = this.#queued.toSpliced(position - 1, 0, waiting);
@@ -147,9 +148,9 @@ export class GatewayReducer {
 
   #started(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
     const { runId, data } = entry;
-    // A run that goes on in another process is the same turn.
+    // A run that resumes in another process is the same turn.
     if (this.#turn?.runId === runId) {
-      return [this.#event(entry, "status.update", { kind: "lifecycle", text: "The turn goes on." })];
+      return [this.#event(entry, "status.update", { kind: "lifecycle", text: "The turn continues." })];
     }
     const turnId = turnIdOf(runId ?? "");
     const waited = this.#queued.some(({ turn_id }) => turn_id === turnId);
@@ -188,7 +189,7 @@ export class GatewayReducer {
     const { title } = entry.data;
     if (title !== undefined) {
       const told = this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) });
-      // Hosts that do not know of session.title read it here.
+      // Hosts that do not know session.title read the title here.
       return info ? [told, this.trailer(entry, info)] : [told];
     }
     if (!info) return [this.#event(entry, "status.update", { kind: "status", text: "" })];
@@ -196,7 +197,7 @@ export class GatewayReducer {
   }
 
   #question(entry: JournalEvent, { isSettled = false }: EntryFacts): GatewayEvent {
-    // Nobody is to be asked again what was answered; its number stays.
+    // A settled question is not asked again, but keeps its number.
     if (isSettled) return this.#event(entry, "status.update", { kind: "approval", text: "" });
     const { data } = entry;
     switch (questionMethodOf(entry.type)) {
@@ -230,7 +231,7 @@ export class GatewayReducer {
     return this.#turn?.runId === runId ? (this.#turn?.model ?? "") : "";
   }
 
-  /** By the journal: the session itself may be further by now. */
+  /** Takes `running` from the journal: the session itself may be ahead. */
   #now(info: SessionInfo): SessionInfo {
     return { ...info, running: this.#turn !== undefined };
   }

@@ -8,14 +8,14 @@ import type { SessionRow } from "../../store/schema/tables.ts";
 import type { KnownSession } from "../session/address.ts";
 import { sessionInfo } from "../session/session-view.ts";
 
-/** All connections of the gateway, whatever they came by. */
+/** All connections of the gateway, over any transport. */
 export class RpcHub implements Iterable<RpcPeer> {
   readonly deps: RpcDeps;
   readonly #handlers: RpcHandlers<RpcContext>;
   readonly #connections = new Set<Connection>();
   #isClosed = false;
 
-  /** `parts` is the room without its connections, which are these. */
+  /** `deps` lacks the connections, which the hub itself provides. */
   constructor(parts: Omit<RpcDeps, "peers">, handlers: RpcHandlers<RpcContext>) {
     this.deps = { ...parts, peers: this };
     this.#handlers = handlers;
@@ -29,7 +29,7 @@ export class RpcHub implements Iterable<RpcPeer> {
     return this.#connections[Symbol.iterator]();
   }
 
-  /** Opens a connection: the first frame is on its way when this returns. */
+  /** Opens a connection, and sends its first frame. */
   connect(options: Omit<ConnectionOptions, "deps" | "handlers" | "onEnd">): Connection {
     const connection = new Connection({
       ...options,
@@ -43,35 +43,35 @@ export class RpcHub implements Iterable<RpcPeer> {
     return connection;
   }
 
-  /** Resolves when every connection has been told of all that is committed by now. */
+  /** Resolves when every connection has sent all events committed so far. */
   async caughtUp(): Promise<void> {
     await Promise.all([...this.#connections].map((connection) => connection.caughtUp()));
   }
 
-  /** Ends every connection, and those that still come. */
+  /** Closes all connections, and those that follow. */
   close(): void {
     this.#isClosed = true;
     for (const connection of this.#connections) connection.close(CLOSE.shutdown, "shutdown");
   }
 }
 
-/** Tells all connections of an owner that the list of saved sessions is another. */
+/** Notifies an owner's connections that the list of saved sessions changed. */
 export function notifyChanged(deps: RpcDeps, owner: string): void {
   const event: GatewayEvent = { type: "sessions.changed", session_id: "", ts: deps.clock.now(), payload: {} };
   for (const peer of deps.peers) if (peer.identity.owner === owner) peer.event(event);
 }
 
-/** Tells those who look at a session what is not in its journal. */
+/** Notifies a session's viewers of an event that is not in its journal. */
 export function notifyViewers(deps: RpcDeps, sessionId: string, event: GatewayEvent): void {
   for (const peer of deps.peers) if (peer.sessions.has(sessionId)) peer.event(event);
 }
 
-/** Tells every connection what is of no session. */
+/** Notifies every connection of an event without a session. */
 export function notifyAll(deps: RpcDeps, event: GatewayEvent): void {
   for (const peer of deps.peers) peer.event(event);
 }
 
-/** Tells all who look at a session how it stands, after something changed for all sessions. */
+/** Sends every viewer a new session snapshot after a change for all sessions. */
 export async function notifyInfo(deps: RpcDeps): Promise<void> {
   const looked = new Map<string, string>();
   for (const { sessions, identity } of deps.peers) for (const id of sessions) looked.set(id, identity.owner);
@@ -82,12 +82,12 @@ export async function notifyInfo(deps: RpcDeps): Promise<void> {
   }
 }
 
-/** Closes the session here when this connection ends and nobody else looks at it. Its turn goes on. */
+/** Closes the session in this process when the connection ends and nobody else views it. Its turn continues. */
 export function closeWithConnection({ deps, peer }: RpcContext, sessionId: string): void {
   const { owner } = peer.identity;
   const live = deps.agent.live.find(sessionId, owner);
   const close = () => {
-    // It may be closed by now, and open again for somebody else.
+    // The session may be closed by now, and open again for another client.
     if (deps.agent.live.find(sessionId, owner) !== live) return;
     for (const other of deps.peers) if (other !== peer && other.sessions.has(sessionId)) return;
     deps.agent.live.close(sessionId, owner);
@@ -96,7 +96,7 @@ export function closeWithConnection({ deps, peer }: RpcContext, sessionId: strin
   else peer.signal.addEventListener("abort", close, { once: true });
 }
 
-/** What is chosen for a session is kept with it: one that is only open is saved first. */
+/** Saves a session that is only open. Settings of a session are stored with it. */
 export async function ensureSaved(deps: RpcDeps, session: KnownSession): Promise<SessionRow> {
   if (session.row) return session.row;
   if (!session.live) throw sessionNotFound(session.id);

@@ -8,7 +8,7 @@ import type { Attached, RpcPeer, Subscriptions } from "../connection/peer.ts";
 import type { RpcDeps } from "../deps.ts";
 import { sessionInfo } from "../session/session-view.ts";
 
-/** What a connection hears of: for each session a follower of its journal, from a cursor on. */
+/** The subscriptions of a connection: follows the journal of each session from a cursor. */
 export class Notify implements Subscriptions {
   readonly #deps: RpcDeps;
   readonly #peer: RpcPeer;
@@ -72,12 +72,15 @@ export class Notify implements Subscriptions {
   #failed(followed: Followed, sessionId: string, error: unknown): void {
     if (this.#followed.get(sessionId) !== followed) return;
     this.detach(sessionId);
-    this.#deps.log.error("a session can be followed no more", { session: sessionId, error });
-    const payload = { message: "The events of the session can be read no more. Attach again.", fatal: false };
+    this.#deps.log.error("a session can no longer be followed", { session: sessionId, error });
+    const payload = {
+      message: "The events of the session can no longer be read. Attach again.",
+      fatal: false,
+    };
     this.#peer.event({ type: "error", session_id: sessionId, ts: this.#deps.clock.now(), payload });
   }
 
-  /** A session that somebody looks at is not closed for being idle. */
+  /** Counts viewers. A viewed session is not closed for being idle. */
   #count(sessionId: string, by: 1 | -1): void {
     const live = this.#deps.agent.live.find(sessionId, this.#peer.identity.owner);
     if (live) live.viewers = Math.max(0, live.viewers + by);
@@ -89,11 +92,11 @@ interface From {
   readonly after: number;
   readonly latestSeq: number;
   readonly isReplay: boolean;
-  /** Questions that are on the host's screen by a request, and how to take them away. */
+  /** Questions that the host is showing, with what takes them back. */
   readonly asked: Map<string, AbortController>;
 }
 
-/** One session as one connection hears it: what was missed first, then all that comes, in one stream. */
+/** Sends one session's events to one connection: missed ones first, then live ones, in one stream. */
 class Followed {
   readonly #deps: RpcDeps;
   readonly #peer: RpcPeer;
@@ -101,7 +104,7 @@ class Followed {
   readonly #ended = new AbortController();
   readonly #groups: AsyncIterable<readonly JournalEvent[]>;
   #asked: From["asked"];
-  /** Questions that were open when the replay began; undefined until that is known. */
+  /** Questions that were open when the replay began; undefined before that. */
   #open: ReadonlySet<string> | undefined;
   #toldSeq: number;
   readonly #waiting = new Set<{ readonly seq: number; readonly resolve: () => void }>();
@@ -113,7 +116,7 @@ class Followed {
     const { sessionId, after, asked } = from;
     this.#asked = asked;
     this.#toldSeq = after;
-    // It listens from now on: nothing comes between what was read and what is live.
+    // Follow from now on, so that nothing is lost between the replay and the live events.
     this.#groups = deps.store.journal.follow({ sessionId }, { after, signal: this.#ended.signal });
   }
 
@@ -124,7 +127,7 @@ class Followed {
     this.#asked.clear();
   }
 
-  /** Ends, and leaves the questions to whoever takes its place: the host is still to answer them. */
+  /** Ends, and hands its questions over to its successor: the host still has to answer them. */
   handOver(): From["asked"] {
     const asked = this.#asked;
     this.#asked = new Map();
@@ -132,14 +135,14 @@ class Followed {
     return asked;
   }
 
-  /** Resolves when everything was told that is committed by now, or it ended. */
+  /** Resolves when all events committed so far are sent, or when this follower ends. */
   async caughtUp(): Promise<void> {
     const { latestSeq: seq } = await replayFrom(this.#deps.store, this.#from.sessionId);
     if (seq <= this.#toldSeq) return;
     await new Promise<void>((resolve) => this.#waiting.add({ seq, resolve }));
   }
 
-  /** Resolves when it ended. Rejects when the journal cannot be read. */
+  /** Resolves when this follower ends. Rejects when the journal cannot be read. */
   async run(): Promise<void> {
     const { latestSeq } = this.#from;
     const { owner } = this.#peer.identity;
@@ -199,7 +202,7 @@ class Followed {
     void askHost(this.#deps, this.#peer, { method, entry, owner, signal: asked.signal });
   }
 
-  /** Another answered first, or the question closed. */
+  /** Takes the question back after another answer, or after it expired. */
   #settle({ type, data }: JournalEvent): void {
     if (!type.endsWith(".responded") && !type.endsWith(".expired")) return;
     const id = String(data["request_id"]);
@@ -213,7 +216,7 @@ function reclaimedEvent({ id }: LiveSession, ts: number): GatewayEvent {
   return { type: "session.reclaimed", session_id: id, ts, payload };
 }
 
-/** For RpcRoom. */
+/** Creates the subscriptions of a connection. */
 export function createSubscriptions(deps: RpcDeps, peer: RpcPeer): Subscriptions {
   return new Notify(deps, peer);
 }

@@ -12,22 +12,22 @@ import { errorTable, type ErrorRow } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { headOf } from "../../base/text.ts";
 
-/** A turn is a run; hosts know it by a name of their own form. */
+/** Returns the turn id of a run. Hosts call a run a turn. */
 export function turnIdOf(runId: string): string {
   return `turn_${runId.replace(/^run_/, "")}`;
 }
 
-/** The run that a turn is. Whatever else is given names no run. */
+/** Returns the run id of a turn. Any other text names no run. */
 export function runIdOf(turnId: string): string {
   return `run_${turnId.replace(/^(?:turn|run)_/, "")}`;
 }
 
-/** A background prompt, as hosts know it. */
+/** Returns the task id of a background prompt. */
 export function taskIdOf(runId: string): string {
   return `bg_${runId.replace(/^run_/, "")}`;
 }
 
-/** Figures in the gateway's names; absent figures are zero. */
+/** Returns usage under the gateway's names. Missing numbers are zero. */
 export function usageOf(usage: unknown, model: string): GatewayUsage {
   const of = (usage ?? {}) as Partial<RunUsage>;
   const input = of.input_tokens ?? 0;
@@ -49,7 +49,7 @@ export function usageOf(usage: unknown, model: string): GatewayUsage {
   };
 }
 
-/** How a turn ended. `usage` is the turn's own; the `session.info` that follows has the session's. */
+/** Returns how a turn ended. `usage` is the turn's own; the `session.info` that follows has the session's. */
 export function completePayload(
   entry: JournalEvent,
   turn: { readonly model: string; readonly output: string | undefined },
@@ -71,7 +71,7 @@ export function completePayload(
   const error = data["error"] as { readonly code: string; readonly message: string };
   return {
     text: said,
-    // A process that ended under a turn did not fail at it.
+    // A turn whose process ended did not fail by itself.
     status: type === "run.interrupted" ? "interrupted" : "error",
     ...about,
     ...partial,
@@ -81,9 +81,9 @@ export function completePayload(
 }
 
 const STOP_WARNINGS: Readonly<Record<string, string>> = {
-  length: "The answer was cut: it reached the greatest length.",
-  max_steps: "The turn ended because it took the greatest number of steps (agent.max_steps).",
-  refusal: "The model refused.",
+  length: "The answer was cut at its maximum length.",
+  max_steps: "The turn ended at its maximum number of steps (agent.max_steps).",
+  refusal: "The model refused to answer.",
 };
 
 function isRetryable(code: string): boolean {
@@ -102,10 +102,10 @@ type ToolTold =
   | { readonly type: "tool.generating"; readonly payload: ToolGeneratingPayload };
 
 const CONTEXT_CHARACTERS = 80;
-/** Longer results are not looked at for JSON. */
+/** Longer results are not parsed as JSON. */
 const PARSED_CHARACTERS = 65_536;
 
-/** What a host is told of an event of a tool call; undefined for other events. */
+/** Returns the event of a tool call; undefined for other entries. */
 export function toolPayload({ type, data }: JournalEvent): ToolTold | undefined {
   const about = { tool_id: String(data["tool_call_id"]), name: String(data["tool"]) };
   switch (type) {
@@ -125,7 +125,7 @@ export function toolPayload({ type, data }: JournalEvent): ToolTold | undefined 
   }
 }
 
-/** On one line, at most 80 characters, and never half of one. */
+/** Returns the text on one line of at most 80 characters, without cutting a character in two. */
 export function oneLine(text: string): string {
   const line = Array.from(headOf(text, 1_000).replace(/\s+/g, " ").trim());
   return line.length <= CONTEXT_CHARACTERS
@@ -133,7 +133,7 @@ export function oneLine(text: string): string {
     : `${line.slice(0, CONTEXT_CHARACTERS - 1).join("")}…`;
 }
 
-/** The diffs of all files as one text. */
+/** Joins the diffs of all files. */
 export function diffOf(changes: readonly FileChange[]): string {
   return changes.flatMap(({ diff }) => (diff === "" ? [] : [diff])).join("\n");
 }
@@ -160,13 +160,13 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return text; // text that begins like JSON
+    return text; // The text only starts like JSON.
   }
 }
 
 type Data = JournalEvent["data"];
 
-/** A sub-agent as its start tells of it; of one whose start is no longer kept little is known. */
+/** Returns the report of a sub-agent from its start event. Without that event, most fields are unknown. */
 export function subagentReport(data: Data): SubagentReport {
   const { parent_id: parent, child_session_id: child, model, task_index: index, task_count: count } = data;
   return {
@@ -182,7 +182,7 @@ export function subagentReport(data: Data): SubagentReport {
   };
 }
 
-/** What an event adds to the report. */
+/** Returns what an event changes in the report. */
 export function subagentChange(type: string, data: Data): Partial<SubagentReport> {
   if (type === "subagent.tool") {
     const { preview } = data;
@@ -211,16 +211,19 @@ const STATUS: Readonly<Record<string, SubagentReport["status"]>> = {
   interrupted: "interrupted",
 };
 
-/** A line about entries that have no event of their own. Undefined for those that say nothing to people. */
+/**
+ * Returns a status line for entries without an event of their own; undefined for entries that mean nothing to
+ * users.
+ */
 export function statusLine(
   type: string,
   data: JournalEvent["data"],
 ): { kind: string; text: string } | undefined {
   switch (type) {
     case "run.steer_accepted":
-      return { kind: "steer", text: "The agent gets this at its next step." };
+      return { kind: "steer", text: "The agent gets this text at its next step." };
     case "run.steered":
-      return { kind: "steer", text: "The agent has got what you said." };
+      return { kind: "steer", text: "The agent has received the text." };
     case "run.stopping":
       return { kind: "status", text: "Stopping." };
     case "compression.started":
@@ -230,13 +233,13 @@ export function statusLine(
     case "run.notice":
       return { kind: "warn", text: String(data["message"] ?? "") };
     case "session.undone":
-      return { kind: "undone", text: `${Number(data["removed"])} messages were taken back.` };
+      return { kind: "undone", text: `${Number(data["removed"])} messages were removed.` };
     default:
       return undefined;
   }
 }
 
 function compressed(data: JournalEvent["data"]): string {
-  if (data["status"] !== "compressed") return String(data["note"] ?? "The conversation stays as it is.");
-  return `Compressed: ${Number(data["before_messages"])} messages are ${Number(data["after_messages"])} now.`;
+  if (data["status"] !== "compressed") return String(data["note"] ?? "The conversation is unchanged.");
+  return `Compressed ${Number(data["before_messages"])} messages to ${Number(data["after_messages"])}.`;
 }

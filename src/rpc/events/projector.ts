@@ -9,7 +9,7 @@ import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { Store } from "../../store/store.ts";
 import { GatewayReducer, STATE_TYPES, type EntryFacts } from "./gateway-events.ts";
 
-/** Entries that are read back to know how a session stood. */
+/** Entries that are read back to restore the reducer's state. */
 const MAX_STATE_ENTRIES = 1_000;
 const MAX_PREVIEW_CHARACTERS = 120;
 const MAX_INPUT_CHARACTERS = 65_536;
@@ -17,15 +17,15 @@ const MAX_INPUT_CHARACTERS = 65_536;
 export interface EventProjectorOptions {
   readonly store: Store;
   readonly sessionId: string;
-  /** The last entry that the listener knows. */
+  /** The last entry that the client has. */
   readonly after: number;
-  /** The session as it is now. */
+  /** Reads the session as it is now. */
   readonly info: () => Promise<SessionInfo | undefined>;
-  /** Whether a question that is told of is closed by now, or shown in another way. */
+  /** Returns true for a question that is closed, or shown in another way. */
   readonly isSettled?: (requestId: string, seq: number) => boolean;
 }
 
-/** Tells of a session's journal from any place in it: reads up what the events need that does not stand in them. */
+/** Projects a session's journal from any position: reads the data that the events need and the entries lack. */
 export class EventProjector {
   readonly #options: EventProjectorOptions;
   readonly #fold: GatewayReducer;
@@ -35,7 +35,7 @@ export class EventProjector {
     this.#fold = new GatewayReducer(options.sessionId);
   }
 
-  /** `opening` comes before all others: what the listener may have missed of its last entry. */
+  /** `opening` precedes all other events: the part of its last entry that the client may have missed. */
   static async open(
     options: EventProjectorOptions,
   ): Promise<{ readonly projector: EventProjector; readonly opening: readonly GatewayEvent[] }> {
@@ -94,20 +94,20 @@ export class EventProjector {
   }
 }
 
-/** Never half a character. */
+/** Cuts a text without leaving half a surrogate pair. */
 function cut(text: string, length: number): string {
   return text.slice(0, length).replace(/[\ud800-\udbff]$/, "");
 }
 
-/** Where a listener goes on. */
+/** Where a client resumes. */
 export interface ReplayFrom {
-  /** The last entry that it knows; the session's last one when it has to begin anew. */
+  /** The last entry that the client has; the session's last one when the client must start anew. */
   readonly after: number;
   readonly latestSeq: number;
   readonly truncated: boolean;
 }
 
-/** Whether what follows a cursor is still kept. Without a cursor: from the session's last event on. */
+/** Checks whether all events after a cursor are kept. Without a cursor, starts at the session's last event. */
 export async function replayFrom(store: Store, sessionId: string, cursor?: Cursor): Promise<ReplayFrom> {
   const latestSeq = (await store.find("sessions", { id: sessionId }))?.last_seq ?? 0;
   if (!cursor) return { after: latestSeq, latestSeq, truncated: false };
@@ -119,7 +119,7 @@ export async function replayFrom(store: Store, sessionId: string, cursor?: Curso
   return { after: cursor.last_seen, latestSeq, truncated: false };
 }
 
-/** The events above `after`, as many as an answer may hold. Bytes are bytes of UTF-8. */
+/** Returns the events after `after`, up to the limits. Bytes are UTF-8 bytes. */
 export async function readEvents(
   options: EventProjectorOptions,
   limits: { readonly events: number; readonly bytes: number },

@@ -24,11 +24,11 @@ interface HostQuestion {
   readonly method: HostMethod;
   readonly entry: JournalEvent;
   readonly owner: string;
-  /** Aborts when the question is open no more. */
+  /** Aborts when the question closes. */
   readonly signal: AbortSignal;
 }
 
-/** Puts a question to one host as a request, and its answer into the question. Never rejects. */
+/** Asks one host, and settles the question with its answer. Never rejects. */
 export async function askHost(deps: RpcDeps, peer: RpcPeer, question: HostQuestion): Promise<void> {
   const { method, entry, owner, signal } = question;
   const id = String(entry.data["request_id"]);
@@ -43,15 +43,15 @@ export async function askHost(deps: RpcDeps, peer: RpcPeer, question: HostQuesti
       await settleAll(deps, { sessionId: entry.sessionId, owner, choice: reply.choice });
     }
   } catch (error) {
-    // Somebody else was first, or it is no answer to this question: it stays as it is for the others.
+    // Another answer came first, or this one does not fit. The question stays as it is.
     const level = error instanceof ServiceError ? "debug" : "warn";
-    deps.log[level]("a host's answer was not taken", { id, method, code: codeOf(error) });
+    deps.log[level]("a host's answer was rejected", { id, method, code: codeOf(error) });
   }
 }
 
 /**
- * A question that no client can show is over at once, as if its time were. Only where its turn is at work: who follows
- * the session in another process is not known here.
+ * Ends a question that no client can show, as if it had expired. Only in the process that runs the turn: another
+ * process may have viewers that this one does not know.
  */
 async function decline(deps: RpcDeps, peer: RpcPeer, { method, entry, signal }: HostQuestion): Promise<void> {
   const id = String(entry.data["request_id"]);
@@ -68,12 +68,12 @@ function replyOf(
 ): QuestionReplies[QuestionKind] {
   switch (method) {
     case "approval": {
-      // A host has no second try, as there is no answer to its answer: a choice that is not offered is taken narrower.
+      // A host cannot correct its answer, so a choice that is not offered is narrowed.
       const { choice } = result as HostRequests["approval"]["result"];
       return { choice: narrowed(choice, data["choices"] as readonly AskChoice[]) };
     }
     case "clarify": {
-      // One answer is that to the first question. Those without one are skipped.
+      // A single answer belongs to the first question. Questions without an answer are skipped.
       const { answer, answers } = result as HostRequests["clarify"]["result"];
       const given = new Map(Object.entries(answers ?? {}));
       const questions = data["questions"] as readonly { readonly id: string }[];
@@ -91,13 +91,13 @@ function codeOf(error: unknown): string {
   return error instanceof ServiceError ? error.code : "internal_error";
 }
 
-/** The open approvals of a session, oldest first. */
+/** Returns the open approvals of a session, oldest first. */
 export async function openApprovals({ agent }: RpcDeps, sessionId: string): Promise<readonly QuestionRow[]> {
   const open = await agent.deps.questions.open({ sessionId });
   return open.filter(({ kind }) => kind === "approval");
 }
 
-/** Resolves to how many were settled. Where a choice is not offered, the next narrower one holds. */
+/** Answers all open approvals of a session. Resolves to their number. A choice that is not offered is narrowed. */
 export async function settleAll(
   deps: RpcDeps,
   { sessionId, owner, choice }: { sessionId: string; owner: string; choice: AskChoice },
@@ -110,14 +110,14 @@ export async function settleAll(
       await deps.agent.deps.questions.answer(row.id, { owner, by: "rpc", ...reply });
       settled += 1;
     } catch (error) {
-      // Somebody else was first with this one.
+      // Another answer came first.
       if (!(error instanceof ServiceError) || error.row.rpc !== 4009) throw error;
     }
   }
   return settled;
 }
 
-/** The choice, or the widest one within it that is offered. */
+/** Returns the choice, or the widest offered one below it. */
 export function narrowed(choice: AskChoice, offered: readonly AskChoice[]): AskChoice {
   return NARROWER[choice].find((each) => offered.includes(each)) ?? "deny";
 }
@@ -133,15 +133,15 @@ export interface Declined {
   readonly method: HostMethod;
   readonly id: string;
   readonly sessionId: string;
-  /** Aborts when the question is open no more, or the client is gone. */
+  /** Aborts when the question closes or the client leaves. */
   readonly signal: AbortSignal;
 }
 
-/** Clients that cannot show a question, by question. */
+/** The clients that cannot show a question, by question. */
 export class Declines {
   readonly #by = new Map<string, Set<RpcPeer>>();
 
-  /** Notes one. True when no client that follows the session is left to answer. */
+  /** Records a client. Returns true when no other client of the session can answer. */
   add({ peers }: RpcDeps, peer: RpcPeer, { method, id, sessionId, signal }: Declined): boolean {
     const declined = this.#by.get(id) ?? new Set();
     this.#by.set(id, declined.add(peer));
@@ -164,7 +164,7 @@ export class Declines {
 
 const rooms = new WeakMap<RpcDeps["store"], Declines>();
 
-/** Those of the gateway. */
+/** Returns the declines of a gateway. */
 export function declinesOf({ store }: RpcDeps): Declines {
   const known = rooms.get(store) ?? new Declines();
   rooms.set(store, known);
@@ -182,7 +182,7 @@ interface Payloads {
 
 const METHODS: ReadonlySet<string> = new Set<HostMethod>(["approval", "clarify", "sudo", "secret"]);
 
-/** Which kind of question an event of the journal is about; undefined: it is about none. */
+/** Returns the kind of question that a journal entry is about, if any. */
 export function questionMethodOf(type: string): HostMethod | undefined {
   const [kind = ""] = type.split(".");
   return METHODS.has(kind) ? (kind as HostMethod) : undefined;
@@ -202,14 +202,14 @@ export function questionPayload<K extends HostMethod>(method: K, data: Data): Pa
   return make[method]();
 }
 
-/** An open question, for those who come when it was asked already. */
+/** Returns an open question for a client that attached after it was asked. */
 export function openRequest(row: QuestionRow) {
   const method = row.kind as HostMethod;
   const payload: object = questionPayload(method, requestEvent(row).data);
   return { id: row.id, method, params: { ...payload, session_id: row.session_id } };
 }
 
-/** Why a question is open no more. */
+/** Returns why a question closed. */
 export function cancelPayload(method: HostMethod, { type, data }: JournalEvent): RequestCancelPayload {
   const about = { id: String(data["request_id"]), method };
   if (type.endsWith(".expired")) {
@@ -240,7 +240,7 @@ function approval(data: Data, frame: Frame): ApprovalAskedPayload {
   };
 }
 
-/** The first question stands in `question`, for hosts that know of one only; all of them in `questions`. */
+/** `question` holds the first question, for hosts that know only one; `questions` holds all. */
 function clarify(data: Data, frame: Frame): ClarifyAskedPayload {
   const questions = data["questions"] as ClarifyQuestion[];
   const [first] = questions;

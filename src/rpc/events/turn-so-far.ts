@@ -1,4 +1,4 @@
-/** How the turns of a session stood at an event, for those who hear of all that came behind it. */
+/** Reads the turns of a session at a journal position, for a client that gets all later events. */
 import type { Inflight } from "../../../generated/gateway/types/types.gen.ts";
 import type { NumberedMessage } from "../../agent/session/transcript.ts";
 import { textOf } from "../../agent/message.ts";
@@ -11,9 +11,9 @@ import { MAX_PAGE_CHARACTERS, newestWithin, transcriptOf } from "../session/tran
 const MAX_MESSAGES = 1_000;
 
 export interface TurnSoFar {
-  /** The turn that was at work, whether it is by now or not. */
+  /** The turn that was running at that position. */
   readonly inflight: Inflight | undefined;
-  /** Number of the first message of that turn and of those that began since: from there on events tell of them. */
+  /** Number of the first message of that turn and of later ones. Events report the messages from there on. */
   readonly firstSeq: number | undefined;
 }
 

@@ -36,8 +36,10 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     const { command, name, arg } = params;
     const isName = name !== undefined || arg !== undefined;
     if ((command === undefined) === !isName) {
-      throw new ServiceError("invalid_params", "Give either command, or name and arg.", {
-        details: { issues: [{ path: "command", message: "is needed, or name in its place, and not both" }] },
+      throw new ServiceError("invalid_params", "Pass either command, or name and arg.", {
+        details: {
+          issues: [{ path: "command", message: "is required unless name is given, and excludes it" }],
+        },
       });
     }
     const text = command ?? `/${(name ?? "").trim().replace(/^\//, "")} ${arg ?? ""}`;
@@ -53,7 +55,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     const parsed = parseCommand(text);
     const command = parsed && (await ctx.deps.commands.resolve(parsed.name));
     if (command?.category === "Skills") {
-      throw new ServiceError("not_dispatchable", `/${command.name} is a skill: use command.dispatch.`);
+      throw new ServiceError("not_dispatchable", `/${command.name} is a skill. Use command.dispatch.`);
     }
     const done = await run(ctx, { text, session, signal });
     if (done.type === "exec" && done.sessionId === undefined) return { output: done.output };
@@ -104,7 +106,7 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
   const parsed = parseCommand(text);
   const command = parsed && (await deps.commands.resolve(parsed.name));
   if (command) checkScope(command, ctx);
-  // Help needs no session; to all others it is there once they are about it.
+  // Help needs no session. Every other command needs a saved one.
   if (session && command && command.category !== "Help") await ensureSaved(deps, session);
   try {
     const done = await deps.commands.dispatch(text, {
@@ -115,7 +117,7 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
     });
     if (command && LISTED.has(command.name)) notifyChanged(deps, owner);
     if (command && FOR_ALL.has(command.name)) await notifyInfo(deps);
-    // A session that was begun is open here, though it is saved with its first prompt only.
+    // A session that a command created is open here, although it is saved only with its first prompt.
     if (done.type === "exec" && done.sessionId !== undefined) {
       deps.agent.live.open({ id: done.sessionId, owner, seed: { source: "tui" } });
     }
@@ -127,11 +129,11 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
   }
 }
 
-/** Commands that change what lists of sessions show. */
+/** Commands that change the list of sessions. */
 const LISTED: ReadonlySet<string> = new Set(["title", "branch"]);
-/** Commands that may change what holds for all sessions. */
+/** Commands that may change all sessions. */
 const FOR_ALL: ReadonlySet<string> = new Set(["yolo", "reload-mcp"]);
-/** Commands that do what only methods of this scope do otherwise. */
+/** Commands that require the scope of the methods that do the same. */
 const SCOPES: ReadonlyMap<string, string> = new Map([
   ["yolo", "admin"],
   ["mode", "admin"],
@@ -141,13 +143,13 @@ const SCOPES: ReadonlyMap<string, string> = new Map([
   ["grants", "approvals"],
 ]);
 
-/** ServiceError `insufficient_scope`. */
+/** Checks the scope of a command. ServiceError `insufficient_scope`. */
 function checkScope({ name, category }: Command, { peer: { identity } }: RpcContext): void {
   const scope = category === "Your own" || category === "Skills" ? undefined : SCOPES.get(name);
   if (scope !== undefined) requireScope(identity, scope, `/${name}`);
 }
 
-/** What commands throw, in the numbers that hosts know of commands. */
+/** Maps errors of commands to the codes that hosts know. */
 const SPOKEN: Partial<Record<ErrorCode, ErrorCode>> = {
   model_not_found: "bad_value",
   invalid_request: "bad_value",
@@ -169,7 +171,7 @@ function catalogue(commands: readonly Command[]): CommandCatalog {
   return {
     pairs: commands.map(pairOf),
     sub: Object.fromEntries(subs),
-    // A name stands above an alias of another command.
+    // A name wins over an alias of another command.
     canon: Object.fromEntries([...aliases, ...names]),
     categories: [...groups].map(([name, each]) => ({ name, pairs: each.map(pairOf) })),
     skill_count: groups.get("Skills")?.length ?? 0,
@@ -191,6 +193,6 @@ function byName(commands: readonly Command[], start: string) {
 }
 
 const emptyCommand = () =>
-  new ServiceError("empty_command", "The command is empty. /help lists those there are.", {
+  new ServiceError("empty_command", "The command is empty. /help lists all commands.", {
     param: "command",
   });

@@ -1,4 +1,4 @@
-/** Methods about sub-agents, and the trees of them that hosts keep. */
+/** Methods about sub-agents, and about the spawn trees that hosts store. */
 import { activeSubagents, subagentsOf } from "../../agent/subagent/family.ts";
 import { countToolCalls, findOpenSubagent } from "../../agent/run/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
@@ -41,7 +41,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
         status: each.status,
         tool_count: tools.get(each.subagentId) ?? 0,
       })),
-      // Who shuts down starts none.
+      // A server that shuts down starts no sub-agents.
       paused: deps.agent.turns.draining,
       max_spawn_depth: maxDepth,
       max_concurrent_children: maxConcurrent,
@@ -56,7 +56,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
     if (!row || isOther) return { found: false, subagent_id: id };
     const reason = "A host interrupted the sub-agent.";
     const below = await subagentsOf(deps.store, id);
-    // The children first: their parent, when it stops, has no more to wait for.
+    // Children first: their parent then has nothing to wait for when it stops.
     for (const child of below.toReversed()) {
       if (child.endedAtMs === null) await deps.agent.turns.stop(child.subagentId, reason);
     }
@@ -104,20 +104,20 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
 
 const MAX_LISTED = 200;
 
-/** Trees of the caller's sessions go by their ids; any other name is the caller's own. */
+/** Trees of the caller's sessions are stored under the session id, all others under the caller's name. */
 async function keyOf(ctx: RpcContext, sessionId: string): Promise<string> {
   const { owner } = ctx.peer.identity;
   const isKept = isPlain(sessionId) && (await savedSession(ctx.deps, sessionId, owner));
   return isKept ? sessionId : prefixOf(owner) + sessionId;
 }
 
-/** Names of keys may hold anything: escaped, none of them is the beginning of another. */
+/** Key names may contain anything. Escaped, none is a prefix of another. */
 const prefixOf = (owner: string): string => `${owner.replaceAll("%", "%25").replaceAll(":", "%3A")}:`;
 
-/** An id that nobody could take for an owner's name with a name behind it: clients choose ids, too. */
+/** Returns true for an id that cannot be confused with an owner's prefix. Clients may choose ids. */
 const isPlain = (sessionId: string): boolean => !sessionId.includes(":");
 
-/** The name of a tree's session as the caller gave it; undefined for trees of others. */
+/** Returns the session name of a tree as the caller gave it; undefined for trees of others. */
 async function nameFor(ctx: RpcContext, key: string): Promise<string | undefined> {
   const { owner } = ctx.peer.identity;
   const prefix = prefixOf(owner);
@@ -147,4 +147,4 @@ function asPathError(cause: unknown): SpawnTree {
 }
 
 const noTree = () =>
-  new ServiceError("not_found_or_unsupported", "There is no spawn tree at this path.", { param: "path" });
+  new ServiceError("not_found_or_unsupported", "No spawn tree exists at this path.", { param: "path" });

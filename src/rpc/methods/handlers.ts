@@ -12,7 +12,7 @@ import { sessionLiveMethods } from "./session-live.ts";
 import { sessionMethods } from "./session.ts";
 import { terminalMethods } from "./terminal.ts";
 
-/** Every method of specs/gateway.openrpc.yaml, bound to its handler. One without a handler is a compile error. */
+/** Binds each method of specs/gateway.openrpc.yaml to its handler. A missing handler is a compile error. */
 export const rpcHandlers = defineRpc<RpcContext>({
   ...connectionMethods,
   ...promptMethods,

@@ -1,4 +1,4 @@
-/** Methods about what commands run in the background. */
+/** Methods about background processes. */
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { readSessions } from "../../agent/session/queries.ts";
@@ -25,13 +25,9 @@ export const processMethods: RpcGroup<Names, RpcContext> = {
   "process.kill": async ({ params, ctx }) => {
     const view = (await ownProcesses(ctx, params.session_id)).find(({ id }) => id === params.process_id);
     if (!view) {
-      throw new ServiceError(
-        "no_such_process",
-        "There is no such process. process.list shows those there are.",
-        {
-          param: "process_id",
-        },
-      );
+      throw new ServiceError("no_such_process", "No such process exists. process.list shows all processes.", {
+        param: "process_id",
+      });
     }
     return { killed: (await ctx.deps.processes.kill(view.id, view.sessionId)) ? 1 : 0 };
   },
@@ -45,7 +41,7 @@ export const processMethods: RpcGroup<Names, RpcContext> = {
   },
 };
 
-/** Those of the caller's sessions, or of one. */
+/** Returns the processes of one session, or of all the caller's sessions. */
 async function ownProcesses(ctx: RpcContext, sessionId: string | undefined): Promise<readonly ProcessView[]> {
   await namedSession(ctx, sessionId);
   const views = ctx.deps.processes.list(sessionId === undefined ? {} : { sessionId });

@@ -1,4 +1,4 @@
-/** Methods that ask the agent something. */
+/** Methods that submit prompts. */
 import type { BusyMode } from "../../agent/deps.ts";
 import type { Prompt, Submitted } from "../../agent/run/prompt.ts";
 import { saveSession } from "../../agent/session/save.ts";
@@ -35,7 +35,7 @@ export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcC
     const place = await liveSession(ctx, params.session_id);
     const once = onceFor(place, params);
     const known = once && (await findTurn(ctx.deps.store, once));
-    // Held before anything begins: the answer leaves before `message.start`.
+    // Hold the session before anything starts: the answer precedes `message.start`.
     call.hold(place.id);
     await ctx.peer.attach(place.id);
     if (known !== undefined) return repeated(ctx.deps, known);
@@ -73,7 +73,7 @@ async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding
   const told = takeSentMode(ctx.peer, { sessionId: place.id, text: params.text });
   const asked = params.queued === true ? "queue" : (params.when_busy ?? told);
   const whenBusy: BusyMode = asked ?? switches.whenBusy ?? settings.whenBusy;
-  // The host keeps its connection open and is told when the turn begins: at the limit of all runs its prompt waits.
+  // The host stays connected and gets an event when the turn starts, so at the run limit its prompt waits.
   const slot = whenBusy === "reject" ? {} : { slot: { group: "rpc" } };
   const submitted = await deps.agent.turns.submit({
     address: { owner: place.owner, id: place.id },
@@ -87,7 +87,7 @@ async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding
   return answerOf(submitted);
 }
 
-/** What is written with the prompt or not at all: its name, and that it takes the place of others. */
+/** Returns what is written in the prompt's transaction: its client_turn_id, and a truncation. */
 function recordedWith(
   store: Store,
   params: Call["params"],
@@ -120,7 +120,7 @@ function answerOf({ status, runId, queuePosition }: Submitted): Answer {
   };
 }
 
-/** The turn that this client_turn_id made before. */
+/** Returns the answer for a turn that this client_turn_id already started. */
 async function repeated({ store }: RpcDeps, { runId, isSteer }: MadeTurn): Promise<Answer> {
   const turn_id = turnIdOf(runId);
   if (isSteer) return { status: "steered", turn_id, duplicate: true };
@@ -132,7 +132,7 @@ function textRequired(): ServiceError {
   return new ServiceError("text_required", "text must not be empty.", { param: "text" });
 }
 
-/** Where paths begin, and what may be taken from there. */
+/** Where paths start, and what may be read from there. */
 type Places = Pick<AttachmentOptions, "cwd" | "roots" | "refuse">;
 
 interface Asked {
@@ -143,9 +143,9 @@ interface Asked {
 }
 
 /**
- * The prompt with what rides with it: images that were attached before, and those that it names. ServiceError
- * `bad_value` for a part of an unknown kind, `too_large` for too many images, `not_found_or_unsupported` for one that
- * cannot be taken.
+ * Returns the prompt with its attachments: queued images, and images that the prompt names. ServiceError
+ * `bad_value` for a part of an unknown kind, `too_large` for too many images, `not_found_or_unsupported` for one
+ * that cannot be read.
  */
 export async function promptOf(places: Places, asked: Asked): Promise<UserMessage> {
   const parts = typeof asked.text === "string" ? [] : asked.text;
@@ -162,7 +162,7 @@ export async function promptOf(places: Places, asked: Asked): Promise<UserMessag
 }
 
 function tooMany(): ServiceError {
-  return new ServiceError("too_large", `A prompt takes at most ${QUEUED_LIMIT}.`, {
+  return new ServiceError("too_large", `A prompt may have at most ${QUEUED_LIMIT}.`, {
     param: "images",
   });
 }
@@ -202,31 +202,31 @@ export interface TurnOnce {
   readonly scope: string;
   readonly key: string;
   readonly fingerprint: string;
-  /** Claims the name for a turn, in the transaction that makes it. RepeatedTurn when another has it. */
+  /** Claims the id for a turn, in the transaction that creates the turn. RepeatedTurn when another turn has it. */
   record(tx: Tx, store: Store, made: MadeTurn): Promise<void>;
 }
 
-/** What a prompt came to. */
+/** The outcome of a prompt. */
 export interface MadeTurn {
   readonly runId: string;
-  /** The text went into a turn that was at work. */
+  /** True when the text was steered into a running turn. */
   readonly isSteer: boolean;
 }
 
-/** Thrown inside the transaction that would make a turn that was made before. */
+/** Thrown inside the transaction of a turn when an earlier turn has the same client_turn_id. */
 export class RepeatedTurn extends Error {
   override readonly name = "RepeatedTurn";
   readonly made: MadeTurn;
 
   constructor(made: MadeTurn) {
-    super("The turn was asked for before.");
+    super("An earlier turn has this client_turn_id.");
     this.made = made;
   }
 }
 
 const KEEP_MS = 7 * 86_400_000;
 
-/** Undefined for a turn that the client did not name. */
+/** Returns the claim of a client_turn_id; undefined without one. */
 export function onceFor(
   { id, owner }: Pick<SessionPlace, "id" | "owner">,
   asked: { readonly client_turn_id?: string; readonly text: unknown; readonly images?: readonly string[] },
@@ -243,7 +243,7 @@ export function onceFor(
   return { ...name, fingerprint, record };
 }
 
-/** The turn that was made under the name before. ServiceError `client_turn_id_conflict` when it was asked otherwise. */
+/** Finds the turn of an earlier request with this id. ServiceError `client_turn_id_conflict` for another text. */
 export async function findTurn(store: Store, once: TurnOnce): Promise<MadeTurn | undefined> {
   const row = await store.find("ledger", { scope: once.scope, key: once.key });
   return row === undefined ? undefined : madeOf(row, once.fingerprint);
@@ -253,7 +253,7 @@ function madeOf(row: LedgerRow, fingerprint: string): MadeTurn {
   if (row.fingerprint !== fingerprint) {
     throw new ServiceError(
       "client_turn_id_conflict",
-      "This client_turn_id stood for another text. Use a new one for each prompt.",
+      "Another prompt used this client_turn_id. Use a new one for each prompt.",
       { param: "client_turn_id" },
     );
   }
@@ -262,9 +262,9 @@ function madeOf(row: LedgerRow, fingerprint: string): MadeTurn {
 }
 
 /**
- * Takes a prompt of the user, counted from 0, and all that followed it back, inside `tx`: with the prompt that comes in
- * its place, or not at all. ServiceError `stale_target` when there is no such prompt or it was summed up,
- * `empty_truncation` and `unconfirmed_truncation` for one that was not confirmed, `session_busy`.
+ * Removes a prompt, counted from 0, and everything after it, inside `tx`: together with the prompt that replaces
+ * it, or not at all. ServiceError `stale_target` when the prompt does not exist or was compressed,
+ * `empty_truncation` and `unconfirmed_truncation` without a confirmation, `session_busy`.
  */
 export async function truncateBefore(
   tx: Tx,
@@ -278,7 +278,7 @@ export async function truncateBefore(
   if (!first || !session || first.seq <= session.context_seq) throw stale(prompts.length);
   if (!isConfirmed) {
     const turns = prompts.length - ordinal;
-    const what = `${turns} prompts and their answers would be taken back. Confirm it with confirm_truncate.`;
+    const what = `This removes ${turns} prompts and their answers. Confirm it with confirm_truncate.`;
     throw new ServiceError(ordinal === 0 ? "empty_truncation" : "unconfirmed_truncation", what, {
       param: "confirm_truncate",
     });
@@ -287,22 +287,22 @@ export async function truncateBefore(
 }
 
 function stale(prompts: number): ServiceError {
-  const what = `The prompt can be taken back no more; there are ${prompts}, and what was summed up stays.`;
+  const what = `The prompt can no longer be removed. The session has ${prompts} prompts, and compressed ones stay.`;
   return new ServiceError("stale_target", what, { param: "truncate_before_user_ordinal" });
 }
 
-/** A message that a host was told to submit in another way than prompts usually are. */
+/** A message that a directive told the host to submit with a busy mode. */
 interface Sent {
-  /** Undefined: the command was about no session. */
+  /** Undefined: the command had no session. */
   readonly sessionId: string | undefined;
   readonly message: string;
   readonly whenBusy: "queue";
 }
 
-/** The newest of each connection. */
+/** The newest one of each connection. */
 const sent = new WeakMap<RpcPeer, Sent>();
 
-/** The directive as the spec has it. `session_id` tells a host that it is to go on in another session. */
+/** Returns the directive as the spec defines it. `session_id` tells the host to continue in another session. */
 export function showDirective(
   done: Directive,
   { peer, sessionId }: { readonly peer: RpcPeer; readonly sessionId: string | undefined },
@@ -318,8 +318,8 @@ export function showDirective(
 }
 
 /**
- * What becomes, while a turn is at work, of a prompt that says nothing of it: hosts exist that submit the message of a
- * directive and do not know its `when_busy`. Undefined for a prompt that no directive asked for.
+ * Returns the busy mode that a directive chose for this prompt; undefined for other prompts. Some hosts submit a
+ * directive's message without its `when_busy`.
  */
 export function takeSentMode(
   peer: RpcPeer,

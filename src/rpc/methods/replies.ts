@@ -1,4 +1,4 @@
-/** Methods that answer what the agent asked. All settle the same stored question. */
+/** Methods that answer questions of the agent. All settle the same stored question. */
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
 import {
   toApprovalRequest,
@@ -86,7 +86,7 @@ interface Wanted {
   readonly sessionId: string | undefined;
 }
 
-/** ServiceError `ask_not_found` when the caller has no such open question. */
+/** Finds an open question of the caller. ServiceError `ask_not_found`. */
 async function openQuestion(
   { deps, peer }: RpcContext,
   { id, kind, sessionId }: Wanted,
@@ -101,14 +101,17 @@ async function openQuestion(
   const shown = JSON.stringify(id.slice(0, MAX_SHOWN));
   throw new ServiceError(
     "ask_not_found",
-    `There is no pending ${kind ?? "question"} request ${shown}. It may be answered or closed already.`,
+    `No ${kind ?? "question"} request ${shown} is pending. It may already be answered or closed.`,
     { param: "request_id" },
   );
 }
 
 const MAX_SHOWN = 64;
 
-/** ServiceError `bad_value` for an answer that does not fit, `ask_not_pending` when another was first. */
+/**
+ * Answers a question. ServiceError `bad_value` for an answer that does not fit, `ask_not_pending` when another
+ * came first.
+ */
 async function settle(
   { deps, peer }: RpcContext,
   row: QuestionRow,
@@ -132,17 +135,17 @@ function notFitting(cause: ServiceError, isChoice: boolean): ServiceError {
   });
 }
 
-/** One text answers the first question; the others are skipped. */
+/** A single text answers the first question; the others are skipped. */
 function clarification(row: QuestionRow, answer: string): QuestionReplies["clarify"] {
   const { questions } = JSON.parse(row.question) as AskQuestions["clarify"];
   return { answers: Object.fromEntries(questions.map(({ id }, at) => [id, at === 0 ? answer : ""])) };
 }
 
-/** ServiceError `bad_value` when the result is none for a question of this kind. */
+/** Reads an answer for this kind of question. ServiceError `bad_value`. */
 function replyOf(row: QuestionRow, result: Readonly<Record<string, unknown>>): QuestionReplies[QuestionKind] {
   switch (row.kind as QuestionKind) {
     case "approval":
-      // Which choices there are the question itself knows.
+      // The question itself knows which choices it offers.
       return { choice: textAt(result, "choice") as AskChoice };
     case "clarify":
       return areTexts(result["answers"])
@@ -158,7 +161,7 @@ function replyOf(row: QuestionRow, result: Readonly<Record<string, unknown>>): Q
 function textAt(result: Readonly<Record<string, unknown>>, ...names: readonly string[]): string {
   const found = names.map((name) => result[name]).find((value) => typeof value === "string");
   if (typeof found === "string") return found;
-  throw new ServiceError("bad_value", `result.${names[0] ?? ""} must be a text.`, { param: "result" });
+  throw new ServiceError("bad_value", `result.${names[0] ?? ""} must be a string.`, { param: "result" });
 }
 
 function areTexts(value: unknown): value is Readonly<Record<string, string>> {

@@ -1,4 +1,4 @@
-/** Methods that change the conversation of a session that is open here. */
+/** Methods that change the conversation of an open session. */
 import { saveSession } from "../../agent/session/save.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
@@ -20,7 +20,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       ? await deps.agent
           .compress(place.id, place.owner, { ...(focus === undefined ? {} : { focus }), signal })
           .catch(asCompressFailure)
-      : { ...NOTHING, note: "Nothing was said yet." };
+      : { ...NOTHING, note: "The session has no messages yet." };
     const row = await savedSession(deps, place.id, place.owner);
     const info = await describeInfo(deps, { row, seed: place.live.seed });
     const { messages } = await readMessages(deps.store, place.id);
@@ -89,7 +89,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
   },
 };
 
-/** A branch that cannot be opened is none. */
+/** Deletes a branch that cannot be opened. */
 async function openBranch(deps: RpcDeps, { id, owner, source }: SessionRow): Promise<void> {
   try {
     deps.agent.live.open({ id, owner, seed: { source } });
@@ -99,7 +99,7 @@ async function openBranch(deps: RpcDeps, { id, owner, source }: SessionRow): Pro
   }
 }
 
-/** A session that nobody prompted yet is saved with its name. */
+/** Renames a session. One that was never prompted is saved first. */
 async function rename(deps: RpcDeps, place: SessionPlace, title: string): Promise<string> {
   if (title.trim() === "")
     throw new ServiceError("title_required", "title must not be empty.", { param: "title" });
@@ -121,9 +121,9 @@ const NOTHING = {
 
 function summaryOf(status: "compressed" | "noop" | "aborted", done: Compressed) {
   const headlines = {
-    compressed: `Compressed: ${done.beforeMessages} messages are ${done.afterMessages} now.`,
-    noop: "There is nothing to compress.",
-    aborted: "The conversation stays as it is.",
+    compressed: `Compressed ${done.beforeMessages} messages to ${done.afterMessages}.`,
+    noop: "Nothing to compress.",
+    aborted: "The conversation is unchanged.",
   };
   return {
     headline: headlines[status],

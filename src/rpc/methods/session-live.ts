@@ -1,4 +1,4 @@
-/** Methods about sessions that are open here: show, stop, steer, look at, leave. */
+/** Methods about open sessions: show, stop, steer, follow, close. */
 import { ServiceError } from "../../base/errors.ts";
 import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
 import { openRequest } from "../events/questions.ts";
@@ -65,12 +65,12 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
   "session.interrupt": async ({ params, ctx }) => {
     const { deps } = ctx;
     const { id } = await liveSession(ctx, params.session_id);
-    // What waits goes first, so that none of it begins when the turn ends.
+    // Queued runs first, so that none of them starts when the turn ends.
     const cleared = params.clear_queue ? await clearQueue(deps, id) : undefined;
     const wanted =
       params.turn_id === undefined ? (await runningTurn(deps.store, id))?.runId : runIdOf(params.turn_id);
     const isOurs = wanted !== undefined && (await isOf(deps, wanted, id));
-    const stopped = isOurs && (await deps.agent.turns.stop(wanted, "It was interrupted."));
+    const stopped = isOurs && (await deps.agent.turns.stop(wanted, "The turn was interrupted."));
     return {
       status: stopped ? "interrupted" : "not_interrupted",
       ...(stopped ? { turn_id: turnIdOf(wanted) } : {}),
@@ -86,7 +86,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const isOther = params.turn_id !== undefined && runIdOf(params.turn_id) !== running?.runId;
     if (!running || isOther) return { status: "rejected", text, reason: "idle" };
     if (!running.isTurn) {
-      const what = "The session is being compressed, which cannot be steered. Submit the text as a prompt.";
+      const what = "The session is being compressed and cannot be steered. Submit the text as a prompt.";
       throw new ServiceError("steer_unsupported", what);
     }
     if (await ctx.deps.agent.turns.steer(running.runId, text)) return { status: "queued", text };
@@ -131,7 +131,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
             sessionId: id,
             after: from.after,
             info: () => sessionInfo(deps, id, owner),
-            // What was asked after the look at the open ones is open too.
+            // Questions asked after this check are open, too.
             isSettled: (questionId, seq) => seq <= from.latestSeq && !ids.has(questionId),
           },
           { events, bytes },
@@ -155,15 +155,15 @@ async function clearQueue(deps: RpcDeps, sessionId: string): Promise<number> {
   return cleared;
 }
 
-/** Turns of other sessions are not this session's to stop. */
+/** Returns true when the run belongs to the session. */
 async function isOf(deps: RpcDeps, runId: string, sessionId: string): Promise<boolean> {
   const row = await deps.store.find("runs", { id: runId });
   return row?.session_id === sessionId;
 }
 
 /**
- * The sessions of an owner that are open here, in the order in which they were opened. Hosts ask every second or so:
- * it takes a few statements, however many sessions are open or saved.
+ * Returns the open sessions of an owner, in the order in which they were opened. Hosts poll this about every
+ * second, so it takes a constant number of statements.
  */
 export async function activeSessions(
   deps: RpcDeps,
@@ -199,7 +199,7 @@ export async function activeSessions(
   });
 }
 
-/** How a session stands, in lines for people. */
+/** Returns the state of a session as lines for users. */
 export function statusText(state: SessionState): string {
   return [
     `Session   ${state.session_id}`,

@@ -1,4 +1,4 @@
-/** Methods about settings: those of a session, and the configuration. */
+/** Methods about settings, models, and reloading. */
 import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
 import { namedSession } from "../session/address.ts";
 import { readSetting, currentConfig } from "../settings/read.ts";
@@ -24,12 +24,12 @@ export const modelMethods: RpcGroup<"model.options", RpcContext> = {
     const providers = ctx.deps.agent.deps.models.list().map((each) => ({
       slug: each.name,
       name: each.name,
-      // Hosts choose one as `<model> --provider <slug>`: without the provider in front.
+      // Hosts pass a model as `<model> --provider <slug>`, so the provider is left out here.
       models: each.models.map((model) => model.slice(each.name.length + 1)),
       total_models: each.models.length,
       is_current: each.name === provider,
       authenticated: isReady(each),
-      ...(isReady(each) ? {} : { warning: "No key is configured for it. `agentd setup` asks for one." }),
+      ...(isReady(each) ? {} : { warning: "It has no key. Run `agentd setup` to add one." }),
     }));
     return { providers, model, provider };
   },
@@ -48,11 +48,11 @@ export const reloadMethods: RpcGroup<Names, RpcContext> = {
       return {
         status: "confirm_required",
         message:
-          "Other tools make the provider read every conversation anew. Call again with confirm: true, or with always: " +
+          "Changed tools make the provider read every conversation again. Call again with confirm: true, or with always: " +
           `true, which sets ${CONFIRM} to false.`,
       };
     }
-    notifyStatus(deps, "Connecting the MCP servers again.");
+    notifyStatus(deps, "Reconnecting the MCP servers.");
     try {
       const lines = await orReloadFailed("The MCP servers", deps.reload.mcp());
       await notifyInfo(deps);
@@ -63,29 +63,29 @@ export const reloadMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "reload.env": async ({ ctx: { deps } }) => ({
-    updated: await orReloadFailed("The variables of the home", deps.reload.env()),
+    updated: await orReloadFailed("The environment file", deps.reload.env()),
   }),
 };
 
-/** In the file: whoever said `always` is not asked again, by no process of this home. */
+/** In the file, so that after `always` no process of this home asks again. */
 const CONFIRM = "mcp.confirm_reload";
 
-/** To everybody: the tools of all sessions are about to be others. */
+/** Notifies every client, because the tools of all sessions change. */
 function notifyStatus(deps: RpcDeps, text: string): void {
   notifyAll(deps, { type: "status.update", ts: deps.clock.now(), payload: { kind: "status", text } });
 }
 
 function asFailed(cause: unknown): never {
   const why = cause instanceof ServiceError ? cause.message : "The server log has the details.";
-  throw new ServiceError("reload_failed", `${CONFIRM} could not be kept. ${why}`, { cause });
+  throw new ServiceError("reload_failed", `${CONFIRM} could not be saved. ${why}`, { cause });
 }
 
-/** ServiceError `reload_failed`. What our own errors say is fit to be shown. */
+/** Wraps failures as ServiceError `reload_failed`. Messages of our own errors are safe to show. */
 async function orReloadFailed<T>(what: string, work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (cause) {
     const why = cause instanceof ServiceError ? cause.message : "The server log has the details.";
-    throw new ServiceError("reload_failed", `${what} could not be loaded again. ${why}`, { cause });
+    throw new ServiceError("reload_failed", `${what} could not be reloaded. ${why}`, { cause });
   }
 }

@@ -1,4 +1,4 @@
-/** Methods about the host's screen, and about images that wait for the next prompt. Touches the machine. */
+/** Methods about the host's screen, and about images for the next prompt. Touches the machine. */
 import { basename } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
@@ -31,13 +31,13 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
   "clipboard.paste": async ({ params, ctx, signal }) => {
     const place = await liveSession(ctx, params.session_id);
     if (!mayUseMachine(ctx)) {
-      return { attached: false, message: "The server's clipboard is not yours. Use image.attach_bytes." };
+      return { attached: false, message: "The server cannot read your clipboard. Use image.attach_bytes." };
     }
     const bytes = await readClipboardImage(ctx.deps.config.env, signal);
-    if (!bytes) return { attached: false, message: "There is no image in the clipboard." };
+    if (!bytes) return { attached: false, message: "The clipboard holds no image." };
     const image = await readImage(dataUrl(bytes.toString("base64")), attachPlaces(ctx, place)).catch(
       (cause: unknown) => {
-        throw new ServiceError("attach_failed", "What is in the clipboard cannot be attached.", { cause });
+        throw new ServiceError("attach_failed", "The clipboard's content cannot be attached.", { cause });
       },
     );
     const name = freeName(queuedImages(place.live), "clipboard", "png");
@@ -50,7 +50,7 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     const places = attachPlaces(ctx, place);
     const found = await findTypedPath(params.path, places);
     if (!found) {
-      throw new ServiceError("not_found_or_unsupported", "There is no such file.", { param: "path" });
+      throw new ServiceError("not_found_or_unsupported", "No such file exists.", { param: "path" });
     }
     checkImageSize(found.sizeBytes);
     const image = await readImage(found.path, places);
@@ -67,7 +67,7 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     const base64 = given.replace(/^data:[^,]*;base64,/, "").replace(/\s+/g, "");
     checkImageSize(Math.floor((base64.length * 3) / 4) - 2);
     if (!/^[A-Za-z0-9+/]+={0,2}$/.test(base64) || base64.length % 4 === 1) {
-      throw new ServiceError("bad_data", "The image is not base64.", { param: "content_base64" });
+      throw new ServiceError("bad_data", "The image is not valid base64.", { param: "content_base64" });
     }
     const image = await readImage(dataUrl(base64), attachPlaces(ctx, place));
     const waiting = queuedImages(place.live);
@@ -102,13 +102,16 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
       return { ...about, is_image: true, text, count };
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      // The agent's own tools read it, if it may be read.
+      // The agent's own tools may read it.
       return { ...about, is_image: false, text: `[User attached file: ${path}]\n${remainder}`.trim() };
     }
   },
 };
 
-/** People at this machine drop files from anywhere; what others type must not tell which files there are. */
+/**
+ * Finds a dropped file. Users at this machine may drop files from anywhere; others must not learn which files
+ * exist.
+ */
 async function findDrop(
   text: string,
   { cwd, userHome, roots }: ReturnType<typeof attachPlaces>,

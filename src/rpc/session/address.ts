@@ -4,7 +4,7 @@ import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcContext, RpcDeps } from "../deps.ts";
 
-/** A session as it is open here, and as it is saved. One that nobody prompted yet need not be saved. */
+/** A session as it is open here, and as it is saved. Without a prompt it may not be saved yet. */
 export interface SessionPlace {
   readonly id: string;
   readonly owner: string;
@@ -12,7 +12,7 @@ export interface SessionPlace {
   readonly row: SessionRow | undefined;
 }
 
-/** ServiceError `session_not_found`, and `not_live` for one that is saved and not open here. */
+/** Returns an open session. ServiceError `session_not_found`, and `not_live` for one that is only saved. */
 export async function liveSession({ deps, peer }: RpcContext, id: string): Promise<SessionPlace> {
   const { owner } = peer.identity;
   const live = deps.agent.live.find(id, owner);
@@ -24,14 +24,14 @@ export async function liveSession({ deps, peer }: RpcContext, id: string): Promi
   if (!row) throw sessionNotFound(id);
   throw new ServiceError(
     "not_live",
-    `The session ${JSON.stringify(id)} is saved and not open here. Resume it.`,
+    `The session ${JSON.stringify(id)} is saved but not open here. Resume it.`,
     {
       details: { stored: true },
     },
   );
 }
 
-/** Undefined for sessions that are not saved, and for others'. */
+/** Returns the saved session; undefined for unsaved ones and for those of others. */
 export async function savedSession(
   deps: RpcDeps,
   id: string,
@@ -41,7 +41,7 @@ export async function savedSession(
   return row?.owner === owner ? row : undefined;
 }
 
-/** A session of the caller's: open here, saved, or both. */
+/** A session of the caller: open here, saved, or both. */
 export interface KnownSession {
   readonly id: string;
   readonly owner: string;
@@ -49,7 +49,7 @@ export interface KnownSession {
   readonly row: SessionRow | undefined;
 }
 
-/** ServiceError `session_not_found` for one that is neither open here nor saved, and for others' sessions. */
+/** Returns a session that is open here or saved. ServiceError `session_not_found`, also for sessions of others. */
 export async function knownSession({ deps, peer }: RpcContext, id: string): Promise<KnownSession> {
   const { owner } = peer.identity;
   const live = deps.agent.live.find(id, owner);
@@ -58,7 +58,7 @@ export async function knownSession({ deps, peer }: RpcContext, id: string): Prom
   return { id, owner, live, row };
 }
 
-/** The same when a session is named at all. */
+/** Returns the session if the call names one. */
 export async function namedSession(
   ctx: RpcContext,
   id: string | undefined,

@@ -1,4 +1,4 @@
-/** Images that are attached to the next prompt of a session. Touches the machine. */
+/** Images for the next prompt of a session. Touches the machine. */
 import { tmpdir } from "node:os";
 import type { AttachResult } from "../../../generated/gateway/types/types.gen.ts";
 import {
@@ -20,14 +20,16 @@ import type { Environment } from "../../config/home.ts";
 
 export const MAX_IMAGE_BYTES = 10_485_760;
 
-/** Where the host's paths begin, and what may be attached from there. */
+/** Where the host's paths start, and what may be attached from there. */
 export function attachPlaces(ctx: RpcContext, place: SessionPlace) {
   const { userHome } = ctx.deps.agent.deps.settings;
   const cwd = cwdOf(ctx.deps, { row: place.row, seed: place.live.seed });
   return { cwd, userHome, roots: shownRoots(ctx, cwd), refuse: (path: string) => refusal(ctx, path) };
 }
 
-/** What the agent itself would ask for may be attached by those who may give it leave. */
+/**
+ * Refuses paths that the agent may not read. Paths that require approval are allowed for clients that may approve.
+ */
 function refusal({ deps, peer }: RpcContext, path: string): string | undefined {
   const { workspace, userHome: home, agentHome } = deps.agent.deps.settings;
   const found = checkRead(path, { workspace, home, agentHome });
@@ -35,13 +37,15 @@ function refusal({ deps, peer }: RpcContext, path: string): string | undefined {
   return found && (found.verdict === "deny" || !mayGiveLeave) ? found.reason : undefined;
 }
 
-/** Folders that a host may look into: those that sessions work in; of people at this machine also their own. */
+/**
+ * Folders that a host may look into: the session's, the configured roots, and for users at this machine their own.
+ */
 export function shownRoots(ctx: RpcContext, cwd: string): readonly string[] {
   const own = mayUseMachine(ctx) ? [ctx.deps.agent.deps.settings.userHome, tmpdir()] : [];
   return [cwd, ...rootsOf(ctx), ...own];
 }
 
-/** The image of `source`, a path or a data URL. ServiceError `not_found_or_unsupported`, `too_large`. */
+/** Reads an image from a path or a data URL. ServiceError `not_found_or_unsupported`, `too_large`. */
 export async function readImage(
   source: string,
   places: Pick<AttachmentOptions, "cwd" | "roots" | "refuse">,
@@ -53,16 +57,12 @@ export async function readImage(
     },
   );
   if (read.attachment.type === "image") return read;
-  throw new ServiceError(
-    "not_found_or_unsupported",
-    "Only images in PNG, JPEG, GIF or WebP can be attached.",
-    {
-      param: "path",
-    },
-  );
+  throw new ServiceError("not_found_or_unsupported", "Only PNG, JPEG, GIF and WebP images can be attached.", {
+    param: "path",
+  });
 }
 
-/** Lets the image wait for the next prompt. ServiceError `too_large` when too many wait. */
+/** Queues the image for the next prompt. ServiceError `too_large` when too many wait. */
 export function attachImage(
   place: SessionPlace,
   image: ReadAttachment,
@@ -74,7 +74,7 @@ export function attachImage(
     attachment: { ...image.attachment, name: named.name },
   });
   if (count === undefined) {
-    throw new ServiceError("too_large", `At most ${QUEUED_LIMIT}, wait for a prompt. Detach one.`);
+    throw new ServiceError("too_large", `At most ${QUEUED_LIMIT} may wait for a prompt. Detach one.`);
   }
   return {
     attached: true,
@@ -87,7 +87,7 @@ export function attachImage(
   };
 }
 
-/** ServiceError `too_large`. */
+/** Checks the size of an image. ServiceError `too_large`. */
 export function checkImageSize(sizeBytes: number): void {
   if (sizeBytes <= MAX_IMAGE_BYTES) return;
   throw new ServiceError("too_large", `The image has ${sizeBytes} bytes; the limit is ${MAX_IMAGE_BYTES}.`);
@@ -95,20 +95,20 @@ export function checkImageSize(sizeBytes: number): void {
 
 /** An image that waits for the next prompt. */
 export interface QueuedImage {
-  /** As it was attached; names it for taking it away. */
+  /** The path as it was attached. Detaching names the image by it. */
   readonly path: string;
   readonly attachment: Attachment;
 }
 
 export const MAX_QUEUED_IMAGES = 32;
 const MAX_QUEUED_BYTES = 33_554_432;
-/** For people. */
+/** For messages. */
 export const QUEUED_LIMIT = `${MAX_QUEUED_IMAGES} images, with ${MAX_QUEUED_BYTES} bytes in all`;
 
-/** They go with the open session. */
+/** Queued images exist as long as the open session. */
 const waiting = new WeakMap<LiveSession, QueuedImage[]>();
 
-/** Resolves to how many wait now; undefined when there are too many. */
+/** Returns the number of queued images; undefined when there are too many. */
 export function queueImage(live: LiveSession, image: QueuedImage): number | undefined {
   const images = waiting.get(live) ?? [];
   if (!mayRide([...images, image].map(({ attachment }) => attachment))) return undefined;
@@ -116,7 +116,7 @@ export function queueImage(live: LiveSession, image: QueuedImage): number | unde
   return images.length + 1;
 }
 
-/** False when no image of this path waits. */
+/** Returns false when no queued image has this path. */
 export function dropImage(live: LiveSession, path: string): boolean {
   const images = waiting.get(live) ?? [];
   const rest = images.filter((image) => image.path !== path);
@@ -128,21 +128,21 @@ export function queuedImages(live: LiveSession): readonly QueuedImage[] {
   return waiting.get(live) ?? [];
 }
 
-/** Those that wait go with a prompt; none waits then. */
+/** Takes all queued images for a prompt. */
 export function takeImages(live: LiveSession): readonly QueuedImage[] {
   const images = queuedImages(live);
   waiting.delete(live);
   return images;
 }
 
-/** The prompt was not taken: they wait as before, ahead of those that came meanwhile. */
+/** Puts the images of a rejected prompt back, before those that came meanwhile. */
 export function putBackImages(live: LiveSession, images: readonly QueuedImage[]): void {
   const all = [...images, ...queuedImages(live)];
   while (!mayRide(all.map(({ attachment }) => attachment))) all.pop();
   if (images.length > 0) waiting.set(live, all);
 }
 
-/** Whether one prompt takes so many, and so much. */
+/** Returns true when one prompt may have these attachments. */
 export function mayRide(attachments: readonly Attachment[]): boolean {
   const characters = attachments.reduce((sum, { data }) => sum + data.length, 0);
   return attachments.length <= MAX_QUEUED_IMAGES && (characters * 3) / 4 <= MAX_QUEUED_BYTES;
@@ -156,7 +156,7 @@ const PROGRAMS: readonly { readonly needs?: string; readonly words: readonly [st
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 16_777_216;
 
-/** Undefined when there is no image, or no program that could tell. */
+/** Returns the image in the clipboard; undefined when it has none, or no program can read it. */
 export async function readClipboardImage(env: Environment, signal: AbortSignal): Promise<Buffer | undefined> {
   for (const { needs, words } of PROGRAMS) {
     if (needs !== undefined && !env[needs]) continue;

@@ -1,4 +1,4 @@
-/** The folder that a session works in: which it may be, and what it is. Touches the machine, and only looks at it. */
+/** Folders and paths that hosts name. Touches the machine, and only reads. */
 import { readFile, realpath, stat, opendir } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { isInside } from "../../base/paths.ts";
@@ -8,7 +8,7 @@ import { hasScope } from "../connection/peer.ts";
 import { fileURLToPath } from "node:url";
 import type { CompletionItem } from "../../../generated/gateway/types/types.gen.ts";
 
-/** The git branch that a folder is on; undefined where there is none. */
+/** Returns the git branch of a folder, if it has one. */
 export async function branchOf(cwd: string): Promise<string | undefined> {
   for (let folder = cwd; ; folder = dirname(folder)) {
     const head = await readFile(join(folder, ".git", "HEAD"), "utf8").catch(() => undefined);
@@ -18,9 +18,9 @@ export async function branchOf(cwd: string): Promise<string | undefined> {
 }
 
 /**
- * The folder that a host names for a session, without links. Undefined for none, for one that is not there, and for one
- * that a host of another machine names and that lies outside of the roots: it means its own machine's. ServiceError
- * `insufficient_scope` for one outside of the roots where the key lacks the scope admin.
+ * Resolves the folder that a host names for a session. Undefined when none is named or it does not exist, and when
+ * a host on another machine names one outside the roots, because it means its own machine's. ServiceError
+ * `insufficient_scope` for a folder outside the roots without the scope admin.
  */
 export async function chosenFolder(ctx: RpcContext, path: string | undefined): Promise<string | undefined> {
   const folder = path === undefined ? undefined : await realFolder(path);
@@ -30,24 +30,24 @@ export async function chosenFolder(ctx: RpcContext, path: string | undefined): P
   const { owner } = ctx.peer.identity;
   throw new ServiceError(
     "insufficient_scope",
-    `The key ${JSON.stringify(owner)} has no scope "admin", which it needs to work in ${JSON.stringify(path)}: the folder lies outside of agent.workspace and agent.workspace_roots. Add the folder to agent.workspace_roots, or the scope in api_server.keys.`,
+    `The key ${JSON.stringify(owner)} has no scope "admin", which it needs to work in ${JSON.stringify(path)}: the folder is outside agent.workspace and agent.workspace_roots. Add the folder to agent.workspace_roots, or the scope in api_server.keys.`,
     { param: "cwd" },
   );
 }
 
-/** As {@link chosenFolder}, for what is only looked at: undefined also for what the key may not work in. */
+/** Resolves a folder that is only shown. Also undefined where the key may not work. */
 export async function shownFolder(ctx: RpcContext, path: string | undefined): Promise<string | undefined> {
   const folder = path === undefined ? undefined : await realFolder(path);
   if (folder === undefined || mayUseMachine(ctx) || (await liesInRoots(ctx, folder))) return folder;
   return undefined;
 }
 
-/** Whether the host may name any place of this machine: whoever it is that sits at it, and not merely a key that is used there. */
+/** Returns true when the host may name any path of this machine: a local connection with the scope admin. */
 export function mayUseMachine({ peer }: RpcContext): boolean {
   return peer.isLocal && hasScope(peer.identity, "admin");
 }
 
-/** Where sessions may work whoever asks for it; absolute. */
+/** Folders in which every session may work; absolute. */
 export function rootsOf({ deps }: RpcContext): readonly string[] {
   const { workspace, workspaceRoots } = deps.agent.deps.settings;
   return [workspace, ...workspaceRoots];
@@ -60,7 +60,7 @@ async function realFolder(path: string): Promise<string | undefined> {
   return found?.isDirectory() === true ? real : undefined;
 }
 
-/** `folder` is without links. A root that is not there has nothing in it. */
+/** `folder` is a real path. A root that does not exist contains nothing. */
 async function liesInRoots(ctx: RpcContext, folder: string): Promise<boolean> {
   const roots = await Promise.all(rootsOf(ctx).map((root) => realpath(root).catch(() => root)));
   return roots.some((root) => isInside(folder, root));
@@ -70,14 +70,14 @@ export interface TypedPath {
   /** Absolute. */
   readonly path: string;
   readonly sizeBytes: number;
-  /** What was typed behind it, trimmed. */
+  /** The text after the path, trimmed. */
   readonly remainder: string;
 }
 
 export interface PathPlaces {
   readonly cwd: string;
   readonly userHome: string;
-  /** Folders, absolute, that files may lie in. Absent: anywhere. */
+  /** Folders that may contain the file, absolute. Absent: anywhere. */
   readonly roots?: readonly string[];
 }
 
@@ -85,9 +85,9 @@ const MAX_ATTEMPTS = 64;
 const MAX_PATH = 4_096;
 
 /**
- * The file that `text` begins with. Without quotes a name may hold spaces, escaped or not: the longest that is a file
- * wins. Undefined when there is none. ServiceError `path_outside_root` when it could only lie outside of the roots;
- * whether it is there is not looked at then.
+ * Finds the file that `text` starts with. Without quotes, a name may contain spaces, escaped or not; the longest
+ * existing file wins. ServiceError `path_outside_root` when every reading is outside the roots; such paths are not
+ * checked for existence.
  */
 export async function findTypedPath(text: string, places: PathPlaces): Promise<TypedPath | undefined> {
   const roots = await rootsWithTargets(places);
@@ -104,13 +104,13 @@ export async function findTypedPath(text: string, places: PathPlaces): Promise<T
   return undefined;
 }
 
-/** As they are written, and as they really are; undefined for anywhere. */
+/** Returns the roots as written and as real paths; undefined for anywhere. */
 async function rootsWithTargets({ roots }: PathPlaces): Promise<readonly string[] | undefined> {
   if (!roots) return undefined;
   return [...roots, ...(await Promise.all(roots.map((root) => realpath(root).catch(() => root))))];
 }
 
-/** By its text first, then, for what is there, by where its links lead. */
+/** Checks the path as text first. Only then, for an existing file, checks where its links lead. */
 async function liesWithin(path: string, roots: readonly string[] | undefined): Promise<boolean> {
   if (!roots) return true;
   if (!roots.some((root) => isInside(path, root))) return false;
@@ -122,12 +122,12 @@ function outside(roots: readonly string[]): ServiceError {
   const folders = [...new Set(roots)].join(", ");
   return new ServiceError(
     "path_outside_root",
-    `Files may be attached from these folders only: ${folders}. Send the bytes with image.attach_bytes.`,
+    `Files can be attached only from these folders: ${folders}. Send the bytes with image.attach_bytes.`,
     { param: "path" },
   );
 }
 
-/** Whether `text` looks like a path and not like a sentence. */
+/** Returns true when `text` looks like a path and not like a sentence. */
 export function looksLikePath(text: string): boolean {
   return /^\s*["']?(?:\/|~\/|\.{1,2}\/|file:\/\/)/i.test(text);
 }
@@ -147,7 +147,7 @@ function readings(text: string): readonly Reading[] {
     const raw = text.slice(0, cut);
     const remainder = text.slice(cut).trim();
     const plain = raw.replace(/\\([\s\S])/g, "$1");
-    // A backslash may also be part of a name.
+    // A backslash may be part of a name.
     return plain === raw
       ? [{ written: raw, remainder }]
       : [plain, raw].map((written) => ({ written, remainder }));
@@ -160,7 +160,7 @@ function toPath(written: string, { cwd, userHome }: PathPlaces): string | undefi
     try {
       return fileURLToPath(written);
     } catch {
-      return undefined; // no file URL of this machine
+      return undefined; // The URL names no file on this machine.
     }
   }
   return written === "~" || written.startsWith("~/")
@@ -171,18 +171,18 @@ function toPath(written: string, { cwd, userHome }: PathPlaces): string | undefi
 export interface CompletionPaths {
   /** Absolute. */
   readonly cwd: string;
-  /** Where the word was typed, when that is not `cwd`; relative to it. */
+  /** The folder in which the word was typed, relative to `cwd`. */
   readonly within?: string | undefined;
-  /** Nothing outside of these folders is shown. */
+  /** Folders that may be shown. */
   readonly roots: readonly string[];
   readonly userHome: string;
   readonly max: number;
 }
 
-/** Of a folder that holds more, the rest is not looked at. */
+/** Further entries of a folder are ignored. */
 const MAX_ENTRIES = 5_000;
 
-/** Folders first, then by name. `@` in front, `@file:` and `@folder:` stay as they were typed. */
+/** Completes a path: folders first, then by name. The prefixes `@`, `@file:` and `@folder:` are kept. */
 export async function completePath(word: string, places: CompletionPaths): Promise<CompletionItem[]> {
   const prefix = /^@(?:file:|folder:)?/.exec(word)?.[0] ?? "";
   const typed = word.slice(prefix.length);
@@ -214,7 +214,7 @@ interface Entry {
   readonly isFolder: boolean;
 }
 
-/** Hidden names only where a dot was typed. */
+/** Lists hidden names only after a typed dot. */
 async function namesIn(folder: string, start: string): Promise<readonly Entry[]> {
   const entries: Entry[] = [];
   const opened = await opendir(folder).catch(() => undefined);

@@ -24,7 +24,7 @@ import { contextUse } from "../../agent/usage/context-use.ts";
 import { activeSubagents } from "../../agent/subagent/family.ts";
 import { formatModel } from "../../agent/model.ts";
 
-/** The session as it is now; undefined when it is neither saved nor open here. */
+/** Returns the session as it is now; undefined when it is neither saved nor open here. */
 export async function sessionInfo(
   deps: RpcDeps,
   id: string,
@@ -66,11 +66,11 @@ interface Surroundings {
 }
 
 const MAX_FOLDERS = 64;
-/** All who follow a session ask at the end of its turn. */
+/** All followers of a session read this at the end of its turn. */
 const FRESH_MS = 500;
 const folders = new WeakMap<RpcDeps["skills"], Memo<Surroundings>>();
 
-/** What the folder of a session offers, as it was at most {@link FRESH_MS} ago. */
+/** Reads the skills and the branch of a folder, at most {@link FRESH_MS} old. */
 function lookAround({ skills, clock }: RpcDeps, cwd: string): Promise<Surroundings> {
   const memo = folders.get(skills) ?? new Memo(MAX_FOLDERS);
   folders.set(skills, memo);
@@ -107,7 +107,7 @@ export async function describeState(deps: RpcDeps, place: SessionPlace): Promise
 export interface LiveViewOptions {
   readonly omitMessages: boolean;
   readonly attached: { readonly latestSeq: number; readonly replayed: number; readonly truncated: boolean };
-  /** Whether a cursor was given. */
+  /** True when the client gave a cursor. */
   readonly isReplay: boolean;
 }
 
@@ -120,7 +120,7 @@ export async function describeLive(
   const row = await savedSession(deps, id, place.owner);
   const known = { row, seed: live.seed };
   const { latestSeq, replayed, truncated } = options.attached;
-  // Between the two the session may have gone on: what came behind latestSeq is told by events.
+  // The session may have changed since it was attached. Events report everything after latestSeq.
   const hasTurn = isBusy(row) || (row !== undefined && row.last_seq > latestSeq);
   const soFar = hasTurn ? await turnSoFar(deps.store, { sessionId: id, upTo: latestSeq }) : undefined;
   const [info, open, count, { messages }] = await Promise.all([
@@ -181,13 +181,13 @@ function toolNames({ agent }: RpcDeps): Record<string, string[]> {
   return names;
 }
 
-/** What holds for a session, saved or not. */
+/** A session, saved or not. */
 export interface Known {
   readonly row: SessionRow | undefined;
   readonly seed: SessionSeed | undefined;
 }
 
-/** The model that its next turn takes. */
+/** Returns the model of the session's next turn. */
 export function modelRef({ agent }: RpcDeps, { row, seed }: Known): ModelRef {
   const { models } = agent.deps;
   const name = row ? row.model : seed?.model;
@@ -199,7 +199,7 @@ export function modelOf(deps: RpcDeps, known: Known): { readonly model: string; 
   return { model: ref.id, provider: ref.provider };
 }
 
-/** Figures over all turns so far; zero before the first. */
+/** Returns the usage of all turns so far. */
 export async function sessionUsage(deps: RpcDeps, known: Known): Promise<GatewayUsage> {
   const ref = modelRef(deps, known);
   const contextMax = deps.agent.deps.models.contextTokensOf(ref);
@@ -220,7 +220,7 @@ export async function sessionUsage(deps: RpcDeps, known: Known): Promise<Gateway
   };
 }
 
-/** Sub-agents work for a turn: without one there are none. */
+/** Counts running sub-agents. Only a session with a running turn has any. */
 async function subagentsOf({ store }: RpcDeps, { id, owner, lease_owner }: SessionRow): Promise<number> {
   if (lease_owner === null) return 0;
   return (await activeSubagents(store, { owner, rootSessionId: id })).length;

@@ -1,4 +1,4 @@
-/** Settings as `config.get` tells them. No secret is in them. Touches the machine. */
+/** Reads settings for `config.get`, without secrets. Touches the machine. */
 import { stat } from "node:fs/promises";
 import type { ConfigValue, SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
 import { getAtPath, parseDotPath } from "../../base/json/dotpath.ts";
@@ -19,7 +19,7 @@ export interface SettingQuery {
   readonly cwd: string | undefined;
 }
 
-/** ServiceError `bad_value` for a key that there is not. */
+/** Returns a setting. ServiceError `bad_value` for an unknown key. */
 export async function readSetting(ctx: RpcContext, query: SettingQuery): Promise<ConfigValue> {
   const named = NAMED[query.key];
   if (named) return named(ctx, query);
@@ -49,7 +49,7 @@ type Read = (ctx: RpcContext, query: SettingQuery) => ConfigValue | Promise<Conf
 
 const readCwd: Read = async (ctx, query) => ({ value: (await infoOf(ctx, query)).cwd });
 
-/** Keys that are not keys of the file. */
+/** Keys that do not exist in the file. */
 const NAMED: Readonly<Record<string, Read | undefined>> = {
   __proto__: null as never,
   full: async ({ deps }) => ({
@@ -91,7 +91,7 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
   workdir: readCwd,
 };
 
-/** Of the session, else of a session that would be made now. */
+/** Describes the session, or one that would be created now. */
 async function infoOf(ctx: RpcContext, { session, cwd }: SettingQuery): Promise<SessionInfo> {
   const { deps } = ctx;
   if (session) return describeInfo(deps, { row: session.row, seed: session.live?.seed });
@@ -100,7 +100,7 @@ async function infoOf(ctx: RpcContext, { session, cwd }: SettingQuery): Promise<
   return describeInfo(deps, { row: undefined, seed });
 }
 
-/** The file as it is now; as the process began while the file is broken. */
+/** Reads the current file. While the file is broken, returns the configuration at start. */
 export async function currentConfig({ config: { home, env, atStart } }: RpcDeps): Promise<Config> {
   try {
     return (await loadConfig({ home, env })).config;
@@ -110,14 +110,14 @@ export async function currentConfig({ config: { home, env, atStart } }: RpcDeps)
   }
 }
 
-/** A key of hosts, and where the file has it. */
+/** A key that hosts use, and its key in the file. */
 export interface DisplaySetting {
   readonly key: string;
-  /** In the file. */
+  /** The key in the file. */
   readonly at: string;
-  /** Values in their order, where one may be asked for the next; undefined where any text of the schema will do. */
+  /** The values in order, so that `cycle` can advance; undefined for any text that fits the schema. */
   readonly choices?: readonly string[];
-  /** On and off are true and false. */
+  /** True for on/off settings. */
   readonly isSwitch?: boolean;
 }
 
@@ -135,14 +135,14 @@ const SETTINGS: readonly DisplaySetting[] = [
   ...SECTIONS.map((name) => ({ key: `details_mode.${name}`, at: `display.sections.${name}` })),
 ];
 
-/** Undefined for keys that are no setting of the display. */
+/** Returns undefined for keys that are not display settings. */
 export function displaySetting(key: string): DisplaySetting | undefined {
   return SETTINGS.find((setting) => setting.key === key);
 }
 
 /**
- * What the file is to hold, as it is typed there; undefined takes the key out of it. `now` is what holds: a switch that
- * is given nothing, and a choice that is given `cycle`, go on from there. ServiceError `bad_value` for what is no text.
+ * Returns the new value as text for the file; undefined removes the key. `now` is the current value: an empty
+ * switch toggles it, and `cycle` advances it. ServiceError `bad_value` for a value that is not text.
  */
 export function displayValue(setting: DisplaySetting, value: unknown, now: unknown): string | undefined {
   if (setting.isSwitch) return String(inputOf(value) ?? now !== true);
@@ -156,12 +156,13 @@ export function displayValue(setting: DisplaySetting, value: unknown, now: unkno
   return text === "" || text === "default" || text === "reset" ? undefined : text;
 }
 
-/** Undefined: the other way round. ServiceError `bad_value`. */
+/** Returns the value of a switch; undefined toggles it. ServiceError `bad_value`. */
 export function inputOf(value: unknown): boolean | undefined {
   if (value === "" || value === null || value === "toggle") return undefined;
   if ([true, 1, "1", "on", "true", "yes"].some((yes) => yes === value)) return true;
   if ([false, 0, "0", "off", "false", "no"].some((no) => no === value)) return false;
-  throw new ServiceError("bad_value", "The value must be on or off, or empty to switch.", { param: "value" });
+  throw new ServiceError("bad_value", "The value must be on or off, or empty to toggle.", { param: "value" });
 }
 
-const notText = (key: string) => new ServiceError("bad_value", `${key} must be a text.`, { param: "value" });
+const notText = (key: string) =>
+  new ServiceError("bad_value", `${key} must be a string.`, { param: "value" });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inTurn } from "../../../src/http/edge/idempotency.ts";
+import { serialize } from "../../../src/http/edge/idempotency.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 
@@ -11,15 +11,15 @@ test("work of one key comes one after the other, also after a failure; other key
   const { store } = await openTestStore(t);
   const order: string[] = [];
   const gate = Promise.withResolvers<void>();
-  const first = inTurn(store, claim("a"), async () => {
+  const first = serialize(store, claim("a"), async () => {
     await gate.promise;
     order.push("first");
     throw new Error("failed");
   });
-  const second = inTurn(store, claim("a"), async () => order.push("second"));
-  const third = inTurn(store, claim("a"), async () => order.push("third"));
-  await inTurn(store, claim("b"), async () => order.push("other"));
-  await inTurn(store, undefined, async () => order.push("without"));
+  const second = serialize(store, claim("a"), async () => order.push("second"));
+  const third = serialize(store, claim("a"), async () => order.push("third"));
+  await serialize(store, claim("b"), async () => order.push("other"));
+  await serialize(store, undefined, async () => order.push("without"));
   gate.resolve();
   await assert.rejects(first, /failed/);
   await Promise.all([second, third]);

@@ -28,14 +28,14 @@ test("what the agent said and called from one answer to the next is one message"
     answered("a"),
     answered("b"),
   ]);
-  const inTurn = await read(call("a"), output("a"), call("b"), output("b"));
-  assert.deepEqual(inTurn.messages, [
+  const serialize = await read(call("a"), output("a"), call("b"), output("b"));
+  assert.deepEqual(serialize.messages, [
     { role: "assistant", parts: [asked("a")] },
     answered("a"),
     { role: "assistant", parts: [asked("b")] },
     answered("b"),
   ]);
-  assert.deepEqual(inTurn.answers, []);
+  assert.deepEqual(serialize.answers, []);
 });
 
 test("an answer whose call is elsewhere is told apart", async () => {
