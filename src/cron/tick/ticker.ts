@@ -29,7 +29,7 @@ export interface TickerOptions {
 /** Jobs that one transaction decides about. */
 const BATCH = 100;
 /** How often it looks for what gone processes left. */
-const LOOK_MS = 5_000;
+const POLL_MS = 5_000;
 const RENEW_MS = CLAIM_MS / 3;
 /** A store's clock may be a little behind ours, and rows may be in another process's hands. */
 const MIN_SLEEP_MS = 10;
@@ -242,8 +242,8 @@ export class Ticker {
     const { store, clock, log } = this.#options;
     await this.#renewInTime();
     const nowMs = clock.now();
-    const sinceMs = this.#lookedAtMs === undefined ? LOOK_MS : Math.abs(nowMs - this.#lookedAtMs);
-    if (sinceMs < LOOK_MS) return [];
+    const sinceMs = this.#lookedAtMs === undefined ? POLL_MS : Math.abs(nowMs - this.#lookedAtMs);
+    if (sinceMs < POLL_MS) return [];
     this.#lookedAtMs = nowMs;
     const taken = await reclaim(store, {
       log,

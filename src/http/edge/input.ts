@@ -86,12 +86,14 @@ const HEADER_ERRORS: Readonly<
   },
 };
 
+interface HeaderSchema {
+  readonly properties: Readonly<Record<string, { readonly maxLength?: number }>>;
+}
+
 /** Returns the greatest length that the spec allows for a header of `createRun`. */
 export function maxHeaderLength(name: "idempotency-key" | "x-agent-session-id"): number {
-  const { properties } = operations.createRun.headers?.schema as {
-    readonly properties: Readonly<Record<string, { readonly maxLength: number }>>;
-  };
-  return properties[name]?.maxLength ?? 0;
+  const schema = operations.createRun.headers?.schema as HeaderSchema | undefined;
+  return schema?.properties[name]?.maxLength ?? 0;
 }
 
 /** Decodes a path segment. The router passes segments as they are in the path, which is well-formed here. */

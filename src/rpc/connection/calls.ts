@@ -43,7 +43,7 @@ export class Calls {
   /** Handles one frame of `sizeBytes`. */
   take(value: unknown, sizeBytes: number): void {
     if (Array.isArray(value)) return this.#batch(value, sizeBytes);
-    const call = this.#begin(value, sizeBytes);
+    const call = this.#start(value, sizeBytes);
     if (call instanceof Call) this.#finish(call);
     else if (call) void this.#finishLater(call);
   }
@@ -69,15 +69,15 @@ export class Calls {
           ? `A batch has at most ${max} members; this one has ${members.length}.`
           : undefined;
     if (problem !== undefined) return this.refuse(INVALID_REQUEST, "invalid_request", problem);
-    void Promise.all(members.map((member) => this.#begin(member, sizeBytes))).then((calls) => {
+    void Promise.all(members.map((member) => this.#start(member, sizeBytes))).then((calls) => {
       const replies = calls.flatMap((call) => (call?.reply ? [call.reply] : []));
       if (replies.length > 0) this.#send(replies);
-      for (const call of calls) if (call) this.#leave(call);
+      for (const call of calls) if (call) this.#complete(call);
     });
   }
 
   /** Returns undefined when there is nothing to answer, and no promise for a call that is answered at once. */
-  #begin(member: unknown, sizeBytes: number): Call | Promise<Call> | undefined {
+  #start(member: unknown, sizeBytes: number): Call | Promise<Call> | undefined {
     const inbound = readInbound(member);
     if (inbound.kind === "answer") {
       this.#options.onAnswer(inbound);
@@ -124,11 +124,11 @@ export class Calls {
 
   #finish(call: Call): void {
     if (call.reply) this.#send(call.reply);
-    this.#leave(call);
+    this.#complete(call);
   }
 
   /** Releases the events that the call held back, and its place among the calls in flight. */
-  #leave(call: Call): void {
+  #complete(call: Call): void {
     call.release();
     if (!call.isInFlight) return;
     this.#inFlight -= 1;

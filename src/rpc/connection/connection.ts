@@ -48,7 +48,7 @@ export class Connection implements RpcPeer {
   readonly #options: ConnectionOptions;
   readonly #log: Log;
   readonly #outbox: Outbox;
-  readonly #hints: Hints;
+  readonly #debouncer: EventDebouncer;
   readonly #calls: Calls;
   readonly #questions: Questions;
   readonly #subscriptions: Subscriptions;
@@ -67,7 +67,7 @@ export class Connection implements RpcPeer {
     // A pipe is never cut: its writers wait.
     const shared = transport === "stdio" ? {} : { readers: deps.store.readers };
     this.#outbox = new Outbox({ wire, clock: deps.clock, maxFrames, maxBytes, onOverflow, ...shared });
-    this.#hints = new Hints(deps.clock, (hint) => this.#outbox.event(hint));
+    this.#debouncer = new EventDebouncer(deps.clock, (hint) => this.#outbox.event(hint));
     const ask = (frame: object, sessionId: string) => this.#outbox.control(JSON.stringify(frame), sessionId);
     this.#questions = new Questions(ask, this.#log);
     this.#calls = new Calls({
@@ -112,7 +112,7 @@ export class Connection implements RpcPeer {
   event(event: GatewayEvent): void {
     if (this.signal.aborted || this.profile.optOut.has(event.type)) return;
     if (this.profile.deltas === "final" && isDelta(event)) return;
-    if (event.type === "sessions.changed") this.#hints.event(event);
+    if (event.type === "sessions.changed") this.#debouncer.event(event);
     else this.#outbox.event(event);
   }
 
@@ -177,7 +177,7 @@ export class Connection implements RpcPeer {
   }
 
   #stop(): void {
-    this.#hints.close();
+    this.#debouncer.close();
     this.#outbox.close();
     this.#end.abort();
     this.#subscriptions.close();
@@ -194,24 +194,24 @@ export class Connection implements RpcPeer {
   }
 }
 
-type Hint = GatewayEvents["sessions.changed"];
+type ReloadEvent = GatewayEvents["sessions.changed"];
 
 /** Longer than a burst of sessions that start or end together, shorter than a user waits for a list. */
 const EVERY_MS = 100;
 
 /** Debounces events that only say "reload": the first is sent at once, those that follow closely become one. */
-export class Hints {
+export class EventDebouncer {
   readonly #clock: Clock;
-  readonly #send: (hint: Hint) => void;
-  #last: Hint | undefined;
+  readonly #send: (hint: ReloadEvent) => void;
+  #last: ReloadEvent | undefined;
   #cancel: (() => void) | undefined;
 
-  constructor(clock: Clock, send: (hint: Hint) => void) {
+  constructor(clock: Clock, send: (hint: ReloadEvent) => void) {
     this.#clock = clock;
     this.#send = send;
   }
 
-  event(hint: Hint): void {
+  event(hint: ReloadEvent): void {
     if (this.#cancel) this.#last = hint;
     else this.#now(hint);
   }
@@ -220,7 +220,7 @@ export class Hints {
     this.#cancel?.();
   }
 
-  #now(hint: Hint): void {
+  #now(hint: ReloadEvent): void {
     this.#send(hint);
     this.#cancel = this.#clock.after(EVERY_MS, () => {
       const last = this.#last;

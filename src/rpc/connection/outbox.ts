@@ -40,7 +40,7 @@ const TICK_MS = 33;
 /** Above this many bytes in the transport's buffer, frames wait here, where they can be merged and counted. */
 const WIRE_BYTES = 262_144;
 /** How often to poll a full transport, besides its drain events. */
-const LOOK_MS = 20;
+const POLL_MS = 20;
 const ENVELOPE = 160;
 
 export class Outbox {
@@ -109,7 +109,7 @@ export class Outbox {
   pump(): void {
     if (this.#isClosed) return;
     while (this.#ready > 0) {
-      if (!this.#hasRoom()) return this.#later(LOOK_MS);
+      if (!this.#hasRoom()) return this.#later(POLL_MS);
       const next = this.#waiting[this.#first];
       if (!next) return;
       // The last delta waits for the tick, so that the next one can be merged into it.

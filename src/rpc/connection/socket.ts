@@ -19,7 +19,7 @@ const PING_SECONDS = 30;
 /** How long the other side may take to answer a close, on Node. Deno decides itself. */
 const CLOSE_MS = 5_000;
 /** Bytes that may be corked before they are sent. */
-const GATHERED_BYTES = 65_536;
+const CORKED_BYTES = 65_536;
 const OPEN = 1;
 const UNREADABLE = "This message is not UTF-8.";
 
@@ -100,12 +100,12 @@ export class SocketGate {
     const target = parsed.pathname + parsed.search;
     if (!isGatewayPath(target)) return refusal(404, "This path has no WebSocket.", "not_found");
     const { hub, rules } = this.#options;
-    const asked = { target, header: (name: string) => headers.get(name) };
+    const upgrade = { target, header: (name: string) => headers.get(name) };
     try {
-      const identity = admit(asked, rules);
+      const identity = admit(upgrade, rules);
       // An upgrade counts as a request, so that repeated connections do not bypass the rate limit.
       hub.deps.keyLimits?.countRequest(identity.owner);
-      const isLocal = this.#options.isLocal && !isForwarded(asked);
+      const isLocal = this.#options.isLocal && !isForwarded(upgrade);
       const stream = (request as NodeUpgrade).runtime?.node?.upgrade?.socket;
       return { context: { identity, isLocal, stream } };
     } catch (thrown) {
@@ -119,7 +119,7 @@ export class SocketGate {
   #open(peer: Peer): void {
     const { hub } = this.#options;
     const { identity, isLocal, stream } = peer.context as unknown as PeerContext;
-    const together = stream && new WriteCoalescer(stream);
+    const coalescer = stream && new WriteCoalescer(stream);
     const socket = peer.websocket;
     socket.binaryType = "arraybuffer";
     const connection = hub.connect({
@@ -129,9 +129,9 @@ export class SocketGate {
       wire: {
         send: (text) => {
           if (socket.readyState !== OPEN) return;
-          together?.gather();
+          coalescer?.cork();
           peer.send(text);
-          if (peer.bufferedAmount > GATHERED_BYTES) together?.flush();
+          if (peer.bufferedAmount > CORKED_BYTES) coalescer?.flush();
         },
         buffered: () => peer.bufferedAmount,
         close: (code, reason) => peer.close(code, reason),
@@ -248,7 +248,7 @@ export class WriteCoalescer {
   }
 
   /** Call before each write. */
-  gather(): void {
+  cork(): void {
     if (this.#isCorked) return;
     this.#isCorked = true;
     this.#stream.cork();

@@ -21,7 +21,7 @@ import {
 import { cancelPayload, questionMethodOf, questionPayload } from "./questions.ts";
 
 /** Data of an event that its entry does not contain. */
-export interface EntryFacts {
+export interface EntryExtras {
   /** For a run that starts: its prompt. */
   readonly prompt?: { readonly role: string; readonly text: string };
   /** For a queued run: the start of its prompt. */
@@ -78,13 +78,13 @@ export class GatewayReducer {
   }
 
   /** Returns the entry's numbered event, and its trailer. */
-  tell(entry: JournalEvent, facts: EntryFacts = {}): readonly GatewayEvent[] {
+  project(entry: JournalEvent, extra: EntryExtras = {}): readonly GatewayEvent[] {
     const { type, runId, data } = entry;
     switch (type) {
       case "run.queued":
-        return this.#enqueued(entry, facts);
+        return this.#enqueued(entry, extra);
       case "run.started":
-        return this.#started(entry, facts);
+        return this.#started(entry, extra);
       case "message.started":
       case "message.completed":
         // Clears what was shown while the model was silent.
@@ -97,7 +97,7 @@ export class GatewayReducer {
       case "usage.updated":
         return [this.#event(entry, "session.usage", { usage: usageOf(data["usage"], this.#modelOf(runId)) })];
       case "session.updated":
-        return this.#updated(entry, facts);
+        return this.#updated(entry, extra);
       case "background.complete":
         return [
           this.#event(entry, type, {
@@ -106,8 +106,8 @@ export class GatewayReducer {
           }),
         ];
     }
-    if (isFinalEvent(type)) return this.#ended(entry, facts);
-    return [this.#other(entry, facts)];
+    if (isFinalEvent(type)) return this.#ended(entry, extra);
+    return [this.#other(entry, extra)];
   }
 
   /** Returns true when a snapshot follows the entry's event: after the end of a turn, and after a new title. */
@@ -122,11 +122,11 @@ export class GatewayReducer {
     return event;
   }
 
-  #other(entry: JournalEvent, facts: EntryFacts): GatewayEvent {
+  #other(entry: JournalEvent, extra: EntryExtras): GatewayEvent {
     const { type, data } = entry;
     const method = questionMethodOf(type);
     if (method !== undefined) {
-      if (type.endsWith(".request")) return this.#question(entry, facts);
+      if (type.endsWith(".request")) return this.#question(entry, extra);
       return this.#event(entry, "request.cancel", cancelPayload(method, entry));
     }
     const tool = toolPayload(entry);
@@ -136,17 +136,17 @@ export class GatewayReducer {
     return this.#event(entry, "status.update", status ?? { kind: "lifecycle", text: "" });
   }
 
-  #enqueued(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+  #enqueued(entry: JournalEvent, extra: EntryExtras): readonly GatewayEvent[] {
     const { position } = entry.data;
     // A run without a queue position starts at once and is never shown as queued.
     if (typeof position === "number") {
-      const waiting = { turn_id: turnIdOf(entry.runId ?? ""), text_preview: facts.preview ?? "" };
+      const waiting = { turn_id: turnIdOf(entry.runId ?? ""), text_preview: extra.preview ?? "" };
       this.#queued = this.#queued.toSpliced(position - 1, 0, waiting);
     }
     return [this.#queue(entry)];
   }
 
-  #started(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+  #started(entry: JournalEvent, extra: EntryExtras): readonly GatewayEvent[] {
     const { runId, data } = entry;
     // A run that resumes in another process is the same turn.
     if (this.#turn?.runId === runId) {
@@ -163,13 +163,13 @@ export class GatewayReducer {
     }
     const started = this.#event(entry, "message.start", {
       turn_id: turnId,
-      ...(facts.prompt ? { input: facts.prompt } : {}),
+      ...(extra.prompt ? { input: extra.prompt } : {}),
       origin: originOf(this.#turn.kind, waited),
     });
     return [started];
   }
 
-  #ended(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+  #ended(entry: JournalEvent, extra: EntryExtras): readonly GatewayEvent[] {
     const turnId = turnIdOf(entry.runId ?? "");
     if (this.#turn?.runId !== entry.runId) {
       this.#queued = this.#queued.filter(({ turn_id }) => turn_id !== turnId);
@@ -178,25 +178,25 @@ export class GatewayReducer {
     const { kind, model } = this.#turn;
     this.#turn = undefined;
     this.#subagents = new Map();
-    const told =
+    const event =
       kind === "compression"
         ? this.#event(entry, "status.update", { kind: "status", text: "ready" })
-        : this.#event(entry, "message.complete", completePayload(entry, { model, output: facts.output }));
-    return facts.info ? [told, this.trailer(entry, facts.info)] : [told];
+        : this.#event(entry, "message.complete", completePayload(entry, { model, output: extra.output }));
+    return extra.info ? [event, this.trailer(entry, extra.info)] : [event];
   }
 
-  #updated(entry: JournalEvent, { info }: EntryFacts): readonly GatewayEvent[] {
+  #updated(entry: JournalEvent, { info }: EntryExtras): readonly GatewayEvent[] {
     const { title } = entry.data;
     if (title !== undefined) {
-      const told = this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) });
+      const event = this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) });
       // Hosts that do not know session.title read the title here.
-      return info ? [told, this.trailer(entry, info)] : [told];
+      return info ? [event, this.trailer(entry, info)] : [event];
     }
     if (!info) return [this.#event(entry, "status.update", { kind: "status", text: "" })];
     return [this.#event(entry, "session.info", this.#now(info))];
   }
 
-  #question(entry: JournalEvent, { isSettled = false }: EntryFacts): GatewayEvent {
+  #question(entry: JournalEvent, { isSettled = false }: EntryExtras): GatewayEvent {
     // A settled question is not asked again, but keeps its number.
     if (isSettled) return this.#event(entry, "status.update", { kind: "approval", text: "" });
     const { data } = entry;

@@ -5,7 +5,7 @@ import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import { saveSession } from "../../agent/session/save.ts";
 import { sessionNotFound } from "../../agent/session/session.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { KnownSession } from "../session/address.ts";
+import type { CallerSession } from "../session/address.ts";
 import { sessionInfo } from "../session/session-view.ts";
 
 /** All connections of the gateway, over any transport. */
@@ -16,8 +16,8 @@ export class RpcHub implements Iterable<RpcPeer> {
   #isClosed = false;
 
   /** `deps` lacks the connections, which the hub itself provides. */
-  constructor(parts: Omit<RpcDeps, "peers">, handlers: RpcHandlers<RpcContext>) {
-    this.deps = { ...parts, peers: this };
+  constructor(deps: Omit<RpcDeps, "peers">, handlers: RpcHandlers<RpcContext>) {
+    this.deps = { ...deps, peers: this };
     this.#handlers = handlers;
   }
 
@@ -97,7 +97,7 @@ export function closeWithConnection({ deps, peer }: RpcContext, sessionId: strin
 }
 
 /** Saves a session that is only open. Settings of a session are stored with it. */
-export async function ensureSaved(deps: RpcDeps, session: KnownSession): Promise<SessionRow> {
+export async function ensureSaved(deps: RpcDeps, session: CallerSession): Promise<SessionRow> {
   if (session.row) return session.row;
   if (!session.live) throw sessionNotFound(session.id);
   const row = await saveSession(deps.store, session.live);

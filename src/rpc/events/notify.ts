@@ -43,7 +43,7 @@ export class Notify implements Subscriptions {
       sessionId,
       ...from,
       isReplay: cursor !== undefined,
-      asked: known?.handOver() ?? new Map(),
+      shown: known?.handOver() ?? new Map(),
     });
     this.#followed.set(sessionId, followed);
     void followed.run().catch((error: unknown) => this.#failed(followed, sessionId, error));
@@ -93,7 +93,7 @@ interface From {
   readonly latestSeq: number;
   readonly isReplay: boolean;
   /** Questions that the host is showing, with what takes them back. */
-  readonly asked: Map<string, AbortController>;
+  readonly shown: Map<string, AbortController>;
 }
 
 /** Sends one session's events to one connection: missed ones first, then live ones, in one stream. */
@@ -103,42 +103,42 @@ class Followed {
   readonly #from: From;
   readonly #ended = new AbortController();
   readonly #groups: AsyncIterable<readonly JournalEvent[]>;
-  #asked: From["asked"];
+  #shown: From["shown"];
   /** Questions that were open when the replay began; undefined before that. */
   #open: ReadonlySet<string> | undefined;
-  #toldSeq: number;
+  #sentSeq: number;
   readonly #waiting = new Set<{ readonly seq: number; readonly resolve: () => void }>();
 
   constructor(deps: RpcDeps, peer: RpcPeer, from: From) {
     this.#deps = deps;
     this.#peer = peer;
     this.#from = from;
-    const { sessionId, after, asked } = from;
-    this.#asked = asked;
-    this.#toldSeq = after;
+    const { sessionId, after, shown } = from;
+    this.#shown = shown;
+    this.#sentSeq = after;
     // Follow from now on, so that nothing is lost between the replay and the live events.
     this.#groups = deps.store.journal.follow({ sessionId }, { after, signal: this.#ended.signal });
   }
 
   end(): void {
     this.#ended.abort();
-    this.#told(Number.POSITIVE_INFINITY);
-    for (const asked of this.#asked.values()) asked.abort();
-    this.#asked.clear();
+    this.#reportSent(Number.POSITIVE_INFINITY);
+    for (const shown of this.#shown.values()) shown.abort();
+    this.#shown.clear();
   }
 
   /** Ends, and hands its questions over to its successor: the host still has to answer them. */
-  handOver(): From["asked"] {
-    const asked = this.#asked;
-    this.#asked = new Map();
+  handOver(): From["shown"] {
+    const shown = this.#shown;
+    this.#shown = new Map();
     this.end();
-    return asked;
+    return shown;
   }
 
   /** Resolves when all events committed so far are sent, or when this follower ends. */
   async caughtUp(): Promise<void> {
     const { latestSeq: seq } = await replayFrom(this.#deps.store, this.#from.sessionId);
-    if (seq <= this.#toldSeq) return;
+    if (seq <= this.#sentSeq) return;
     await new Promise<void>((resolve) => this.#waiting.add({ seq, resolve }));
   }
 
@@ -149,13 +149,13 @@ class Followed {
     const projector = await this.#projector();
     for await (const group of this.#groups) {
       for (const entry of group) {
-        const questions = this.#peer.profile.serverRequests && entry.type.endsWith(".request");
-        const events = await projector.tell(entry);
+        const isAsked = this.#peer.profile.serverRequests && entry.type.endsWith(".request");
+        const events = await projector.project(entry);
         if (this.#ended.signal.aborted) return;
         for (const event of events) this.#peer.event(event);
-        if (questions && !this.#isOver(entry)) this.#ask(entry, owner);
+        if (isAsked && !this.#isOver(entry)) this.#ask(entry, owner);
         this.#settle(entry);
-        this.#told(entry.seq);
+        this.#reportSent(entry.seq);
         if (this.#peer.transport === "stdio" || entry.seq <= latestSeq) await this.#peer.drained();
         if (this.#ended.signal.aborted) return;
       }
@@ -181,8 +181,8 @@ class Followed {
     return projector;
   }
 
-  #told(seq: number): void {
-    this.#toldSeq = seq;
+  #reportSent(seq: number): void {
+    this.#sentSeq = seq;
     for (const waiting of this.#waiting) {
       if (waiting.seq > seq) continue;
       this.#waiting.delete(waiting);
@@ -197,17 +197,17 @@ class Followed {
   #ask(entry: JournalEvent, owner: string): void {
     const method = questionMethodOf(entry.type);
     if (method === undefined) return;
-    const asked = new AbortController();
-    this.#asked.set(String(entry.data["request_id"]), asked);
-    void askHost(this.#deps, this.#peer, { method, entry, owner, signal: asked.signal });
+    const shown = new AbortController();
+    this.#shown.set(String(entry.data["request_id"]), shown);
+    void askHost(this.#deps, this.#peer, { method, entry, owner, signal: shown.signal });
   }
 
   /** Takes the question back after another answer, or after it expired. */
   #settle({ type, data }: JournalEvent): void {
     if (!type.endsWith(".responded") && !type.endsWith(".expired")) return;
     const id = String(data["request_id"]);
-    this.#asked.get(id)?.abort();
-    this.#asked.delete(id);
+    this.#shown.get(id)?.abort();
+    this.#shown.delete(id);
   }
 }
 

@@ -95,7 +95,7 @@ function layerOf(code: string): string {
   return /provider|model|context/.test(code) ? "provider" : "agent";
 }
 
-type ToolTold =
+type ToolEvent =
   | { readonly type: "tool.start"; readonly payload: ToolStartPayload }
   | { readonly type: "tool.progress"; readonly payload: GatewayToolProgressPayload }
   | { readonly type: "tool.complete"; readonly payload: ToolCompletePayload }
@@ -106,7 +106,7 @@ const CONTEXT_CHARACTERS = 80;
 const PARSED_CHARACTERS = 65_536;
 
 /** Returns the event of a tool call; undefined for other entries. */
-export function toolPayload({ type, data }: JournalEvent): ToolTold | undefined {
+export function toolPayload({ type, data }: JournalEvent): ToolEvent | undefined {
   const about = { tool_id: String(data["tool_call_id"]), name: String(data["tool"]) };
   switch (type) {
     case "tool.started": {

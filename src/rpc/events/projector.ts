@@ -7,7 +7,7 @@ import { hasAllEvents } from "../../agent/session/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { Store } from "../../store/store.ts";
-import { GatewayReducer, STATE_TYPES, type EntryFacts } from "./gateway-events.ts";
+import { GatewayReducer, STATE_TYPES, type EntryExtras } from "./gateway-events.ts";
 
 /** Entries that are read back to restore the reducer's state. */
 const MAX_STATE_ENTRIES = 1_000;
@@ -28,11 +28,11 @@ export interface EventProjectorOptions {
 /** Projects a session's journal from any position: reads the data that the events need and the entries lack. */
 export class EventProjector {
   readonly #options: EventProjectorOptions;
-  readonly #fold: GatewayReducer;
+  readonly #reducer: GatewayReducer;
 
   private constructor(options: EventProjectorOptions) {
     this.#options = options;
-    this.#fold = new GatewayReducer(options.sessionId);
+    this.#reducer = new GatewayReducer(options.sessionId);
   }
 
   /** `opening` precedes all other events: the part of its last entry that the client may have missed. */
@@ -43,8 +43,8 @@ export class EventProjector {
     return { projector, opening: await projector.#restore() };
   }
 
-  async tell(entry: JournalEvent): Promise<readonly GatewayEvent[]> {
-    return this.#fold.tell(entry, await this.#factsOf(entry));
+  async project(entry: JournalEvent): Promise<readonly GatewayEvent[]> {
+    return this.#reducer.project(entry, await this.#extraOf(entry));
   }
 
   async #restore(): Promise<readonly GatewayEvent[]> {
@@ -59,17 +59,17 @@ export class EventProjector {
     const previews = await this.#previews(queued);
     let hasTrailer = false;
     for (const entry of entries) {
-      hasTrailer = entry.seq === after && this.#fold.hasTrailer(entry);
-      this.#fold.tell(entry, { preview: previews.get(entry.runId ?? "") ?? "" });
+      hasTrailer = entry.seq === after && this.#reducer.hasTrailer(entry);
+      this.#reducer.project(entry, { preview: previews.get(entry.runId ?? "") ?? "" });
     }
     const last = hasTrailer ? entries.at(-1) : undefined;
     const now = last && (await info());
-    return last && now ? [this.#fold.trailer(last, now)] : [];
+    return last && now ? [this.#reducer.trailer(last, now)] : [];
   }
 
-  async #factsOf(entry: JournalEvent): Promise<EntryFacts> {
+  async #extraOf(entry: JournalEvent): Promise<EntryExtras> {
     const { info, isSettled } = this.#options;
-    const now = this.#fold.wantsInfo(entry) ? await info() : undefined;
+    const now = this.#reducer.wantsInfo(entry) ? await info() : undefined;
     const runId = entry.runId ?? "";
     if (entry.type.endsWith(".request")) {
       return { isSettled: isSettled?.(String(entry.data["request_id"]), entry.seq) ?? false };
@@ -86,7 +86,7 @@ export class EventProjector {
     return new Map([...previews].map(([id, text]) => [id, cut(text, MAX_PREVIEW_CHARACTERS)]));
   }
 
-  async #promptOf(runId: string): Promise<EntryFacts> {
+  async #promptOf(runId: string): Promise<EntryExtras> {
     const row = await this.#options.store.find("runs", { id: runId });
     const prompt = row && parseInput(row).prompt.at(-1);
     if (!prompt) return {};
@@ -132,10 +132,10 @@ export async function readEvents(
   let bytes = 0;
   let lastSeq = after;
   for (const entry of entries) {
-    const told = await projector.tell(entry);
-    bytes += Buffer.byteLength(JSON.stringify(told));
-    if (lastSeq > after && (bytes > limits.bytes || events.length + told.length > limits.events)) break;
-    events.push(...told);
+    const next = await projector.project(entry);
+    bytes += Buffer.byteLength(JSON.stringify(next));
+    if (lastSeq > after && (bytes > limits.bytes || events.length + next.length > limits.events)) break;
+    events.push(...next);
     lastSeq = entry.seq;
   }
   return events;

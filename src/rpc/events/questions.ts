@@ -162,12 +162,12 @@ export class Declines {
   }
 }
 
-const rooms = new WeakMap<RpcDeps["store"], Declines>();
+const declines = new WeakMap<RpcDeps["store"], Declines>();
 
 /** Returns the declines of a gateway. */
 export function declinesOf({ store }: RpcDeps): Declines {
-  const known = rooms.get(store) ?? new Declines();
-  rooms.set(store, known);
+  const known = declines.get(store) ?? new Declines();
+  declines.set(store, known);
   return known;
 }
 

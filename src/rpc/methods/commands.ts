@@ -6,7 +6,7 @@ import { completePath } from "../session/paths.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
 import { showDirective } from "./prompt.ts";
 import { shownRoots } from "../session/images.ts";
-import { knownSession, namedSession, type KnownSession } from "../session/address.ts";
+import { callerSession, namedSession, type CallerSession } from "../session/address.ts";
 import { ensureSaved, notifyChanged, notifyInfo } from "../events/hub.ts";
 import { requireScope } from "../connection/peer.ts";
 import { cwdOf } from "../session/session-view.ts";
@@ -51,7 +51,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
   "slash.exec": async ({ params, ctx, signal }) => {
     const text = `/${params.command.trim().replace(/^\//, "")}`;
     if (text === "/") throw emptyCommand();
-    const session = await knownSession(ctx, params.session_id);
+    const session = await callerSession(ctx, params.session_id);
     const parsed = parseCommand(text);
     const command = parsed && (await ctx.deps.commands.resolve(parsed.name));
     if (command?.category === "Skills") {
@@ -96,7 +96,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
 
 interface Typed {
   readonly text: string;
-  readonly session: KnownSession | undefined;
+  readonly session: CallerSession | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -123,7 +123,7 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
     }
     return done;
   } catch (error) {
-    const code = error instanceof ServiceError ? SPOKEN[error.code] : undefined;
+    const code = error instanceof ServiceError ? COMMAND_CODES[error.code] : undefined;
     if (code === undefined || !(error instanceof ServiceError)) throw error;
     throw new ServiceError(code, error.message, { cause: error });
   }
@@ -150,7 +150,7 @@ function checkScope({ name, category }: Command, { peer: { identity } }: RpcCont
 }
 
 /** Maps errors of commands to the codes that hosts know. */
-const SPOKEN: Partial<Record<ErrorCode, ErrorCode>> = {
+const COMMAND_CODES: Partial<Record<ErrorCode, ErrorCode>> = {
   model_not_found: "bad_value",
   invalid_request: "bad_value",
   invalid_title: "bad_value",

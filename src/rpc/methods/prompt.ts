@@ -6,15 +6,15 @@ import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RpcCall, RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
 import {
-  attachPlaces,
+  attachOptions,
   putBackImages,
   takeImages,
   type QueuedImage,
   MAX_QUEUED_IMAGES,
-  mayRide,
+  fitsPrompt,
   QUEUED_LIMIT,
 } from "../session/images.ts";
-import { liveSession, type SessionPlace } from "../session/address.ts";
+import { liveSession, type OpenSession } from "../session/address.ts";
 import { taskIdOf, turnIdOf } from "../events/payloads.ts";
 import { notifyChanged } from "../events/hub.ts";
 import { readAttachment, type AttachmentOptions } from "../../agent/attachments/attachment.ts";
@@ -32,18 +32,18 @@ type Answer = Awaited<ReturnType<RpcGroup<"prompt.submit", RpcContext>["prompt.s
 export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcContext> = {
   "prompt.submit": async (call) => {
     const { params, ctx } = call;
-    const place = await liveSession(ctx, params.session_id);
-    const once = onceFor(place, params);
-    const known = once && (await findTurn(ctx.deps.store, once));
+    const session = await liveSession(ctx, params.session_id);
+    const once = onceFor(session, params);
+    const earlier = once && (await findTurn(ctx.deps.store, once));
     // Hold the session before anything starts: the answer precedes `message.start`.
-    call.hold(place.id);
-    await ctx.peer.attach(place.id);
-    if (known !== undefined) return repeated(ctx.deps, known);
-    const waiting = takeImages(place.live);
+    call.hold(session.id);
+    await ctx.peer.attach(session.id);
+    if (earlier !== undefined) return repeated(ctx.deps, earlier);
+    const waiting = takeImages(session.live);
     try {
-      return await submit(call, place, { waiting, once });
+      return await submit(call, session, { waiting, once });
     } catch (error) {
-      putBackImages(place.live, waiting);
+      putBackImages(session.live, waiting);
       if (error instanceof RepeatedTurn) return repeated(ctx.deps, error.made);
       throw error;
     }
@@ -59,31 +59,31 @@ export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcC
   },
 };
 
-interface Riding {
+interface PromptContext {
   /** Images that were attached before. */
   readonly waiting: readonly QueuedImage[];
   readonly once: TurnOnce | undefined;
 }
 
-async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding): Promise<Answer> {
+async function submit({ params, ctx }: Call, session: OpenSession, context: PromptContext): Promise<Answer> {
   const { deps } = ctx;
   const { settings, switches } = deps.agent.deps;
-  const message = await promptOf(attachPlaces(ctx, place), { ...params, waiting: riding.waiting });
+  const message = await promptOf(attachOptions(ctx, session), { ...params, waiting: context.waiting });
   if (message.text.trim() === "" && !message.attachments?.length) throw textRequired();
-  const told = takeSentMode(ctx.peer, { sessionId: place.id, text: params.text });
-  const asked = params.queued === true ? "queue" : (params.when_busy ?? told);
-  const whenBusy: BusyMode = asked ?? switches.whenBusy ?? settings.whenBusy;
+  const sentMode = takeSentMode(ctx.peer, { sessionId: session.id, text: params.text });
+  const requested = params.queued === true ? "queue" : (params.when_busy ?? sentMode);
+  const whenBusy: BusyMode = requested ?? switches.whenBusy ?? settings.whenBusy;
   // The host stays connected and gets an event when the turn starts, so at the run limit its prompt waits.
   const slot = whenBusy === "reject" ? {} : { slot: { group: "rpc" } };
   const submitted = await deps.agent.turns.submit({
-    address: { owner: place.owner, id: place.id },
-    seed: place.live.seed,
+    address: { owner: session.owner, id: session.id },
+    seed: session.live.seed,
     kind: "run",
     input: { prompt: [message], settings: {}, answerable: true, isDetached: true, ...slot },
     whenBusy,
-    ...recordedWith(deps.store, params, riding.once),
+    ...recordedWith(deps.store, params, context.once),
   });
-  if (!place.row) notifyChanged(deps, place.owner);
+  if (!session.row) notifyChanged(deps, session.owner);
   return answerOf(submitted);
 }
 
@@ -133,9 +133,9 @@ function textRequired(): ServiceError {
 }
 
 /** Where paths start, and what may be read from there. */
-type Places = Pick<AttachmentOptions, "cwd" | "roots" | "refuse">;
+type AttachPaths = Pick<AttachmentOptions, "cwd" | "roots" | "refuse">;
 
-interface Asked {
+interface PromptInput {
   readonly text: string | readonly Readonly<Record<string, unknown>>[];
   readonly images?: readonly string[];
   /** Images that were attached before. */
@@ -147,16 +147,16 @@ interface Asked {
  * `bad_value` for a part of an unknown kind, `too_large` for too many images, `not_found_or_unsupported` for one
  * that cannot be read.
  */
-export async function promptOf(places: Places, asked: Asked): Promise<UserMessage> {
-  const parts = typeof asked.text === "string" ? [] : asked.text;
-  const text = typeof asked.text === "string" ? asked.text : parts.map(textIn).filter(Boolean).join("\n\n");
-  const sources = [...parts.flatMap(sourceIn), ...(asked.images ?? [])];
-  const waiting = (asked.waiting ?? []).map(({ attachment }) => attachment);
+export async function promptOf(options: AttachPaths, input: PromptInput): Promise<UserMessage> {
+  const parts = typeof input.text === "string" ? [] : input.text;
+  const text = typeof input.text === "string" ? input.text : parts.map(textIn).filter(Boolean).join("\n\n");
+  const sources = [...parts.flatMap(sourceIn), ...(input.images ?? [])];
+  const waiting = (input.waiting ?? []).map(({ attachment }) => attachment);
   if (waiting.length + sources.length > MAX_QUEUED_IMAGES) throw tooMany();
   const attachments: Attachment[] = [...waiting];
   for (const source of sources) {
-    attachments.push(await read(places, source));
-    if (!mayRide(attachments)) throw tooMany();
+    attachments.push(await read(options, source));
+    if (!fitsPrompt(attachments)) throw tooMany();
   }
   return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };
 }
@@ -168,9 +168,9 @@ function tooMany(): ServiceError {
 }
 
 /** ServiceError `not_found_or_unsupported`. */
-async function read(places: Places, source: string): Promise<Attachment> {
+async function read(options: AttachPaths, source: string): Promise<Attachment> {
   try {
-    return (await readAttachment(source, places)).attachment;
+    return (await readAttachment(source, options)).attachment;
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     throw new ServiceError("not_found_or_unsupported", error.message, { param: "images", cause: error });
@@ -228,10 +228,10 @@ const KEEP_MS = 7 * 86_400_000;
 
 /** Returns the claim of a client_turn_id; undefined without one. */
 export function onceFor(
-  { id, owner }: Pick<SessionPlace, "id" | "owner">,
-  asked: { readonly client_turn_id?: string; readonly text: unknown; readonly images?: readonly string[] },
+  { id, owner }: Pick<OpenSession, "id" | "owner">,
+  prompt: { readonly client_turn_id?: string; readonly text: unknown; readonly images?: readonly string[] },
 ): TurnOnce | undefined {
-  const { client_turn_id: key, text, images = [] } = asked;
+  const { client_turn_id: key, text, images = [] } = prompt;
   if (key === undefined) return undefined;
   const name = { scope: `rpc-turn:${owner}:${id}`, key };
   const fingerprint = sha256(JSON.stringify([text, images]));

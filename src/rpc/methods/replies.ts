@@ -10,7 +10,7 @@ import { ServiceError } from "../../base/errors.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
 import { openApprovals, settleAll } from "../events/questions.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
-import { knownSession } from "../session/address.ts";
+import { callerSession } from "../session/address.ts";
 
 type Names =
   | "clarify.respond"
@@ -50,7 +50,7 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
 
   "approval.respond": async ({ params, ctx }) => {
     const { session_id: sessionId, choice, all, request_id: id } = params;
-    await knownSession(ctx, sessionId);
+    await callerSession(ctx, sessionId);
     const { owner } = ctx.peer.identity;
     if (all) return { resolved: await settleAll(ctx.deps, { sessionId, owner, choice }) };
     if (id !== undefined) {
@@ -64,7 +64,7 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "approval.pending": async ({ params, ctx }) => {
-    await knownSession(ctx, params.session_id);
+    await callerSession(ctx, params.session_id);
     return { approvals: (await openApprovals(ctx.deps, params.session_id)).map(toApprovalRequest) };
   },
 

@@ -3,7 +3,7 @@ import { saveSession } from "../../agent/session/save.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
-import { liveSession, savedSession, type SessionPlace } from "../session/address.ts";
+import { liveSession, savedSession, type OpenSession } from "../session/address.ts";
 import { sessionUsage, describeInfo, titleOf } from "../session/session-view.ts";
 import { countMessages } from "../../agent/session/queries.ts";
 import { messageSeq, readMessages } from "../session/transcript.ts";
@@ -14,16 +14,16 @@ type Names = "session.compress" | "session.branch" | "session.undo" | "session.t
 export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
   "session.compress": async ({ params, ctx, signal }) => {
     const { deps } = ctx;
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     const focus = params.focus_topic;
-    const done = place.row
+    const done = session.row
       ? await deps.agent
-          .compress(place.id, place.owner, { ...(focus === undefined ? {} : { focus }), signal })
+          .compress(session.id, session.owner, { ...(focus === undefined ? {} : { focus }), signal })
           .catch(asCompressFailure)
       : { ...NOTHING, note: "The session has no messages yet." };
-    const row = await savedSession(deps, place.id, place.owner);
-    const info = await describeInfo(deps, { row, seed: place.live.seed });
-    const { messages } = await readMessages(deps.store, place.id);
+    const row = await savedSession(deps, session.id, session.owner);
+    const info = await describeInfo(deps, { row, seed: session.live.seed });
+    const { messages } = await readMessages(deps.store, session.id);
     const status = done.status === "failed" ? "aborted" : done.status;
     return {
       status,
@@ -33,7 +33,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       before_tokens: done.beforeTokens,
       after_tokens: done.afterTokens,
       summary: summaryOf(status, done),
-      usage: await sessionUsage(deps, { row, seed: place.live.seed }),
+      usage: await sessionUsage(deps, { row, seed: session.live.seed }),
       info,
       messages: [...messages],
     };
@@ -42,16 +42,16 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
   "session.branch": async (call) => {
     const { params, ctx } = call;
     const { deps, peer } = ctx;
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     const { name, count, message_id: messageId } = params;
-    if (!place.row) throw new ServiceError("nothing_to_branch", "The session has no messages yet.");
-    const row = await deps.agent.sessions.branch(place.id, place.owner, {
+    if (!session.row) throw new ServiceError("nothing_to_branch", "The session has no messages yet.");
+    const row = await deps.agent.sessions.branch(session.id, session.owner, {
       ...(name === undefined || name.trim() === "" ? {} : { title: name }),
       ...(count === undefined ? {} : { count }),
       ...(messageId === undefined ? {} : { throughSeq: messageSeq(messageId, "message_id") }),
     });
     await openBranch(deps, row);
-    notifyChanged(deps, place.owner);
+    notifyChanged(deps, session.owner);
     call.hold(row.id);
     await peer.attach(row.id);
     const { messages } = await readMessages(deps.store, row.id);
@@ -59,7 +59,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       session_id: row.id,
       stored_session_id: row.id,
       title: row.title ?? "",
-      parent: place.id,
+      parent: session.id,
       message_count: await countMessages(deps.store, row.id),
       messages: [...messages],
       info: await describeInfo(deps, { row, seed: undefined }),
@@ -78,12 +78,12 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "session.title": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     const { title } = params;
-    const stored = title === undefined ? titleOf({ row: place.row, seed: place.live.seed }) : undefined;
+    const stored = title === undefined ? titleOf({ row: session.row, seed: session.live.seed }) : undefined;
     return {
-      title: stored ?? (await rename(ctx.deps, place, title ?? "")),
-      session_key: place.id,
+      title: stored ?? (await rename(ctx.deps, session, title ?? "")),
+      session_key: session.id,
       pending: false,
     };
   },
@@ -100,12 +100,12 @@ async function openBranch(deps: RpcDeps, { id, owner, source }: SessionRow): Pro
 }
 
 /** Renames a session. One that was never prompted is saved first. */
-async function rename(deps: RpcDeps, place: SessionPlace, title: string): Promise<string> {
+async function rename(deps: RpcDeps, session: OpenSession, title: string): Promise<string> {
   if (title.trim() === "")
     throw new ServiceError("title_required", "title must not be empty.", { param: "title" });
-  await saveSession(deps.store, place.live);
-  const stored = await deps.agent.sessions.rename(place.id, place.owner, title);
-  notifyChanged(deps, place.owner);
+  await saveSession(deps.store, session.live);
+  const stored = await deps.agent.sessions.rename(session.id, session.owner, title);
+  notifyChanged(deps, session.owner);
   return stored;
 }
 

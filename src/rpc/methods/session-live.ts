@@ -43,11 +43,11 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
 
   "session.activate": async (call) => {
     const { params, ctx } = call;
-    const place = await liveSession(ctx, params.session_id);
-    call.hold(place.id);
-    const attached = await ctx.peer.attach(place.id, params.cursor ? { cursor: params.cursor } : {});
+    const session = await liveSession(ctx, params.session_id);
+    call.hold(session.id);
+    const attached = await ctx.peer.attach(session.id, params.cursor ? { cursor: params.cursor } : {});
     const isReplay = params.cursor !== undefined;
-    return describeLive(ctx.deps, place, { omitMessages: params.omit_messages, attached, isReplay });
+    return describeLive(ctx.deps, session, { omitMessages: params.omit_messages, attached, isReplay });
   },
 
   "session.close": ({ params: { session_id: id }, ctx: { deps, peer } }) => {
@@ -108,8 +108,8 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "session.status": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
-    const state = await describeState(ctx.deps, place);
+    const session = await liveSession(ctx, params.session_id);
+    const state = await describeState(ctx.deps, session);
     return { output: statusText(state), state };
   },
 
@@ -120,10 +120,10 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const epoch = params.epoch ?? deps.store.epoch;
     const from = await replayFrom(deps.store, id, { epoch, last_seen: lastSeen });
     const open = await openQuestions(deps, id);
-    const ids = new Set(open.map((ask) => ask.id));
+    const ids = new Set(open.map((question) => question.id));
     const { owner } = peer.identity;
     const { max_replay_events: events, max_replay_bytes: bytes } = deps.settings.limits;
-    const told = from.truncated
+    const replayed = from.truncated
       ? []
       : await readEvents(
           {
@@ -137,10 +137,10 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
           { events, bytes },
         );
     return {
-      events: [...told],
+      events: [...replayed],
       latest_seq: from.latestSeq,
       truncated: from.truncated,
-      count: told.length,
+      count: replayed.length,
       epoch: deps.store.epoch,
       open_requests: open.map(openRequest),
     };

@@ -6,7 +6,7 @@ import { mayUseMachine, findTypedPath, looksLikePath, type TypedPath } from "../
 import {
   readClipboardImage,
   attachImage,
-  attachPlaces,
+  attachOptions,
   checkImageSize,
   readImage,
   dropImage,
@@ -29,39 +29,39 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "clipboard.paste": async ({ params, ctx, signal }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     if (!mayUseMachine(ctx)) {
       return { attached: false, message: "The server cannot read your clipboard. Use image.attach_bytes." };
     }
     const bytes = await readClipboardImage(ctx.deps.config.env, signal);
     if (!bytes) return { attached: false, message: "The clipboard holds no image." };
-    const image = await readImage(dataUrl(bytes.toString("base64")), attachPlaces(ctx, place)).catch(
+    const image = await readImage(dataUrl(bytes.toString("base64")), attachOptions(ctx, session)).catch(
       (cause: unknown) => {
         throw new ServiceError("attach_failed", "The clipboard's content cannot be attached.", { cause });
       },
     );
-    const name = freeName(queuedImages(place.live), "clipboard", "png");
-    return attachImage(place, image, { path: name, name });
+    const name = freeName(queuedImages(session.live), "clipboard", "png");
+    return attachImage(session, image, { path: name, name });
   },
 
   "image.attach": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     if (params.path.trim() === "") throw pathRequired("path");
-    const places = attachPlaces(ctx, place);
-    const found = await findTypedPath(params.path, places);
+    const options = attachOptions(ctx, session);
+    const found = await findTypedPath(params.path, options);
     if (!found) {
       throw new ServiceError("not_found_or_unsupported", "No such file exists.", { param: "path" });
     }
     checkImageSize(found.sizeBytes);
-    const image = await readImage(found.path, places);
+    const image = await readImage(found.path, options);
     const name = basename(found.path);
     const { remainder } = found;
-    const attached = attachImage(place, image, { path: found.path, name });
+    const attached = attachImage(session, image, { path: found.path, name });
     return { ...attached, remainder, text: remainder === "" ? `[User attached image: ${name}]` : remainder };
   },
 
   "image.attach_bytes": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     const given = params.content_base64 ?? params.data ?? "";
     if (given.trim() === "") throw pathRequired("content_base64");
     const base64 = given.replace(/^data:[^,]*;base64,/, "").replace(/\s+/g, "");
@@ -69,14 +69,14 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     if (!/^[A-Za-z0-9+/]+={0,2}$/.test(base64) || base64.length % 4 === 1) {
       throw new ServiceError("bad_data", "The image is not valid base64.", { param: "content_base64" });
     }
-    const image = await readImage(dataUrl(base64), attachPlaces(ctx, place));
-    const waiting = queuedImages(place.live);
+    const image = await readImage(dataUrl(base64), attachOptions(ctx, session));
+    const waiting = queuedImages(session.live);
     const wanted = basename((params.filename ?? "").replaceAll("\\", "/"));
     const extension =
       /^\.?([a-z0-9]{1,8})$/i.exec(params.ext ?? "")?.[1] ?? image.attachment.mediaType.slice(6);
     const isFree = wanted !== "" && !waiting.some(({ path }) => path === wanted);
     const name = isFree ? wanted : freeName(waiting, wanted === "" ? "image" : stemOf(wanted), extension);
-    return { ...attachImage(place, image, { path: name, name }), text: `[User attached image: ${name}]` };
+    return { ...attachImage(session, image, { path: name, name }), text: `[User attached image: ${name}]` };
   },
 
   "image.detach": async ({ params, ctx }) => {
@@ -87,17 +87,17 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "input.detect_drop": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     if (!looksLikePath(params.text)) return { matched: false };
-    const places = attachPlaces(ctx, place);
-    const found = await findDrop(params.text, places, ctx);
+    const options = attachOptions(ctx, session);
+    const found = await findDrop(params.text, options, ctx);
     if (!found) return { matched: false };
     const { path, remainder } = found;
     const name = basename(path);
     const about = { matched: true, path, name };
     try {
       checkImageSize(found.sizeBytes);
-      const { count } = attachImage(place, await readImage(path, places), { path, name });
+      const { count } = attachImage(session, await readImage(path, options), { path, name });
       const text = remainder === "" ? `[User attached image: ${name}]` : remainder;
       return { ...about, is_image: true, text, count };
     } catch (error) {
@@ -114,7 +114,7 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
  */
 async function findDrop(
   text: string,
-  { cwd, userHome, roots }: ReturnType<typeof attachPlaces>,
+  { cwd, userHome, roots }: ReturnType<typeof attachOptions>,
   ctx: RpcContext,
 ): Promise<TypedPath | undefined> {
   try {

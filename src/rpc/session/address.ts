@@ -5,7 +5,7 @@ import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcContext, RpcDeps } from "../deps.ts";
 
 /** A session as it is open here, and as it is saved. Without a prompt it may not be saved yet. */
-export interface SessionPlace {
+export interface OpenSession {
   readonly id: string;
   readonly owner: string;
   readonly live: LiveSession;
@@ -13,7 +13,7 @@ export interface SessionPlace {
 }
 
 /** Returns an open session. ServiceError `session_not_found`, and `not_live` for one that is only saved. */
-export async function liveSession({ deps, peer }: RpcContext, id: string): Promise<SessionPlace> {
+export async function liveSession({ deps, peer }: RpcContext, id: string): Promise<OpenSession> {
   const { owner } = peer.identity;
   const live = deps.agent.live.find(id, owner);
   const row = await savedSession(deps, id, owner);
@@ -42,7 +42,7 @@ export async function savedSession(
 }
 
 /** A session of the caller: open here, saved, or both. */
-export interface KnownSession {
+export interface CallerSession {
   readonly id: string;
   readonly owner: string;
   readonly live: LiveSession | undefined;
@@ -50,7 +50,7 @@ export interface KnownSession {
 }
 
 /** Returns a session that is open here or saved. ServiceError `session_not_found`, also for sessions of others. */
-export async function knownSession({ deps, peer }: RpcContext, id: string): Promise<KnownSession> {
+export async function callerSession({ deps, peer }: RpcContext, id: string): Promise<CallerSession> {
   const { owner } = peer.identity;
   const live = deps.agent.live.find(id, owner);
   const row = await savedSession(deps, id, owner);
@@ -62,6 +62,6 @@ export async function knownSession({ deps, peer }: RpcContext, id: string): Prom
 export async function namedSession(
   ctx: RpcContext,
   id: string | undefined,
-): Promise<KnownSession | undefined> {
-  return id === undefined ? undefined : knownSession(ctx, id);
+): Promise<CallerSession | undefined> {
+  return id === undefined ? undefined : callerSession(ctx, id);
 }

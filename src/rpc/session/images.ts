@@ -11,7 +11,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { mayUseMachine, rootsOf } from "./paths.ts";
 import type { RpcContext } from "../deps.ts";
 import { hasScope } from "../connection/peer.ts";
-import type { SessionPlace } from "./address.ts";
+import type { OpenSession } from "./address.ts";
 import { cwdOf } from "./session-view.ts";
 import type { Attachment } from "../../agent/message.ts";
 import type { LiveSession } from "../../agent/session/live-sessions.ts";
@@ -21,9 +21,9 @@ import type { Environment } from "../../config/home.ts";
 export const MAX_IMAGE_BYTES = 10_485_760;
 
 /** Where the host's paths start, and what may be attached from there. */
-export function attachPlaces(ctx: RpcContext, place: SessionPlace) {
+export function attachOptions(ctx: RpcContext, session: OpenSession) {
   const { userHome } = ctx.deps.agent.deps.settings;
-  const cwd = cwdOf(ctx.deps, { row: place.row, seed: place.live.seed });
+  const cwd = cwdOf(ctx.deps, { row: session.row, seed: session.live.seed });
   return { cwd, userHome, roots: shownRoots(ctx, cwd), refuse: (path: string) => refusal(ctx, path) };
 }
 
@@ -48,9 +48,9 @@ export function shownRoots(ctx: RpcContext, cwd: string): readonly string[] {
 /** Reads an image from a path or a data URL. ServiceError `not_found_or_unsupported`, `too_large`. */
 export async function readImage(
   source: string,
-  places: Pick<AttachmentOptions, "cwd" | "roots" | "refuse">,
+  options: Pick<AttachmentOptions, "cwd" | "roots" | "refuse">,
 ): Promise<ReadAttachment> {
-  const read = await readAttachment(source, { ...places, maxImageBytes: MAX_IMAGE_BYTES }).catch(
+  const read = await readAttachment(source, { ...options, maxImageBytes: MAX_IMAGE_BYTES }).catch(
     (cause: unknown) => {
       if (!(cause instanceof ServiceError)) throw cause;
       throw new ServiceError("not_found_or_unsupported", cause.message, { param: "path", cause });
@@ -64,12 +64,12 @@ export async function readImage(
 
 /** Queues the image for the next prompt. ServiceError `too_large` when too many wait. */
 export function attachImage(
-  place: SessionPlace,
+  session: OpenSession,
   image: ReadAttachment,
   named: { readonly path: string; readonly name: string },
 ): AttachResult & { readonly count: number } {
   const { width, height, tokenEstimate } = image;
-  const count = queueImage(place.live, {
+  const count = queueImage(session.live, {
     path: named.path,
     attachment: { ...image.attachment, name: named.name },
   });
@@ -111,7 +111,7 @@ const waiting = new WeakMap<LiveSession, QueuedImage[]>();
 /** Returns the number of queued images; undefined when there are too many. */
 export function queueImage(live: LiveSession, image: QueuedImage): number | undefined {
   const images = waiting.get(live) ?? [];
-  if (!mayRide([...images, image].map(({ attachment }) => attachment))) return undefined;
+  if (!fitsPrompt([...images, image].map(({ attachment }) => attachment))) return undefined;
   waiting.set(live, [...images, image]);
   return images.length + 1;
 }
@@ -138,12 +138,12 @@ export function takeImages(live: LiveSession): readonly QueuedImage[] {
 /** Puts the images of a rejected prompt back, before those that came meanwhile. */
 export function putBackImages(live: LiveSession, images: readonly QueuedImage[]): void {
   const all = [...images, ...queuedImages(live)];
-  while (!mayRide(all.map(({ attachment }) => attachment))) all.pop();
+  while (!fitsPrompt(all.map(({ attachment }) => attachment))) all.pop();
   if (images.length > 0) waiting.set(live, all);
 }
 
 /** Returns true when one prompt may have these attachments. */
-export function mayRide(attachments: readonly Attachment[]): boolean {
+export function fitsPrompt(attachments: readonly Attachment[]): boolean {
   const characters = attachments.reduce((sum, { data }) => sum + data.length, 0);
   return attachments.length <= MAX_QUEUED_IMAGES && (characters * 3) / 4 <= MAX_QUEUED_BYTES;
 }

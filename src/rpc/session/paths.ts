@@ -74,7 +74,7 @@ export interface TypedPath {
   readonly remainder: string;
 }
 
-export interface PathPlaces {
+export interface PathOptions {
   readonly cwd: string;
   readonly userHome: string;
   /** Folders that may contain the file, absolute. Absent: anywhere. */
@@ -89,23 +89,23 @@ const MAX_PATH = 4_096;
  * existing file wins. ServiceError `path_outside_root` when every reading is outside the roots; such paths are not
  * checked for existence.
  */
-export async function findTypedPath(text: string, places: PathPlaces): Promise<TypedPath | undefined> {
-  const roots = await rootsWithTargets(places);
+export async function findTypedPath(text: string, options: PathOptions): Promise<TypedPath | undefined> {
+  const roots = await rootsWithTargets(options);
   let leadsOut = false;
   for (const { written, remainder } of readings(text.trim())) {
-    const path = toPath(written, places);
+    const path = toPath(written, options);
     if (path === undefined) continue;
     const isWithin = await liesWithin(path, roots);
     leadsOut ||= !isWithin;
     const found = isWithin ? await stat(path).catch(() => undefined) : undefined;
     if (found?.isFile()) return { path, sizeBytes: found.size, remainder };
   }
-  if (leadsOut) throw outside(places.roots ?? []);
+  if (leadsOut) throw outside(options.roots ?? []);
   return undefined;
 }
 
 /** Returns the roots as written and as real paths; undefined for anywhere. */
-async function rootsWithTargets({ roots }: PathPlaces): Promise<readonly string[] | undefined> {
+async function rootsWithTargets({ roots }: PathOptions): Promise<readonly string[] | undefined> {
   if (!roots) return undefined;
   return [...roots, ...(await Promise.all(roots.map((root) => realpath(root).catch(() => root))))];
 }
@@ -154,7 +154,7 @@ function readings(text: string): readonly Reading[] {
   });
 }
 
-function toPath(written: string, { cwd, userHome }: PathPlaces): string | undefined {
+function toPath(written: string, { cwd, userHome }: PathOptions): string | undefined {
   if (written === "" || written.length > MAX_PATH || written.includes("\0")) return undefined;
   if (/^[a-z][a-z0-9+.-]*:\/\//i.test(written)) {
     try {
@@ -168,7 +168,7 @@ function toPath(written: string, { cwd, userHome }: PathPlaces): string | undefi
     : resolve(cwd, written);
 }
 
-export interface CompletionPaths {
+export interface CompletionOptions {
   /** Absolute. */
   readonly cwd: string;
   /** The folder in which the word was typed, relative to `cwd`. */
@@ -183,21 +183,21 @@ export interface CompletionPaths {
 const MAX_ENTRIES = 5_000;
 
 /** Completes a path: folders first, then by name. The prefixes `@`, `@file:` and `@folder:` are kept. */
-export async function completePath(word: string, places: CompletionPaths): Promise<CompletionItem[]> {
+export async function completePath(word: string, options: CompletionOptions): Promise<CompletionItem[]> {
   const prefix = /^@(?:file:|folder:)?/.exec(word)?.[0] ?? "";
   const typed = word.slice(prefix.length);
-  if (`${typed}${places.within ?? ""}`.includes("\0")) return [];
+  if (`${typed}${options.within ?? ""}`.includes("\0")) return [];
   const folderText = typed.slice(0, typed.lastIndexOf("/") + 1);
   const start = typed.slice(folderText.length);
-  const expanded = folderText.startsWith("~/") ? join(places.userHome, folderText.slice(1)) : folderText;
-  const folder = await realpath(resolve(places.cwd, places.within ?? "", expanded)).catch(() => undefined);
-  if (folder === undefined || !(await isShown(folder, places.roots))) return [];
+  const expanded = folderText.startsWith("~/") ? join(options.userHome, folderText.slice(1)) : folderText;
+  const folder = await realpath(resolve(options.cwd, options.within ?? "", expanded)).catch(() => undefined);
+  if (folder === undefined || !(await isShown(folder, options.roots))) return [];
   const found = await namesIn(folder, start);
   const isFolderOnly = prefix === "@folder:";
   return found
     .filter(({ isFolder }) => isFolder || !isFolderOnly)
     .toSorted((a, b) => Number(b.isFolder) - Number(a.isFolder) || (a.name < b.name ? -1 : 1))
-    .slice(0, places.max)
+    .slice(0, options.max)
     .map(({ name, isFolder }) => {
       const shown = isFolder ? `${name}/` : name;
       return { text: `${prefix}${folderText}${shown}`, display: shown, meta: isFolder ? "folder" : "file" };

@@ -60,14 +60,14 @@ export function transcriptOf(messages: readonly NumberedMessage[]): TranscriptMe
   const calls = new Map<string, unknown>();
   const shown: TranscriptMessage[] = [];
   for (const { seq, message } of messages) {
-    if (message.role === "assistant") for (const part of message.parts) noteCall(part, calls);
+    if (message.role === "assistant") for (const part of message.parts) recordCall(part, calls);
     const about = shownOf(message, calls);
     if (about) shown.push({ ...about, message_id: `msg_${seq}` });
   }
   return shown;
 }
 
-function noteCall(part: AssistantPart, calls: Map<string, unknown>): void {
+function recordCall(part: AssistantPart, calls: Map<string, unknown>): void {
   if (part.type === "tool_call") calls.set(part.callId, part.input);
 }
 

@@ -9,13 +9,13 @@ import { configPath } from "../../config/home.ts";
 import { schemaAt } from "../../config/schema-path.ts";
 import { maskSecrets } from "../../config/secrets/values.ts";
 import { shownFolder } from "../session/paths.ts";
-import type { KnownSession } from "../session/address.ts";
+import type { CallerSession } from "../session/address.ts";
 import type { RpcContext, RpcDeps } from "../deps.ts";
 import { describeInfo } from "../session/session-view.ts";
 
 export interface SettingQuery {
   readonly key: string;
-  readonly session: KnownSession | undefined;
+  readonly session: CallerSession | undefined;
   readonly cwd: string | undefined;
 }
 
@@ -145,7 +145,7 @@ export function displaySetting(key: string): DisplaySetting | undefined {
  * switch toggles it, and `cycle` advances it. ServiceError `bad_value` for a value that is not text.
  */
 export function displayValue(setting: DisplaySetting, value: unknown, now: unknown): string | undefined {
-  if (setting.isSwitch) return String(inputOf(value) ?? now !== true);
+  if (setting.isSwitch) return String(switchValue(value) ?? now !== true);
   if (typeof value !== "string") throw notText(setting.key);
   const text = value.trim();
   const { choices } = setting;
@@ -157,7 +157,7 @@ export function displayValue(setting: DisplaySetting, value: unknown, now: unkno
 }
 
 /** Returns the value of a switch; undefined toggles it. ServiceError `bad_value`. */
-export function inputOf(value: unknown): boolean | undefined {
+export function switchValue(value: unknown): boolean | undefined {
   if (value === "" || value === null || value === "toggle") return undefined;
   if ([true, 1, "1", "on", "true", "yes"].some((yes) => yes === value)) return true;
   if ([false, 0, "0", "off", "false", "no"].some((no) => no === value)) return false;

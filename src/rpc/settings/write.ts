@@ -13,12 +13,12 @@ import { maskSecrets } from "../../config/secrets/values.ts";
 import {
   displaySetting,
   displayValue,
-  inputOf,
+  switchValue,
   type DisplaySetting,
   currentConfig,
   unknownSetting,
 } from "./read.ts";
-import type { KnownSession } from "../session/address.ts";
+import type { CallerSession } from "../session/address.ts";
 import { ensureSaved, notifyAll, notifyChanged, notifyInfo } from "../events/hub.ts";
 import type { RpcContext } from "../deps.ts";
 import { sessionInfo } from "../session/session-view.ts";
@@ -26,7 +26,7 @@ import { sessionInfo } from "../session/session-view.ts";
 export interface SettingChange {
   readonly key: string;
   readonly value: unknown;
-  readonly session: KnownSession | undefined;
+  readonly session: CallerSession | undefined;
   readonly scope: "session" | "global" | undefined;
 }
 
@@ -70,7 +70,7 @@ const model: Write = async (ctx, change) => {
   const session = sessionOf(change);
   await ensureSaved(ctx.deps, session);
   const value = await ctx.deps.agent.chooseModel(session.id, session.owner, name);
-  return { ...(await told(ctx, session, { key: "model", value })), ...kept };
+  return { ...(await withSession(ctx, session, { key: "model", value })), ...kept };
 };
 
 const reasoning: Write = async (ctx, change) => {
@@ -87,7 +87,7 @@ const reasoning: Write = async (ctx, change) => {
   const session = sessionOf(change);
   await ensureSaved(ctx.deps, session);
   await ctx.deps.agent.chooseEffort(session.id, session.owner, effort ?? null);
-  return told(ctx, session, { key: "reasoning", value: level });
+  return withSession(ctx, session, { key: "reasoning", value: level });
 };
 
 /** How hosts show the model's reasoning. */
@@ -105,18 +105,18 @@ const UNTIL_RESTART = "It lasts until agentd restarts. approvals.mode is the per
 
 const yolo: Write = async (ctx, change) => {
   const { agent } = ctx.deps;
-  const wish = inputOf(change.value);
+  const requested = switchValue(change.value);
   if (change.scope === "global" || (!change.session && change.scope === undefined)) {
     const { switches } = agent.deps;
-    switches.yolo = wish ?? !switches.yolo;
+    switches.yolo = requested ?? !switches.yolo;
     await notifyInfo(ctx.deps);
     return { key: "yolo", value: switches.yolo, scope: "global", warning: UNTIL_RESTART };
   }
   const session = sessionOf(change);
   await ensureSaved(ctx.deps, session);
-  const value = wish ?? !(await agent.status(session.id, session.owner)).yolo;
+  const value = requested ?? !(await agent.status(session.id, session.owner)).yolo;
   await agent.sessions.choose(session.id, session.owner, { yolo: value });
-  return told(ctx, session, { key: "yolo", value });
+  return withSession(ctx, session, { key: "yolo", value });
 };
 
 const cwd: Write = async (ctx, change) => {
@@ -127,7 +127,7 @@ const cwd: Write = async (ctx, change) => {
   if (path === undefined || !found?.isDirectory()) throw badValue("No such directory exists.");
   await ensureSaved(ctx.deps, session);
   await ctx.deps.agent.sessions.move(session.id, session.owner, path);
-  const done = await told(ctx, session, { key: change.key, value: path });
+  const done = await withSession(ctx, session, { key: change.key, value: path });
   const branch = done.info?.branch;
   return { ...done, cwd: path, ...(branch === undefined ? {} : { branch }) };
 };
@@ -138,7 +138,7 @@ const title: Write = async (ctx, change) => {
   await ensureSaved(ctx.deps, session);
   const value = await ctx.deps.agent.sessions.rename(session.id, session.owner, wanted);
   notifyChanged(ctx.deps, session.owner);
-  return told(ctx, session, { key: "title", value });
+  return withSession(ctx, session, { key: "title", value });
 };
 
 const busy: Write = async (ctx, change) => {
@@ -228,9 +228,9 @@ function configFailed(cause: unknown): ServiceError {
 }
 
 /** Adds the current session to the result. */
-async function told(
+async function withSession(
   { deps }: RpcContext,
-  { id, owner }: KnownSession,
+  { id, owner }: CallerSession,
   done: { readonly key: string; readonly value: unknown },
 ): Promise<ConfigSetResult> {
   const info = await sessionInfo(deps, id, owner);
@@ -260,7 +260,7 @@ function textOf({ key, value }: SettingChange): string {
   throw badValue(`${key} must be a string.`);
 }
 
-function sessionOf({ key, session }: SettingChange): KnownSession {
+function sessionOf({ key, session }: SettingChange): CallerSession {
   if (session) return session;
   throw badValue(`${key} is a session setting. Name the session with session_id.`);
 }

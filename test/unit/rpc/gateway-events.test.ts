@@ -9,11 +9,11 @@ import { oneLine } from "../../../src/rpc/events/payloads.ts";
 type Entry = readonly [type: string, data: Readonly<Record<string, unknown>>];
 
 /** Tells of entries of one run, each held to the spec. */
-function tell(...entries: readonly Entry[]) {
+function project(...entries: readonly Entry[]) {
   const fold = new GatewayReducer("s");
   return entries.map(([type, data], at) => {
     const entry = { sessionId: "s", seq: at + 1, runId: "run_1", runSeq: at + 1, type, data, atMs: 5 };
-    const told = fold.tell(entry);
+    const told = fold.project(entry);
     assert.equal(
       told.filter(({ seq }) => seq === at + 1).length,
       1,
@@ -56,7 +56,7 @@ test("sub-agents are told of with their goal from start to end", () => {
     task_count: 1,
     model: "demo:demo",
   };
-  const told = tell(
+  const told = project(
     ...started,
     ["subagent.start", start],
     ["subagent.tool", { subagent_id: "run_2", tool: "read_file", tool_count: 1 }],
@@ -83,7 +83,7 @@ test("how a turn ended is told in its status", () => {
     ["run.interrupted", { error: { code: "interrupted", message: "gone" } }],
   ];
   const payloads = ends.map(
-    (end) => tell(...started, end).at(-1)?.payload as unknown as Record<string, unknown>,
+    (end) => project(...started, end).at(-1)?.payload as unknown as Record<string, unknown>,
   );
   assert.deepEqual(
     payloads.map(({ status }) => status),
@@ -99,7 +99,7 @@ test("how a turn ended is told in its status", () => {
 });
 
 test("entries without an event of their own are told as status, so that no number is missing", () => {
-  const told = tell(
+  const told = project(
     ...started,
     ["run.steer_accepted", { steer_id: "a", text: "b" }],
     ["run.steered", { steer_id: "a", text: "b" }],
@@ -116,7 +116,7 @@ test("entries without an event of their own are told as status, so that no numbe
 });
 
 test("a run that goes on in another process begins no second turn", () => {
-  const told = tell(
+  const told = project(
     ...started,
     ["run.started", about],
     ["run.completed", { output: "x", usage, stop: "end" }],
@@ -129,7 +129,7 @@ test("a run that goes on in another process begins no second turn", () => {
 
 test("a compression is no turn", () => {
   const compression = { ...about, kind: "compression" };
-  const told = tell(
+  const told = project(
     ["run.queued", compression],
     ["run.started", compression],
     ["run.completed", { output: "", usage, stop: "end" }],
@@ -157,11 +157,11 @@ test("a new title is told twice: by its own event, and by a session.info without
     data,
     atMs: 5,
   });
-  started.forEach((each, at) => fold.tell(entry(at + 1, each)));
+  started.forEach((each, at) => fold.project(entry(at + 1, each)));
   const title = entry(3, ["session.updated", { title: "New" }], null);
   const info = { running: false, title: "New" } as unknown as SessionInfo;
   assert.equal(fold.wantsInfo(title), true);
-  const told = fold.tell(title, { info });
+  const told = fold.project(title, { info });
   assert.deepEqual(
     told.map(({ type, seq }) => [type, seq]),
     [
