@@ -70,13 +70,13 @@ export class WebhookReceiver {
     }
     this.#problem = undefined;
     const routes = this.routes.join(", ") || "(none configured)";
-    deps.log.info("the webhook receiver is listening", { url: this.url, routes });
+    deps.log.info("webhooks are received", { url: this.url, routes });
   }
 
   #retryLater(problem: string): void {
     const { log, clock } = this.#options.deps;
     // Logged once. The health report shows the problem as long as it lasts.
-    if (problem !== this.#problem) log.error("the webhook receiver cannot listen", { problem });
+    if (problem !== this.#problem) log.error("webhooks are not received", { problem });
     this.#problem = problem;
     if (this.#isClosing) return;
     this.#cancelRetry = clock.after(this.#retryMs, () => (this.#binding = this.#bind()));
@@ -108,7 +108,7 @@ function problemOf(error: unknown, { host, port }: { readonly host: string; read
     message?: string;
   };
   const isTaken = code === "EADDRINUSE" || name === "AddrInUse";
-  const why = isTaken ? "another process uses the port" : (code ?? message ?? "the system does not allow it");
-  const free = isTaken ? "Stop that process, or set" : "Set";
-  return `Cannot listen on ${host}:${port}: ${why}. agentd keeps trying. ${free} platforms.webhook.extra.host or .port, or WEBHOOK_PORT, and restart.`;
+  const why = isTaken ? "another program listens there" : (code ?? message ?? "the system does not allow it");
+  const free = isTaken ? "Stop that program, or set" : "Set";
+  return `Cannot listen on ${host}:${port}: ${why}. It is tried again until it succeeds. ${free} platforms.webhook.extra.host or .port, or WEBHOOK_PORT, and restart.`;
 }

@@ -69,66 +69,58 @@ rpcScenario("config.get", own("a broken file is told as it was at the start"), a
   assert.equal((await host.result("config.get", { key: "full" })).config.version, 1);
 });
 
-rpcScenario(
-  ["config.get 4002", "config.set 4002"],
-  "keys and values that there are not are refused",
-  async (host) => {
-    for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope", "k".repeat(256)]) {
-      await host.error("config.get", { key }, 4002);
-      const { message } = await host.error("config.set", { key, value: "x" }, 4002);
-      assert.match(message, /unknown config key/);
-    }
-    const session_id = await openSession(host);
-    for (const [key, value] of [
-      ["model", "no:such:model x"],
-      ["model", "m --provider"],
-      ["model", 5],
-      ["reasoning", "wild"],
-      ["yolo", "perhaps"],
-      ["cwd", "nowhere"],
-      ["cwd", "a\0b"],
-      ["title", ""],
-      ["title", "t".repeat(100_000)],
-      ["busy", "dance"],
-      ["busy", null],
-      ["skin", "../../etc/passwd"],
-      ["details_mode", "huge"],
-      ["details_mode.tools", "huge"],
-      ["mouse", "perhaps"],
-      ["statusbar", { on: true }],
-      ["api_server.port", 99_999],
-      ["api_server.host", ["a"]],
-    ] as const) {
-      const { data } = await host.error("config.set", { key, value, session_id }, 4002);
-      assert.equal(data.reason, "bad_value", key);
-    }
-    await host.error("config.set", { key: "title", value: "of none" }, 4002);
-    await host.error("config.set", { key: "skin", value: "mono", scope: "session" }, 4002);
-    await host.error("config.set", { key: "log.level", value: "debug", scope: "session" }, 4002);
-    for (const bad of [
-      {},
-      { key: 5 },
-      { key: "k".repeat(257) },
-      { key: "skin" },
-      { key: "yolo", value: 1, scope: "x" },
-    ]) {
-      await host.error("config.set", bad, -32602);
-    }
-  },
-);
+rpcScenario(["config.get 4002", "config.set 4002"], "unknown keys and values are refused", async (host) => {
+  for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope", "k".repeat(256)]) {
+    await host.error("config.get", { key }, 4002);
+    const { message } = await host.error("config.set", { key, value: "x" }, 4002);
+    assert.match(message, /unknown config key/);
+  }
+  const session_id = await openSession(host);
+  for (const [key, value] of [
+    ["model", "no:such:model x"],
+    ["model", "m --provider"],
+    ["model", 5],
+    ["reasoning", "wild"],
+    ["yolo", "perhaps"],
+    ["cwd", "nowhere"],
+    ["cwd", "a\0b"],
+    ["title", ""],
+    ["title", "t".repeat(100_000)],
+    ["busy", "dance"],
+    ["busy", null],
+    ["skin", "../../etc/passwd"],
+    ["details_mode", "huge"],
+    ["details_mode.tools", "huge"],
+    ["mouse", "perhaps"],
+    ["statusbar", { on: true }],
+    ["api_server.port", 99_999],
+    ["api_server.host", ["a"]],
+  ] as const) {
+    const { data } = await host.error("config.set", { key, value, session_id }, 4002);
+    assert.equal(data.reason, "bad_value", key);
+  }
+  await host.error("config.set", { key: "title", value: "of none" }, 4002);
+  await host.error("config.set", { key: "skin", value: "mono", scope: "session" }, 4002);
+  await host.error("config.set", { key: "log.level", value: "debug", scope: "session" }, 4002);
+  for (const bad of [
+    {},
+    { key: 5 },
+    { key: "k".repeat(257) },
+    { key: "skin" },
+    { key: "yolo", value: 1, scope: "x" },
+  ]) {
+    await host.error("config.set", bad, -32602);
+  }
+});
 
-rpcScenario(
-  ["config.get 4001", "config.set 4001"],
-  "settings of a session that is not there",
-  async (host) => {
-    await host.error("config.get", { key: "model", session_id: "none" }, 4001);
-    await host.error("config.set", { key: "yolo", value: "on", session_id: "none" }, 4001);
-  },
-);
+rpcScenario(["config.get 4001", "config.set 4001"], "settings of an unknown session", async (host) => {
+  await host.error("config.get", { key: "model", session_id: "none" }, 4001);
+  await host.error("config.set", { key: "yolo", value: "on", session_id: "none" }, 4001);
+});
 
 rpcScenario(
   ["config.set", "event session.info"],
-  "what holds for a session is told to all who see it",
+  "a session setting notifies all viewers",
   async (host, setting) => {
     const session_id = await openSession(host);
     const other = await setting.connect();
@@ -156,7 +148,7 @@ rpcScenario(
 
 rpcScenario(
   ["config.set", "event sessions.changed"],
-  "a session that a setting saves is listed from then on",
+  "a session that a setting saved is listed from then on",
   async (host, setting) => {
     const session_id = await openSession(host);
     const other = await setting.connect();
@@ -178,7 +170,7 @@ rpcScenario("config.set", own("yolo for all sessions is told to all who see one"
   const [from, too] = [host.frames.length, other.frames.length];
   const set = await other.result("config.set", { key: "yolo", value: "on", scope: "global" });
   assert.deepEqual([set.value, set.scope], [true, "global"]);
-  assert.match(set.warning, /until agentd is started again/);
+  assert.match(set.warning, /until agentd restarts/);
   const seen = await host.event("session.info", (event) => event.session_id === session_id, from);
   assert.equal(seen.payload.yolo, true);
   assert.equal(
@@ -195,7 +187,7 @@ rpcScenario(
     const session_id = await openSession(host);
     const set = await host.result("config.set", { key: "model", value: "demo:demo --global", session_id });
     assert.deepEqual([set.value, set.scope], ["demo:demo", "global"]);
-    assert.match(set.warning, /next start/);
+    assert.match(set.warning, /when agentd restarts/);
     assert.match(await readFile(fileOf(setting), "utf8"), /default: demo:demo/);
     assert.equal((await host.result("config.get", { key: "model", session_id })).value, "demo:demo");
     assert.equal(
@@ -265,7 +257,7 @@ rpcScenario(
   const gate = gatedScript();
   rpcScenario(
     "config.set 4009",
-    { title: "a turn at work keeps its folder", script: gate.script },
+    { title: "a running turn keeps its folder", script: gate.script },
     async (host) => {
       const session_id = await openSession(host);
       const from = host.frames.length;

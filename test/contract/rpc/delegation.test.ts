@@ -34,7 +34,7 @@ rpcScenario(
     "event subagent.complete",
   ],
   {
-    title: "a real delegation is told of from the request to the end, in order, inside of its tool",
+    title: "a delegation is reported from the request to the end, in order, inside its tool",
     tools: [createDelegateTask()],
     script: family(["dig", "fill"], ({ step, user }) =>
       step === 0
@@ -79,7 +79,7 @@ rpcScenario(
 rpcScenario(
   "delegation.status",
   {
-    title: "who is at work, for whom, and what the limits are",
+    title: "lists running sub-agents, their parents and the limits",
     tools: [createDelegateTask()],
     config: { delegation: { max_concurrent: 2, max_depth: 1 } },
     script: family(["one", "two", "three"], untilAborted),
@@ -110,7 +110,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("delegation.status 4001", "the session is not there", async (host) => {
+rpcScenario("delegation.status 4001", "the session is unknown", async (host) => {
   await host.error("delegation.status", { session_id: "none" }, 4001);
   await host.error("delegation.status", { session_id: {} }, -32602);
 });
@@ -118,7 +118,7 @@ rpcScenario("delegation.status 4001", "the session is not there", async (host) =
 rpcScenario(
   "subagent.interrupt",
   {
-    title: "this sub-agent ends, its sisters and its parent go on",
+    title: "this sub-agent ends, its siblings and its parent continue",
     tools: [createDelegateTask()],
     script: family(["wait", "work"], (state) =>
       state.user === "wait" ? untilAborted(state) : { text: "worked" },

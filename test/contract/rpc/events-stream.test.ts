@@ -5,7 +5,7 @@ import { openSession, rpcScenario, takeTurn } from "./scenario.ts";
 
 rpcScenario(
   "event gateway.ready",
-  "it is the first frame, and says what there is",
+  "is the first frame, with limits and capabilities",
   async (host, { service }) => {
     const [{ method, params }] = host.frames;
     assert.deepEqual(
@@ -31,7 +31,7 @@ rpcScenario(
     "event session.usage",
   ],
   {
-    title: "a turn tells of its words, its thoughts, its tools and its cost, each with its number",
+    title: "a turn reports text, reasoning, tools and usage, each with its number",
     script: ({ step }) =>
       step === 0
         ? {
@@ -72,7 +72,7 @@ rpcScenario(
 rpcScenario(
   ["event tool.complete", "event tool.start"],
   {
-    title: "a change of a file comes with its diff, a plan with its items, a failure with its reason",
+    title: "a file change has its diff, a plan its items, a failure its reason",
     config: { approvals: { mode: "yolo" } },
     script: ({ step }) => {
       const calls = [
@@ -101,7 +101,7 @@ rpcScenario(
 rpcScenario(
   "event tool.generating",
   {
-    title: "a call of a tool of another client, which this host only watches",
+    title: "a tool call for another client is only reported",
     script: () => ({ calls: [{ tool: "their_tool", input: { a: 1 } }] }),
   },
   async (host, { service, owner }) => {
@@ -123,7 +123,7 @@ rpcScenario(
 rpcScenario(
   "event session.reclaimed",
   {
-    title: "a session that nobody used for hours makes room for a new one, and all of its owner hear of it",
+    title: "an idle session is closed for a new one, and all its owner's connections are notified",
     config: { sessions: { max_live: 1 } },
   },
   async (host, { connect, service, owner }) => {
@@ -148,7 +148,7 @@ rpcScenario(
 
 rpcScenario(
   "event error",
-  "a journal that cannot be read is told, without its inside, and ends neither connection nor session",
+  "an unreadable journal is reported without details, and ends neither connection nor session",
   async (host, { service, connect }) => {
     const id = await openSession(host);
     await takeTurn(host, id, "go");

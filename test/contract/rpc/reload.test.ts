@@ -34,7 +34,7 @@ rpcScenario(
 
 rpcScenario(
   ["reload.mcp", "event status.update", "event session.info"],
-  "everybody is told that it begins and ends, and how their sessions are then",
+  "all clients are notified of the start, the end and the new session state",
   async (host, { connect, owner }) => {
     const session_id = await openSession(host);
     const other = await connect({ owner: `${owner}-too` });
@@ -46,7 +46,7 @@ rpcScenario(
       [other, other_id, too],
     ] as const) {
       const began = await each.event("status.update", undefined, at);
-      assert.deepEqual(began.payload, { kind: "status", text: "Connecting the MCP servers again." });
+      assert.deepEqual(began.payload, { kind: "status", text: "Reconnecting the MCP servers." });
       await each.event("session.info", (event) => event.session_id === id, at);
       await each.event("status.update", ({ payload }) => payload.text === "ready", at);
       const types = each.frames
@@ -60,7 +60,7 @@ rpcScenario(
 rpcScenario(
   "reload.mcp",
   {
-    title: "a server that cannot be started is told in a line",
+    title: "a server that cannot start is reported in one line",
     config: { mcp: { servers: { broken: { command: "/no/such/program" } }, start_timeout_seconds: 5 } },
   },
   async (host) => {
@@ -70,7 +70,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("reload.mcp 4001", "the session is not there", async (host) => {
+rpcScenario("reload.mcp 4001", "the session is unknown", async (host) => {
   await host.error("reload.mcp", { session_id: "none", confirm: true }, 4001);
   for (const bad of [{ confirm: "yes" }, { always: 1 }]) await host.error("reload.mcp", bad, -32602);
 });
@@ -99,6 +99,6 @@ rpcScenario(
 rpcScenario("reload.env 5015", own("the file cannot be read"), async (host, setting) => {
   await mkdir(await homeFile(setting, ".env"));
   const { message } = await host.error("reload.env", {}, 5015);
-  assert.match(message, /could not be loaded again/);
+  assert.match(message, /could not be reloaded/);
   assert.deepEqual(await host.result("ping"), { pong: true });
 });

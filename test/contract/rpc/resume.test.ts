@@ -98,7 +98,7 @@ test("a socket that is cut at any event resumes by cursor to the identical strea
   assert.ok(most > 20, `${most} events were heard`);
 });
 
-test("a server that is restarted at any event resumes to one end of the turn and no gap", async () => {
+test("a server that is restarted at any event gives one end of the turn and no gap", async () => {
   const long: Script = ({ user }) =>
     user === "go" ? { reasoning: "hm", text: ["a ", "b ", "c ", "d ", "e"], delayMs: 30 } : { text: "alive" };
   let service = await startTestService({ script: long });
@@ -146,7 +146,7 @@ async function restartAt(service: TestService, index: number, next: Script): Pro
   return after;
 }
 
-test("an approval that waits outlives a restart: it is replayed as open, answered, and the turn goes on", async () => {
+test("a pending approval survives a restart: it is replayed as open, answered, and the turn continues", async () => {
   const tools = [testTool(async () => "removed")];
   const asking = callsOnce("rm -rf /x");
   let service = await startTestService({ script: asking, tools });
@@ -180,7 +180,7 @@ test("an approval that waits outlives a restart: it is replayed as open, answere
   }
 });
 
-test("a cursor of another journal, or above what there is, is answered truncated and nothing is replayed", async () => {
+test("a cursor of another journal, or beyond the last event, is truncated without a replay", async () => {
   await using service = await startTestService({});
   await using host = await connectSocket(service);
   const { session_id: id } = await host.result("session.create");

@@ -39,7 +39,7 @@ test("an Idempotency-Key is 1 to 255 visible ASCII characters", () => {
   }
 });
 
-test("the capabilities take the greatest lengths from the spec", () => {
+test("the capabilities take the maximum lengths from the spec", () => {
   assert.equal(maxHeaderLength("idempotency-key"), 255);
   assert.equal(maxHeaderLength("x-agent-session-id"), 256);
 });

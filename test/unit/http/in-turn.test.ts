@@ -6,7 +6,7 @@ import { watchUnhandled } from "../../harness/unhandled.ts";
 
 const claim = (key: string) => ({ scope: "s", key, fingerprint: "f" });
 
-test("work of one key comes one after the other, also after a failure; other keys do not wait", async (t) => {
+test("work of one key runs one after the other, even after a failure; other keys do not wait", async (t) => {
   await using _ = watchUnhandled();
   const { store } = await openTestStore(t);
   const order: string[] = [];

@@ -20,7 +20,7 @@ const answered = (id: string) => ({
   text: `got ${id}`,
 });
 
-test("what the agent said and called from one answer to the next is one message", async () => {
+test("consecutive output of the agent becomes one message", async () => {
   const said = { role: "assistant" as const, content: "let me see" };
   const atOnce = await read(said, call("a"), call("b"), output("a"), output("b"));
   assert.deepEqual(atOnce.messages, [
@@ -38,13 +38,13 @@ test("what the agent said and called from one answer to the next is one message"
   assert.deepEqual(serialize.answers, []);
 });
 
-test("an answer whose call is elsewhere is told apart", async () => {
+test("a result whose call is not in the request is returned separately", async () => {
   const { messages, answers } = await read({ role: "user", content: "hi" }, output("z"));
   assert.deepEqual(answers, [{ callId: "z", param: "input[1].call_id" }]);
   assert.deepEqual(messages.at(-1), { ...answered("z"), tool: "unknown" });
 });
 
-test("messages of the chat format are taken too", async () => {
+test("messages of the chat format are accepted, too", async () => {
   const calls = [{ id: "a", type: "function" as const, function: { name: "f_a", arguments: '{"x":1}' } }];
   const { messages, answers } = await read(
     { role: "user", content: "hi" },
@@ -59,7 +59,7 @@ test("messages of the chat format are taken too", async () => {
   assert.deepEqual(answers, []);
 });
 
-test("system and developer messages are instructions; reasoning and the agent's own calls are left out", async () => {
+test("system and developer messages become instructions; reasoning and the agent's own calls are skipped", async () => {
   const { instructions, messages } = await read(
     { role: "system", content: "Be brief." },
     { role: "developer", content: [{ type: "input_text", text: "Be kind." }] },
@@ -71,7 +71,7 @@ test("system and developer messages are instructions; reasoning and the agent's 
   assert.deepEqual(messages, [{ role: "user", text: "hi" }]);
 });
 
-test("arguments that are no JSON are history, not an error", async () => {
+test("arguments that are not JSON are kept as history", async () => {
   const { messages } = await read({ ...call("a"), arguments: "{broken" });
   assert.deepEqual(messages, [
     {
@@ -81,7 +81,7 @@ test("arguments that are no JSON are history, not an error", async () => {
   ]);
 });
 
-test("each file goes to the message that brought it", async () => {
+test("each file is attached to its own message", async () => {
   const file = (text: string) => ({
     type: "input_file",
     filename: `${text}.txt`,
@@ -98,7 +98,7 @@ test("each file goes to the message that brought it", async () => {
   assert.deepEqual(names, [["one.txt"], [], ["two.txt", "three.txt"]]);
 });
 
-test("a refusal names the item", async () => {
+test("an error names its item", async () => {
   const long = { role: "user" as const, content: "x".repeat(2000) };
   await assert.rejects(
     toConversation([{ role: "user", content: "hi" }, long], { param: "history", deps, signal }),

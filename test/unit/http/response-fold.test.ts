@@ -22,7 +22,7 @@ import {
 } from "../../harness/response-facts.ts";
 import { checkStream } from "../../harness/responses.ts";
 
-test("a message: its events in the order of the format", () => {
+test("a message gives its events in the order of the format", () => {
   const events = fold([queued, started, ...says("msg_1", "he", "llo"), completed]);
   assert.deepEqual(types(events), [
     "created",
@@ -60,7 +60,7 @@ test("a message: its events in the order of the format", () => {
   });
 });
 
-test("in the background it is queued first", () => {
+test("a background response is queued first", () => {
   const events = fold([queued, started, completed], request({ background: true }));
   assert.deepEqual(types(events), ["created", "queued", "in_progress", "completed"]);
   const states = events.map((event) => "response" in event && event.response.status);
@@ -68,7 +68,7 @@ test("in the background it is queued first", () => {
   checkStream(events);
 });
 
-test("what is open when the run ends is closed as incomplete", () => {
+test("open items are closed as incomplete when the run ends", () => {
   const open = [
     { event: "reasoning.delta", delta: "hm" } as const,
     { event: "message.started", message_id: "msg_1" } as const,
@@ -88,7 +88,7 @@ test("what is open when the run ends is closed as incomplete", () => {
   }
 });
 
-test("a turn cut by a limit is incomplete, and says which", () => {
+test("a run cut by a limit gives an incomplete response with the reason", () => {
   for (const [stop, reason] of [
     ["length", "max_output_tokens"],
     ["max_steps", "max_output_tokens"],
@@ -102,7 +102,7 @@ test("a turn cut by a limit is incomplete, and says which", () => {
   }
 });
 
-test("a failed run is a failed response with an error that clients know", () => {
+test("a failed run gives a failed response with an error code that clients know", () => {
   for (const [code, known, type] of [
     ["provider_error", "server_error", "server_error"],
     ["agent_timeout", "server_error", "server_error"],
@@ -120,7 +120,7 @@ test("a failed run is a failed response with an error that clients know", () => 
   }
 });
 
-test("an interrupted run is a failed response, with usage that is not known as zeros", () => {
+test("an interrupted run gives a failed response with zero usage", () => {
   const error = { code: "interrupted", message: "The server went down." };
   const response = whole([queued, started, { event: "run.interrupted", error }]);
   assert.equal(response.status, "failed");
@@ -139,7 +139,7 @@ test("a cancelled run ends the stream as incomplete, with the status cancelled",
   }
 });
 
-test("a run that another process takes up goes on in the same response", () => {
+test("a run that another process resumes continues the same response", () => {
   const cut: Fact[] = [
     { event: "message.started", message_id: "msg_1" },
     { event: "message.delta", message_id: "msg_1", delta: "hal" },
@@ -167,7 +167,7 @@ test("a run that another process takes up goes on in the same response", () => {
   );
 });
 
-test("events of other kinds, and any after the last, make none", () => {
+test("other event types, and events after the final one, give no response event", () => {
   const folding = new ResponseReducer(RUN, request());
   const take = (fact: Fact) => folding.take({ run_id: RUN, seq: 1, timestamp: 1, ...fact } as RunEvent);
   take(queued);
@@ -181,7 +181,7 @@ test("events of other kinds, and any after the last, make none", () => {
   assert.ok(folding.isOver);
 });
 
-test("whatever a run does, its response keeps the rules, cut anywhere and however", () => {
+test("any run gives a valid response, wherever its stream is cut", () => {
   const piece = fc.string({ minLength: 1, maxLength: 5 });
   const id = fc.constantFrom("a", "b", "c");
   const step: fc.Arbitrary<readonly Fact[]> = fc.oneof(

@@ -17,7 +17,7 @@ import {
 } from "../../harness/response-facts.ts";
 import { checkStream, outputText } from "../../harness/responses.ts";
 
-test("reasoning is an item with one part of a summary, and can be left out", () => {
+test("reasoning is an item with one summary part, and can be hidden", () => {
   const facts = [queued, started, ...thinks("hm", "m"), ...says("msg_1", "x"), completed];
   const events = fold(facts);
   assert.deepEqual(types(events).slice(2, 9), [
@@ -69,7 +69,7 @@ test("a call of the agent's own tool is an mcp_call with its arguments and resul
   ]);
 });
 
-test("a call that failed or was denied says so", () => {
+test("a failed or denied call is reported as failed", () => {
   for (const status of ["error", "denied", "aborted"]) {
     const events = fold([queued, started, calls("c1"), returns("c1", "no", status), completed]);
     assert.ok(types(events).includes("mcp_call.failed"));
@@ -84,7 +84,7 @@ test("a call that failed or was denied says so", () => {
   }
 });
 
-test("calls made at once stand in the order in which they began, whichever ends first", () => {
+test("parallel calls are listed in the order in which they started", () => {
   const facts = [calls("c1"), calls("c2"), returns("c2", "second"), returns("c1", "first")];
   const { output } = whole([queued, started, ...facts, completed]);
   assert.deepEqual(
@@ -96,7 +96,7 @@ test("calls made at once stand in the order in which they began, whichever ends 
   );
 });
 
-test("ids of calls that come again are told apart", () => {
+test("repeated call ids get different item ids", () => {
   const twice = [calls("call_0"), returns("call_0", "a"), calls("call_0"), returns("call_0", "b")];
   const { output } = whole([queued, started, ...twice, completed]);
   assert.deepEqual(
@@ -108,7 +108,7 @@ test("ids of calls that come again are told apart", () => {
   );
 });
 
-test("calls can be shown as function calls, or not at all", () => {
+test("calls can be shown as function calls, or hidden", () => {
   const facts = [queued, started, calls("c1"), returns("c1", "a.txt"), completed];
   const [item] = whole(facts, request({}, { toolItems: "function_call" })).output;
   assert.deepEqual(item, {
@@ -122,7 +122,7 @@ test("calls can be shown as function calls, or not at all", () => {
   assert.deepEqual(whole(facts, request({}, { toolItems: "none" })).output, []);
 });
 
-test("a call that the client is to make, whatever is said of the agent's own", () => {
+test("a call for the client is always shown", () => {
   const end: Fact = { ...completed, output: null, stop: "tool_calls" };
   for (const toolItems of ["mcp_call", "function_call", "none"] as const) {
     const events = fold([queued, started, asksClient("c1"), end], request({}, { toolItems }));
@@ -148,7 +148,7 @@ test("a call that the client is to make, whatever is said of the agent's own", (
   }
 });
 
-test("text that did not come in pieces comes whole", () => {
+test("text without deltas arrives whole", () => {
   const text: Fact[] = [
     { event: "message.started", message_id: "msg_1" },
     { event: "message.completed", message_id: "msg_1", text: "all at once" },

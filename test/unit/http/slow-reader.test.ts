@@ -21,7 +21,7 @@ function open(service: TestService, path: string): Promise<IncomingMessage> {
   });
 }
 
-test("a client that stops reading is cut, another takes its place, and it resumes with its cursor", async () => {
+test("a client that stops reading is cut, frees its place, and resumes from its cursor", async () => {
   await using _ = watchUnhandled();
   const gate = createGate();
   const clock = new WatchedClock();

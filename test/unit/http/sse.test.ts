@@ -71,14 +71,14 @@ function held() {
   return { source, state, give, fail };
 }
 
-test("the first bytes are there before the source has said anything", async () => {
+test("the first bytes are sent before the source yields", async () => {
   const { source } = held();
   const { next, reader } = open(source);
   assert.equal(await next(), ": connected\n\n");
   await reader.cancel();
 });
 
-test("each event is one chunk, whatever its size, and line breaks stay inside it", async () => {
+test("each event is one chunk of any size, and line breaks stay inside it", async () => {
   const data = ["a\nb\r\n\n: c", { long: "x".repeat(300_000) }, "\u2028 日本 \u0000", null];
   const { rest } = open(items(...data));
   const [, ...chunks] = await rest();
@@ -89,7 +89,7 @@ test("each event is one chunk, whatever its size, and line breaks stay inside it
   );
 });
 
-test("an event's name and number stand before its data", () => {
+test("an event's name and id precede its data", () => {
   assert.equal(encodeSse({ data: 1, event: "run.queued", id: "7" }), "event: run.queued\nid: 7\ndata: 1\n\n");
   assert.equal(encodeSse({ data: "x" }), 'data: "x"\n\n');
 });
@@ -103,7 +103,7 @@ test("a source without events still opens and ends", async () => {
   assert.deepEqual(await open(items()).rest(), [": connected\n\n", ": stream closed\n\n"]);
 });
 
-test("a quiet stream is kept alive with comments, until the client leaves", async () => {
+test("a quiet stream gets keepalive comments until the client leaves", async () => {
   const { source } = held();
   const { clock, next, reader, told } = open(source, { keepaliveMs: 10 });
   assert.equal(await next(), ": connected\n\n");
@@ -116,7 +116,7 @@ test("a quiet stream is kept alive with comments, until the client leaves", asyn
   assert.equal(clock.pending, 0);
 });
 
-test("a reader that does not read gets no pile of comments", async () => {
+test("a client that does not read gets no pile of comments", async () => {
   const { source, give } = held();
   const { clock, reader, next } = open(source, { keepaliveMs: 1 });
   assert.match((await next())!, /connected/);
@@ -127,7 +127,7 @@ test("a reader that does not read gets no pile of comments", async () => {
   await reader.cancel();
 });
 
-test("the client's leaving is told once, and what the source says afterwards is dropped", async () => {
+test("the client's leaving is reported once, and later events are dropped", async () => {
   await using _ = watchUnhandled();
   const { source, give } = held();
   const { reader, told, next } = open(source);
@@ -139,7 +139,7 @@ test("the client's leaving is told once, and what the source says afterwards is 
   assert.deepEqual(told.failures, []);
 });
 
-test("a source that fails after the client left is no failure of the stream", async () => {
+test("a source that fails after the client left does not fail the stream", async () => {
   await using _ = watchUnhandled();
   const { source, fail } = held();
   const { reader, told, next } = open(source);
@@ -150,7 +150,7 @@ test("a source that fails after the client left is no failure of the stream", as
   assert.deepEqual(told, { gone: 1, failures: [] });
 });
 
-test("a source that fails cuts the stream, so that nobody takes it for whole, and tells", async () => {
+test("a source that fails cuts the stream and reports the error", async () => {
   await using _ = watchUnhandled();
   const error = new Error("the store is gone");
   const { source, give, fail } = held();
@@ -163,7 +163,7 @@ test("a source that fails cuts the stream, so that nobody takes it for whole, an
   assert.deepEqual(told, { gone: 0, failures: [error] });
 });
 
-test("an event that the inspection refuses is not sent, and the source is given back", async () => {
+test("an event that the inspection refuses is not sent, and the source is closed", async () => {
   const { source, state, give } = held();
   const refuse = () => {
     throw new Error("not in the spec");
@@ -177,14 +177,14 @@ test("an event that the inspection refuses is not sent, and the source is given 
   assert.equal(state.returned, 1);
 });
 
-test("data that is no JSON cuts the stream", async () => {
+test("data that is not JSON cuts the stream", async () => {
   const { next, told } = open(items({ big: 1n }));
   await next();
   await assert.rejects(next(), TypeError);
   assert.equal(told.failures.length, 1);
 });
 
-test("a reader that does not read lets the source rest when 16 KiB wait", async () => {
+test("a client that does not read pauses the source at 16 KiB", async () => {
   for (const size of [10, 1_000, 100_000]) {
     let given = 0;
     async function* endless() {
@@ -222,7 +222,7 @@ test("a client that does not read is cut after its time, and one that reads slow
   assert.deepEqual([told.gone, state.returned, told.failures], [1, 1, []]);
 });
 
-test("a stream with nothing to say is no slow reader's", async () => {
+test("a stream without events is never cut as slow", async () => {
   const { source, give } = held();
   const { clock, next, told, reader } = open(source, { slowReaderMs: 10 });
   await next();
@@ -234,7 +234,7 @@ test("a stream with nothing to say is no slow reader's", async () => {
   await reader.cancel();
 });
 
-test("what waits for all streams together is bounded: the one that read last of all is cut, others go on", async () => {
+test("waiting bytes of all streams together are limited: the stream that read last of all is cut", async () => {
   const readers = new ReaderBudget(100_000);
   const event = "x".repeat(30_000);
   const endless = async function* () {

@@ -44,7 +44,7 @@ const usage = {
   tool_calls: 0,
 };
 
-test("sub-agents are told of with their goal from start to end", () => {
+test("sub-agent events carry the goal from start to end", () => {
   const start = {
     subagent_id: "run_2",
     tool_call_id: "c",
@@ -75,7 +75,7 @@ test("sub-agents are told of with their goal from start to end", () => {
   );
 });
 
-test("how a turn ended is told in its status", () => {
+test("message.complete reports how a turn ended", () => {
   const ends: readonly Entry[] = [
     ["run.completed", { output: "x", usage, stop: "length" }],
     ["run.failed", { error: { code: "provider_error", message: "away" }, usage }],
@@ -89,7 +89,7 @@ test("how a turn ended is told in its status", () => {
     payloads.map(({ status }) => status),
     ["complete", "error", "interrupted", "interrupted"],
   );
-  assert.match(String(payloads[0]?.["warning"]), /greatest length/);
+  assert.match(String(payloads[0]?.["warning"]), /maximum length/);
   assert.deepEqual(payloads[1]?.["error_info"], {
     code: "provider_error",
     retryable: true,
@@ -98,7 +98,7 @@ test("how a turn ended is told in its status", () => {
   assert.deepEqual(payloads[2]?.["undelivered_steer"], ["late"]);
 });
 
-test("entries without an event of their own are told as status, so that no number is missing", () => {
+test("entries without an event of their own become status updates, so that no number is missing", () => {
   const told = project(
     ...started,
     ["run.steer_accepted", { steer_id: "a", text: "b" }],
@@ -115,7 +115,7 @@ test("entries without an event of their own are told as status, so that no numbe
   assert.deepEqual(new Set(told.slice(2).map((event) => event?.type)), new Set(["status.update"]));
 });
 
-test("a run that goes on in another process begins no second turn", () => {
+test("a run that resumes in another process starts no second turn", () => {
   const told = project(
     ...started,
     ["run.started", about],
@@ -127,7 +127,7 @@ test("a run that goes on in another process begins no second turn", () => {
   );
 });
 
-test("a compression is no turn", () => {
+test("a compression is not a turn", () => {
   const compression = { ...about, kind: "compression" };
   const told = project(
     ["run.queued", compression],
@@ -146,7 +146,7 @@ test("the context of a call is one line of at most 80 characters", () => {
   assert.doesNotMatch(line, /\n/);
 });
 
-test("a new title is told twice: by its own event, and by a session.info without a number, also in a turn", () => {
+test("a new title gives its own event, and a session.info without a number, also during a turn", () => {
   const fold = new GatewayReducer("s");
   const entry = (seq: number, [type, data]: Entry, runId: string | null = "run_1") => ({
     sessionId: "s",

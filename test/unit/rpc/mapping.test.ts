@@ -198,7 +198,7 @@ for (const { command, methods, options = {}, drive } of MAPPING) {
   rpcScenario(methods, { ...options, title: `${command} works through ${methods.join(", ")}` }, drive);
 }
 
-test("every row of the table is driven, and no row twice", () => {
+test("every row of the table is tested, and none twice", () => {
   assert.deepEqual(
     MAPPING.map(({ command }) => command),
     "prompt steer follow_up abort set_model compact get_state get_messages switch_session fork"
@@ -224,7 +224,7 @@ function probeOnce(command: string): Script {
       : { text: toolResults.at(-1)?.text ?? "" };
 }
 
-test("ui_response: clarify, sudo and secret are answered once, and no answer tells what was typed", async () => {
+test("ui_response: clarify, sudo and secret are answered once, and no event repeats the answer", async () => {
   await using it = await createTestRoom({
     tools: [
       testTool(async ({ command }, context) => {
@@ -274,7 +274,7 @@ test("ui_response: clarify, sudo and secret are answered once, and no answer tel
   assert.ok(!said.includes(CANARY));
 });
 
-test("subagent.interrupt stops a sub-agent at work, and only its owner's", async () => {
+test("subagent.interrupt stops a running sub-agent of its owner only", async () => {
   const begun = Promise.withResolvers<void>();
   await using it = await createTestRoom({
     tools: [createDelegateTask()],

@@ -38,7 +38,7 @@ test("an approval without an id settles the oldest, all settles the rest, and a 
   await it.agent.turns.stop(runId, "over");
 });
 
-test("request.answer needs what answers the question, and an approval of no session is 4001", async () => {
+test("request.answer needs a fitting answer, and an approval in an unknown session is 4001", async () => {
   await using it = await createTestRoom(asking());
   const { runId, sessionId } = await it.agent.submit("go", { answerable: true });
   const asked = await it.agent.event(runId, "approval.request");
@@ -53,7 +53,7 @@ test("request.answer needs what answers the question, and an approval of no sess
   assert.ok(sessionId);
 });
 
-test("an unknown key is 4002, and no secret is in what config.get tells", async () => {
+test("an unknown key is 4002, and config.get reveals no secret", async () => {
   await using it = await createTestRoom();
   await writeFile(join(it.home, "config.yaml"), "version: 1\napi_server:\n  key: canary-0123456789abcdef\n");
   for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope"]) {
@@ -81,7 +81,7 @@ test("an unknown key is 4002, and no secret is in what config.get tells", async 
   await assert.rejects(it.call("config.set", { key: "busy", value: "dance" }), withCode(4002));
 });
 
-test("model, reasoning, yolo, cwd and title hold for the session", async () => {
+test("model, reasoning, yolo, cwd and title apply to the session", async () => {
   await using it = await createTestRoom();
   const session_id = it.open();
   await mkdir(join(it.workspace, "sub"));
@@ -110,7 +110,7 @@ test("model, reasoning, yolo, cwd and title hold for the session", async () => {
   await assert.rejects(it.call("config.set", { key: "title", value: "x" }), withCode(4002));
 });
 
-test("command.dispatch takes command, or name and arg, and not both", async () => {
+test("command.dispatch takes either command, or name and arg", async () => {
   await using it = await createTestRoom();
   const session_id = it.open();
   await assert.rejects(it.call("command.dispatch", {}), withCode(-32602));
@@ -160,7 +160,7 @@ test("the catalogue and completions agree", async () => {
   assert.deepEqual([low.items.map(({ text }) => text), low.replace_from], [["low"], 11]);
 });
 
-test("complete.path shows what lies inside, at most 30, and nothing outside", async () => {
+test("complete.path shows at most 30 entries inside the roots, and nothing outside", async () => {
   await using it = await createTestRoom();
   await mkdir(join(it.workspace, "src"));
   await symlink("/", join(it.workspace, "out"));
@@ -175,7 +175,7 @@ test("complete.path shows what lies inside, at most 30, and nothing outside", as
   assert.ok((await it.call("complete.path", { word: "~/wo" })).items.length > 0);
 });
 
-test("complete.path shows hosts of other machines the folder of the session and the workspace alone", async () => {
+test("complete.path shows hosts on other machines only the session's folder and the workspace", async () => {
   await using it = await createTestRoom();
   await mkdir(join(it.workspace, "src"));
   const far = it.as({ isLocal: false, transport: "ws" });
@@ -185,7 +185,7 @@ test("complete.path shows hosts of other machines the folder of the session and 
   }
 });
 
-test("hosts of other machines learn nothing of files outside of the workspace", async () => {
+test("hosts on other machines learn nothing about files outside the workspace", async () => {
   await using it = await createTestRoom();
   const session_id = it.open();
   const far = it.as({ isLocal: false, transport: "ws" });
@@ -202,7 +202,7 @@ test("hosts of other machines learn nothing of files outside of the workspace", 
   assert.deepEqual([near.matched, near.is_image], [true, true]);
 });
 
-test("cli.exec runs this program for people at this machine, and refuses what would never end", async () => {
+test("cli.exec runs this program for local users, and refuses commands that never end", async () => {
   await using it = await createTestRoom();
   const done = await it.call("cli.exec", { argv: ["version"], timeout: 60 });
   assert.deepEqual([done.blocked, done.code], [false, 0], done.output);
@@ -217,7 +217,7 @@ test("cli.exec runs this program for people at this machine, and refuses what wo
   await assert.rejects(it.call("cli.exec", { argv: ["a\0b"] }), withCode(4003));
 });
 
-test("reload.mcp asks first, and not again after always", async () => {
+test("reload.mcp asks for a confirmation once, and not after always", async () => {
   await using it = await createTestRoom();
   assert.equal((await it.call("reload.mcp")).status, "confirm_required");
   assert.equal((await it.call("reload.mcp", { confirm: true })).status, "reloaded");
@@ -226,7 +226,7 @@ test("reload.mcp asks first, and not again after always", async () => {
   assert.deepEqual(await it.call("reload.env"), { updated: 3 });
 });
 
-test("processes are seen and ended by who owns their session", async () => {
+test("the owner of a session sees and ends its processes", async () => {
   await using it = await createTestRoom();
   const { runId, sessionId } = await it.agent.submit("hello");
   await it.agent.events(runId);
@@ -248,7 +248,7 @@ test("processes are seen and ended by who owns their session", async () => {
   assert.deepEqual(await it.call("process.stop", { session_id: sessionId }), { killed: 1 });
 });
 
-test("spawn trees are kept, listed and loaded by their owner, and nothing outside the folder", async () => {
+test("spawn trees are saved, listed and loaded by their owner, and nothing outside the folder", async () => {
   await using it = await createTestRoom();
   const { path, session_id: id } = await it.call("spawn_tree.save", {
     subagents: [{ goal: "x" }],
@@ -267,7 +267,7 @@ test("spawn trees are kept, listed and loaded by their owner, and nothing outsid
   await assert.rejects(it.call("spawn_tree.load", { path: "/etc/passwd" }), withCode(4030));
 });
 
-test("delegation tells of nothing when there is nothing", async () => {
+test("delegation.status is empty without sub-agents", async () => {
   await using it = await createTestRoom();
   assert.deepEqual(await it.call("delegation.status"), {
     active: [],
@@ -282,7 +282,7 @@ test("delegation tells of nothing when there is nothing", async () => {
   });
 });
 
-test("an image is attached in quotes, escaped, as a URL, and with text behind", async () => {
+test("an image is attached quoted, escaped, as a URL, and with text after it", async () => {
   await using it = await createTestRoom();
   const session_id = it.open();
   const path = join(it.workspace, "my pic.png");
@@ -314,7 +314,7 @@ test("an image is attached in quotes, escaped, as a URL, and with text behind", 
   await assert.rejects(it.call("image.attach", { session_id: "none", path }), withCode(4001));
 });
 
-test("bytes, drops and the clipboard", async () => {
+test("images are attached from bytes, drops and the clipboard", async () => {
   await using it = await createTestRoom();
   const session_id = it.open();
   const sent = await it.call("image.attach_bytes", { session_id, content_base64: PNG, filename: "../x.png" });
