@@ -40,7 +40,7 @@ export interface RpcDeps {
 
 export interface RpcSettings {
   readonly limits: GatewayLimits;
-  /** Who may call `cli.exec`: local connections, all with the scope, or nobody. */
+  /** Who may call `cli.exec`: local connections, all with the scope, or no connection. */
   readonly cliExec: "local" | "all" | "off";
 }
 

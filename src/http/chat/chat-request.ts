@@ -7,9 +7,14 @@ import type { ModelSettings } from "../../agent/engine.ts";
 import type { AssistantPart, Message } from "../../agent/message.ts";
 import type { Prompt } from "../../agent/run/prompt.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { loadAttachments, splitContent, textContent, type AttachmentSource } from "../prompt/content.ts";
+import {
+  attachTo,
+  parseArguments,
+  splitContent,
+  textContent,
+  type PendingAttachments,
+} from "../prompt/content.ts";
 import type { HttpRequest } from "../edge/contract.ts";
-import { parseJson } from "../edge/input.ts";
 import {
   approvals,
   checkCount,
@@ -123,7 +128,7 @@ async function split(
 }> {
   const instructions: string[] = [];
   const conversation: Message[] = [];
-  const attached: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
+  const attached: PendingAttachments[] = [];
   for (const [index, message] of messages.entries()) {
     const param = `messages[${index}].content`;
     const { text, sources } = contentOf(message, param);
@@ -132,8 +137,7 @@ async function split(
     if (message.role === "system" || message.role === "developer") instructions.push(text);
     else conversation.push(toMessage(message, text, conversation));
   }
-  if (attached.length > 0)
-    await attach(conversation, attached, { maxBytes: deps.settings.maxBodyBytes, signal });
+  await attachTo(conversation, attached, { maxBytes: deps.settings.maxBodyBytes, signal });
   const start = conversation.findLastIndex((message) => message.role === "assistant") + 1;
   const prompt = conversation.slice(start);
   if (prompt.length === 0) {
@@ -148,23 +152,6 @@ function contentOf(message: ChatMessage, param: string) {
   return message.role === "user"
     ? splitContent(content, param)
     : { text: textContent(content, param), sources: [] };
-}
-
-async function attach(
-  conversation: Message[],
-  attached: readonly { readonly at: number; readonly sources: readonly AttachmentSource[] }[],
-  options: { readonly maxBytes: number; readonly signal: AbortSignal },
-): Promise<void> {
-  const all = await loadAttachments(
-    attached.flatMap(({ sources }) => sources),
-    options,
-  );
-  let used = 0;
-  for (const { at, sources } of attached) {
-    const message = conversation[at];
-    const attachments = all.slice(used, (used += sources.length));
-    if (message?.role === "user") conversation[at] = { ...message, attachments };
-  }
 }
 
 type ConversationMessage = Exclude<ChatMessage, { role: "system" } | { role: "developer" }>;
@@ -190,12 +177,4 @@ function calledTool(before: readonly Message[], callId: string): string {
       if (part.type === "tool_call" && part.callId === callId) return part.tool;
   }
   return "unknown";
-}
-
-function parseArguments(json: string): unknown {
-  try {
-    return parseJson(json);
-  } catch {
-    return { arguments: json }; // A broken call of an earlier model is part of the history, not an error of this request.
-  }
 }

@@ -44,7 +44,7 @@ export class SharedMessage<T> implements SseMessage<T> {
 
 /**
  * Returns server-sent events (WHATWG HTML, 9.2) from a source that is pulled. It asks for the next event when the
- * client has room, so a slow reader slows only its own source, and nothing piles up here. Each event is one chunk,
+ * client has space, so a slow reader slows only its own source, and nothing piles up here. Each event is one chunk,
  * because some clients lose an event that is split in two.
  */
 export function sseStream(
@@ -118,7 +118,7 @@ class EventStream {
   #watch(controller: ReadableStreamDefaultController<Uint8Array>, free: number): void {
     this.#cancelStalled = this.#options.clock.after(this.#options.slowReaderMs, () => {
       const now = controller.desiredSize ?? 0;
-      // The client read some bytes, but not enough to make room.
+      // The client read some bytes, but not enough to make space.
       if (now > free) this.#watch(controller, now);
       else this.#cutSlowReader();
     });

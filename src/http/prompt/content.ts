@@ -1,7 +1,9 @@
 import type { MessageContent } from "../../../generated/http/client/types.gen.ts";
 import { readAttachment } from "../../agent/attachments/attachment.ts";
-import type { Attachment } from "../../agent/message.ts";
+import type { Attachment, Message } from "../../agent/message.ts";
+import { parseJson } from "../edge/input.ts";
 import { ServiceError } from "../../base/errors.ts";
+import { isRecord } from "../../base/json/schema.ts";
 import { guardedFetch } from "../../base/net/fetch.ts";
 
 /** The content of a message: its text, and its attachments, not loaded yet. */
@@ -46,20 +48,45 @@ export function textContent(content: MessageContent, param: string): string {
   throw invalidPart(first.param, `is of kind ${first.kind}; only text is allowed here`);
 }
 
-/** Loads the attachments of a request. ServiceError as {@link splitContent}, and for broken or too large ones. */
-export async function loadAttachments(
-  sources: readonly AttachmentSource[],
+/** Attachments that belong to the message at an index of a list. */
+export interface PendingAttachments {
+  readonly at: number;
+  readonly sources: readonly AttachmentSource[];
+}
+
+/**
+ * Loads the attachments of a request, and adds them to their messages. ServiceError as {@link splitContent}, and for
+ * broken or too large ones.
+ */
+export async function attachTo(
+  messages: Message[],
+  pending: readonly PendingAttachments[],
   options: { readonly maxBytes: number; readonly signal: AbortSignal },
-): Promise<readonly Attachment[]> {
-  if (sources.length > MAX_ATTACHMENTS) {
+): Promise<void> {
+  const all = pending.flatMap(({ sources }) => sources);
+  const surplus = all[MAX_ATTACHMENTS];
+  if (surplus) {
     throw invalidPart(
-      sources[MAX_ATTACHMENTS]?.param ?? "",
+      surplus.param,
       `is one too many: a request may hold ${MAX_ATTACHMENTS} images and files`,
     );
   }
-  const attachments: Attachment[] = [];
-  for (const source of sources) attachments.push(await load(source, options));
-  return attachments;
+  const loaded = new Map<AttachmentSource, Attachment>();
+  for (const source of all) loaded.set(source, await load(source, options));
+  for (const { at, sources } of pending) {
+    const message = messages[at];
+    const attachments = sources.flatMap((source) => loaded.get(source) ?? []);
+    if (message?.role === "user") messages[at] = { ...message, attachments };
+  }
+}
+
+/** Parses the arguments of an earlier call. A model's broken call is part of the history, not an error of this request. */
+export function parseArguments(json: string): unknown {
+  try {
+    return parseJson(json);
+  } catch {
+    return { arguments: json };
+  }
 }
 
 const MAX_ATTACHMENTS = 32;
@@ -165,8 +192,4 @@ function requireText(text: unknown, param: string): string {
 
 function invalidPart(param: string, what: string): ServiceError {
   return new ServiceError("invalid_content_part", `${param} ${what}.`, { param });
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,8 +1,13 @@
 import type { InputItem, MessageContent } from "../../../generated/http/client/types.gen.ts";
-import type { AssistantPart, Attachment, Message } from "../../agent/message.ts";
+import type { AssistantPart, Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { loadAttachments, splitContent, textContent, type AttachmentSource } from "../prompt/content.ts";
-import { parseJson } from "../edge/input.ts";
+import {
+  attachTo,
+  parseArguments,
+  splitContent,
+  textContent,
+  type PendingAttachments,
+} from "../prompt/content.ts";
 import { checkText } from "../prompt/options.ts";
 import type { HttpDeps } from "../deps.ts";
 import type { Store } from "../../store/store.ts";
@@ -55,7 +60,7 @@ class ItemReader {
   readonly #messages: Message[] = [];
   readonly #calls = new Map<string, string>();
   readonly #answers: UnmatchedResult[] = [];
-  readonly #attached: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
+  readonly #attached: PendingAttachments[] = [];
 
   constructor(deps: HttpDeps) {
     this.#deps = deps;
@@ -86,14 +91,7 @@ class ItemReader {
 
   async conversation(options: { readonly maxBytes: number; readonly signal: AbortSignal }) {
     const messages = [...this.#messages];
-    const sources = this.#attached.flatMap((attached) => attached.sources);
-    const attachments = sources.length === 0 ? [] : await loadAttachments(sources, options);
-    let used = 0;
-    for (const { at, sources: own } of this.#attached) {
-      const message = messages[at];
-      const slice: readonly Attachment[] = attachments.slice(used, (used += own.length));
-      if (message?.role === "user") messages[at] = { ...message, attachments: slice };
-    }
+    await attachTo(messages, this.#attached, options);
     return { instructions: this.#instructions.join("\n\n"), messages, answers: this.#answers };
   }
 
@@ -158,14 +156,6 @@ function contentOf(content: unknown, param: string): MessageContent {
 
 function isPart(part: unknown): boolean {
   return typeof part === "object" && part !== null && typeof (part as { type?: unknown }).type === "string";
-}
-
-function parseArguments(json: string): unknown {
-  try {
-    return parseJson(json);
-  } catch {
-    return { arguments: json }; // A broken call of an earlier model is part of the history, not an error of this request.
-  }
 }
 
 function invalid(param: string, what: string): ServiceError {

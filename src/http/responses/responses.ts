@@ -128,7 +128,7 @@ export async function getResponse(
   return { status: 200, headers, stream: releaseAtEnd(responseEvents(reducer, events, after), release) };
 }
 
-/** Calls `leave` when the events end, or when the reader stops. */
+/** Calls `release` when the events end, or when the reader stops. */
 async function* releaseAtEnd<T>(events: AsyncIterable<T>, release: () => void): AsyncGenerator<T> {
   try {
     yield* events;

@@ -82,7 +82,7 @@ export async function notifyInfo(deps: RpcDeps): Promise<void> {
   }
 }
 
-/** Closes the session in this process when the connection ends and nobody else views it. Its turn continues. */
+/** Closes the session in this process when the connection ends and no other connection views it. Its turn continues. */
 export function closeWithConnection({ deps, peer }: RpcContext, sessionId: string): void {
   const { owner } = peer.identity;
   const live = deps.agent.live.find(sessionId, owner);

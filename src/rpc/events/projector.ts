@@ -6,6 +6,7 @@ import { eventsUpTo, inputPreviews, lastMessageText } from "../../agent/run/quer
 import { hasAllEvents } from "../../agent/session/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
+import { headOf } from "../../base/text.ts";
 import type { Store } from "../../store/store.ts";
 import { GatewayReducer, STATE_TYPES, type EntryExtras } from "./gateway-events.ts";
 
@@ -83,20 +84,15 @@ export class EventProjector {
 
   async #previews(runIds: readonly string[]): Promise<ReadonlyMap<string, string>> {
     const previews = await inputPreviews(this.#options.store, runIds);
-    return new Map([...previews].map(([id, text]) => [id, cut(text, MAX_PREVIEW_CHARACTERS)]));
+    return new Map([...previews].map(([id, text]) => [id, headOf(text, MAX_PREVIEW_CHARACTERS)]));
   }
 
   async #promptOf(runId: string): Promise<EntryExtras> {
     const row = await this.#options.store.find("runs", { id: runId });
     const prompt = row && parseInput(row).prompt.at(-1);
     if (!prompt) return {};
-    return { prompt: { role: prompt.role, text: cut(textOf(prompt), MAX_INPUT_CHARACTERS) } };
+    return { prompt: { role: prompt.role, text: headOf(textOf(prompt), MAX_INPUT_CHARACTERS) } };
   }
-}
-
-/** Cuts a text without leaving half a surrogate pair. */
-function cut(text: string, length: number): string {
-  return text.slice(0, length).replace(/[\ud800-\udbff]$/, "");
 }
 
 /** Where a client resumes. */

@@ -22,29 +22,17 @@ type Names =
 
 export const replyMethods: RpcGroup<Names, RpcContext> = {
   "clarify.respond": async ({ params, ctx }) => {
-    const row = await openQuestion(ctx, {
-      id: params.request_id,
-      kind: "clarify",
-      sessionId: params.session_id,
-    });
+    const row = await openQuestion(ctx, { ...wantedBy(params), kind: "clarify" });
     return settle(ctx, row, clarification(row, params.answer));
   },
 
   "sudo.respond": async ({ params, ctx }) => {
-    const row = await openQuestion(ctx, {
-      id: params.request_id,
-      kind: "sudo",
-      sessionId: params.session_id,
-    });
+    const row = await openQuestion(ctx, { ...wantedBy(params), kind: "sudo" });
     return settle(ctx, row, { password: params.password });
   },
 
   "secret.respond": async ({ params, ctx }) => {
-    const row = await openQuestion(ctx, {
-      id: params.request_id,
-      kind: "secret",
-      sessionId: params.session_id,
-    });
+    const row = await openQuestion(ctx, { ...wantedBy(params), kind: "secret" });
     return settle(ctx, row, { value: params.value });
   },
 
@@ -79,6 +67,10 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
     return { status: "ok" };
   },
 };
+
+function wantedBy(params: { readonly request_id: string; readonly session_id?: string }) {
+  return { id: params.request_id, sessionId: params.session_id };
+}
 
 interface Wanted {
   readonly id: string;

@@ -33,8 +33,8 @@ export function attachOptions(ctx: RpcContext, session: OpenSession) {
 function refusal({ deps, peer }: RpcContext, path: string): string | undefined {
   const { workspace, userHome: home, agentHome } = deps.agent.deps.settings;
   const found = checkRead(path, { workspace, home, agentHome });
-  const mayGiveLeave = hasScope(peer.identity, "approvals");
-  return found && (found.verdict === "deny" || !mayGiveLeave) ? found.reason : undefined;
+  const mayApprove = hasScope(peer.identity, "approvals");
+  return found && (found.verdict === "deny" || !mayApprove) ? found.reason : undefined;
 }
 
 /**

@@ -12,7 +12,7 @@ import {
 } from "../../contract/rpc/scenario.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import type { RpcHost } from "../../harness/rpc.ts";
-import { createTestRoom, withCode } from "./room.ts";
+import { createTestDeps, withCode } from "./deps.ts";
 
 const CANARY = "canary-5ecret-value-91";
 
@@ -225,7 +225,7 @@ function probeOnce(command: string): Script {
 }
 
 test("ui_response: clarify, sudo and secret are answered once, and no event repeats the answer", async () => {
-  await using it = await createTestRoom({
+  await using it = await createTestDeps({
     tools: [
       testTool(async ({ command }, context) => {
         if (command === "c")
@@ -276,7 +276,7 @@ test("ui_response: clarify, sudo and secret are answered once, and no event repe
 
 test("subagent.interrupt stops a running sub-agent of its owner only", async () => {
   const begun = Promise.withResolvers<void>();
-  await using it = await createTestRoom({
+  await using it = await createTestDeps({
     tools: [createDelegateTask()],
     script: ({ user, step, signal }) => {
       if (user === "go" && step === 0) {

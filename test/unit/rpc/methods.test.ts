@@ -3,7 +3,7 @@ import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
-import { createTestRoom, withCode } from "./room.ts";
+import { createTestDeps, withCode } from "./deps.ts";
 
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -15,7 +15,7 @@ const asking = () => ({
 });
 
 test("an approval without an id settles the oldest, all settles the rest, and a settled one is 4009", async () => {
-  await using it = await createTestRoom(asking());
+  await using it = await createTestDeps(asking());
   const { runId, sessionId } = await it.agent.submit("go", { answerable: true });
   await it.agent.event(runId, "approval.request");
   const [first] = (await it.call("approval.pending", { session_id: sessionId })).approvals;
@@ -39,7 +39,7 @@ test("an approval without an id settles the oldest, all settles the rest, and a 
 });
 
 test("request.answer needs a fitting answer, and an approval in an unknown session is 4001", async () => {
-  await using it = await createTestRoom(asking());
+  await using it = await createTestDeps(asking());
   const { runId, sessionId } = await it.agent.submit("go", { answerable: true });
   const asked = await it.agent.event(runId, "approval.request");
   const id = String(asked.data["request_id"]);
@@ -54,7 +54,7 @@ test("request.answer needs a fitting answer, and an approval in an unknown sessi
 });
 
 test("an unknown key is 4002, and config.get reveals no secret", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   await writeFile(join(it.home, "config.yaml"), "version: 1\napi_server:\n  key: canary-0123456789abcdef\n");
   for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope"]) {
     await assert.rejects(it.call("config.get", { key }), withCode(4002), key);
@@ -82,7 +82,7 @@ test("an unknown key is 4002, and config.get reveals no secret", async () => {
 });
 
 test("model, reasoning, yolo, cwd and title apply to the session", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const session_id = it.open();
   await mkdir(join(it.workspace, "sub"));
   const set = (key: string, value: unknown) => it.call("config.set", { key, value, session_id });
@@ -111,7 +111,7 @@ test("model, reasoning, yolo, cwd and title apply to the session", async () => {
 });
 
 test("command.dispatch takes either command, or name and arg", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const session_id = it.open();
   await assert.rejects(it.call("command.dispatch", {}), withCode(-32602));
   await assert.rejects(it.call("command.dispatch", { command: "/title", name: "title" }), withCode(-32602));
@@ -137,7 +137,7 @@ test("command.dispatch takes either command, or name and arg", async () => {
 });
 
 test("the mapping's set_model is command.dispatch with the /model command", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const session_id = it.open();
   await it.call("command.dispatch", { command: "/model demo:demo", session_id });
   assert.equal((await it.call("config.get", { key: "model", session_id })).value, "demo:demo");
@@ -149,7 +149,7 @@ test("the mapping's set_model is command.dispatch with the /model command", asyn
 });
 
 test("the catalogue and completions agree", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const { pairs, canon, sub, skill_count: skills } = await it.call("commands.catalog");
   assert.ok(pairs.some(([name]) => name === "/model"));
   assert.deepEqual([canon["/fork"], skills], ["/branch", 1]);
@@ -161,7 +161,7 @@ test("the catalogue and completions agree", async () => {
 });
 
 test("complete.path shows at most 30 entries inside the roots, and nothing outside", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   await mkdir(join(it.workspace, "src"));
   await symlink("/", join(it.workspace, "out"));
   for (let n = 0; n < 40; n++) await writeFile(join(it.workspace, `file${n}`), "");
@@ -176,7 +176,7 @@ test("complete.path shows at most 30 entries inside the roots, and nothing outsi
 });
 
 test("complete.path shows hosts on other machines only the session's folder and the workspace", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   await mkdir(join(it.workspace, "src"));
   const far = it.as({ isLocal: false, transport: "ws" });
   assert.equal((await it.call("complete.path", { word: "sr" }, far)).items.length, 1);
@@ -186,7 +186,7 @@ test("complete.path shows hosts on other machines only the session's folder and 
 });
 
 test("hosts on other machines learn nothing about files outside the workspace", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const session_id = it.open();
   const far = it.as({ isLocal: false, transport: "ws" });
   const outside = join(it.home, "secret.png");
@@ -203,7 +203,7 @@ test("hosts on other machines learn nothing about files outside the workspace", 
 });
 
 test("cli.exec runs this program for local users, and refuses commands that never end", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const done = await it.call("cli.exec", { argv: ["version"], timeout: 60 });
   assert.deepEqual([done.blocked, done.code], [false, 0], done.output);
   assert.match(done.output, /\d+\.\d+/);
@@ -218,7 +218,7 @@ test("cli.exec runs this program for local users, and refuses commands that neve
 });
 
 test("reload.mcp asks for a confirmation once, and not after always", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   assert.equal((await it.call("reload.mcp")).status, "confirm_required");
   assert.equal((await it.call("reload.mcp", { confirm: true })).status, "reloaded");
   assert.equal((await it.call("reload.mcp", { always: true })).status, "reloaded");
@@ -227,7 +227,7 @@ test("reload.mcp asks for a confirmation once, and not after always", async () =
 });
 
 test("the owner of a session sees and ends its processes", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const { runId, sessionId } = await it.agent.submit("hello");
   await it.agent.events(runId);
   const start = () =>
@@ -249,7 +249,7 @@ test("the owner of a session sees and ends its processes", async () => {
 });
 
 test("spawn trees are saved, listed and loaded by their owner, and nothing outside the folder", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const { path, session_id: id } = await it.call("spawn_tree.save", {
     subagents: [{ goal: "x" }],
     label: "L",
@@ -268,7 +268,7 @@ test("spawn trees are saved, listed and loaded by their owner, and nothing outsi
 });
 
 test("delegation.status is empty without sub-agents", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   assert.deepEqual(await it.call("delegation.status"), {
     active: [],
     paused: false,
@@ -283,7 +283,7 @@ test("delegation.status is empty without sub-agents", async () => {
 });
 
 test("an image is attached quoted, escaped, as a URL, and with text after it", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const session_id = it.open();
   const path = join(it.workspace, "my pic.png");
   await writeFile(path, Buffer.from(PNG, "base64"));
@@ -315,7 +315,7 @@ test("an image is attached quoted, escaped, as a URL, and with text after it", a
 });
 
 test("images are attached from bytes, drops and the clipboard", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const session_id = it.open();
   const sent = await it.call("image.attach_bytes", { session_id, content_base64: PNG, filename: "../x.png" });
   assert.deepEqual([sent.attached, sent.path, sent.count], [true, "x.png", 1]);

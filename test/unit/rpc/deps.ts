@@ -1,4 +1,4 @@
-/** The gateway's room and a connection to it, for handlers that are called directly. */
+/** The gateway's dependencies and a connection to it, for handlers that are called directly. */
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,7 +40,7 @@ const handlers = {
   ...terminalMethods,
 } as unknown as RpcHandlers<RpcContext>;
 
-export interface TestRoom extends AsyncDisposable {
+export interface TestDeps extends AsyncDisposable {
   readonly agent: TestAgent;
   readonly deps: RpcDeps;
   readonly home: string;
@@ -57,9 +57,9 @@ export interface TestRoom extends AsyncDisposable {
   open(id?: string): string;
 }
 
-export async function createTestRoom(
+export async function createTestDeps(
   options: TestAgentOptions & { readonly cliExec?: RpcDeps["settings"]["cliExec"] } = {},
-): Promise<TestRoom> {
+): Promise<TestDeps> {
   const folder = await mkdtemp(join(tmpdir(), "agentd-rpc-"));
   const [home, workspace] = [join(folder, "home"), join(folder, "work")];
   await Promise.all([mkdir(home), mkdir(workspace)]);
