@@ -43,7 +43,7 @@ for (const [title, body, code, param] of [
     "messages[0].content[0].image_url.url",
   ],
   [
-    "an image where only text can stand",
+    "an image where only text is allowed",
     { messages: [{ role: "system", content: [imagePart("data:,")] }, hi.messages[0]] },
     "invalid_content_part",
     "messages[0].content[0].image_url.url",

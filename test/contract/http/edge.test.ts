@@ -70,7 +70,7 @@ scenarioOfAll(
 
 scenarioOfAll(
   403,
-  { title: "a host that is not this one, where no key is asked for", requireKey: false },
+  { title: "an unknown host name while keys are off", requireKey: false },
   async (service, operation) => {
     await assertError(await ask(service, operation, { host: "evil.example" }), 403, "host_not_allowed");
   },
@@ -78,7 +78,7 @@ scenarioOfAll(
 
 scenarioOfAll(
   403,
-  { title: "a foreign page where no key is asked for, also while CORS is off", requireKey: false },
+  { title: "a foreign page while keys are off, even without CORS", requireKey: false },
   async (service, operation) => {
     const response = await ask(service, operation, { origin: "https://evil.example" });
     await assertError(response, 403, "origin_not_allowed");

@@ -41,7 +41,7 @@ for (const [title, body, code, param] of [
     "input[0].content[0].file_data",
   ],
   [
-    "an image where only text can stand",
+    "an image where only text is allowed",
     {
       input: [
         { role: "system", content: [{ type: "input_image", image_url: "data:," }] },

@@ -86,10 +86,10 @@ scenario(
     const oldest = await answer(service, run.id, { choice: "once" });
     assert.equal((await oldest.json()).request_id, first?.request_id);
     const { output } = await fetchRun(service, run.id, 30);
-    const told = (ask: typeof first, text: string) =>
+    const answersTo = (ask: typeof first, text: string) =>
       ask?.command === "rm -rf one" ? [text, ""] : ["", text];
     const [one, two] = (output ?? "").split("\n");
-    const expected = told(first, "ok").map((text) => (text === "" ? "denied" : text));
+    const expected = answersTo(first, "ok").map((text) => (text === "" ? "denied" : text));
     assert.deepEqual([one?.split(":")[0], two?.split(":")[0]], expected);
   },
 );

@@ -69,9 +69,9 @@ scenario(
     assert.equal((await fetchRun(service, id, 30)).status, "cancelled");
     assert.equal(await stopped(service, id), "cancelled");
     const events = await allEvents(service, id);
-    const told = events.filter(({ event }) => event === "run.stopping" || event === "run.cancelled");
+    const states = events.filter(({ event }) => event === "run.stopping" || event === "run.cancelled");
     assert.deepEqual(
-      told.map((event) => [event.event, "reason" in event ? event.reason : undefined]),
+      states.map((event) => [event.event, "reason" in event ? event.reason : undefined]),
       [
         ["run.stopping", "enough"],
         ["run.cancelled", "enough"],

@@ -179,7 +179,7 @@ scenario(
   },
 );
 
-/** Thinks, calls a tool that needs leave, and speaks. */
+/** Reasons, calls a tool that requires approval, and answers. */
 const eventful: Script = ({ step, toolResults }) =>
   step === 0
     ? {

@@ -191,7 +191,7 @@ rpcScenario(
     assert.equal(gone.data.reason, "session_not_found", "it was never saved");
     const other = await connect({ owner: "somebody else", scopes: ["admin"] });
     const { data } = await other.error("session.usage", { session_id: saved }, 4001);
-    assert.equal(data.reason, "session_not_found", "that another has it is not told");
+    assert.equal(data.reason, "session_not_found", "the error does not reveal another owner's session");
     await host.result("session.resume", { session_id: saved });
     await host.result("session.usage", { session_id: saved });
     assert.ok(service.service.hub.size >= 2);
@@ -218,7 +218,7 @@ rpcScenario(
     await host.error("request.answer", { id: requestId, result: { choice: "once" } }, 4009);
     await host.error("request.answer", { id: "ask_never", result: { choice: "once" } }, 4009);
     await host.event("message.complete");
-    // As an answer to a request of the server: nobody waits for it, and nothing is sent back.
+    // As an answer without a pending request it is dropped.
     host.send({ jsonrpc: "2.0", id: requestId, result: { choice: "always" } });
     host.send({ jsonrpc: "2.0", id: 9, error: { code: -32601, message: "no" } });
     host.send({ jsonrpc: "2.0", id: null, result: {} });

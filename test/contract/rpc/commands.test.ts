@@ -112,7 +112,7 @@ for (const [what, form] of [
   ["slash.exec", (text: string) => ({ command: `q ${text}` })],
 ] as const) {
   for (const [host, keeps] of [
-    ["that submits as it is told", true],
+    ["that submits with the given busy mode", true],
     ["that does not know when_busy", false],
   ] as const) {
     const gate = gatedScript();
@@ -128,9 +128,9 @@ for (const [what, form] of [
         const submit = (text: string, more: Json = {}) =>
           connection.result("prompt.submit", { session_id, text, ...more });
         const first = await submit("first");
-        const told = await connection.result(what, { session_id, ...form("later") });
-        assert.deepEqual(told, { type: "send", message: "later", when_busy: "queue" });
-        const { status } = await submit(told.message, keeps ? { when_busy: told.when_busy } : {});
+        const directive = await connection.result(what, { session_id, ...form("later") });
+        assert.deepEqual(directive, { type: "send", message: "later", when_busy: "queue" });
+        const { status } = await submit(directive.message, keeps ? { when_busy: directive.when_busy } : {});
         assert.equal(status, "queued");
         const { state } = await connection.result("session.status", { session_id });
         assert.deepEqual([state.turn_id, state.status], [first.turn_id, "working"]);

@@ -28,46 +28,42 @@ display:
   skin: mono
 `;
 
-rpcScenario(
-  "config.get",
-  own("full, mtime and every named key; no secret is in them"),
-  async (host, setting) => {
-    await writeConfig(setting, CANARIES);
-    const session_id = await openSession(host);
-    const { config } = await host.result("config.get", { key: "full" });
-    assert.deepEqual([config.display.skin, config.display.details_mode], ["mono", "collapsed"]);
-    assert.ok((await host.result("config.get", { key: "mtime" })).mtime > 1e9);
-    const keys = `full provider profile project prompt model reasoning yolo busy title cwd terminal.cwd workdir skin
+rpcScenario("config.get", own("full, mtime and every named key, without secrets"), async (host, setting) => {
+  await writeConfig(setting, CANARIES);
+  const session_id = await openSession(host);
+  const { config } = await host.result("config.get", { key: "full" });
+  assert.deepEqual([config.display.skin, config.display.details_mode], ["mono", "collapsed"]);
+  assert.ok((await host.result("config.get", { key: "mtime" })).mtime > 1e9);
+  const keys = `full provider profile project prompt model reasoning yolo busy title cwd terminal.cwd workdir skin
       indicator details_mode details_mode.tools thinking_mode compact statusbar mouse verbose api_server api_server.key
       mcp mcp.servers.files.env.FILES_TOKEN model.providers.local database.url`;
-    for (const key of keys.split(/\s+/)) {
-      for (const params of [{ key }, { key, session_id }]) {
-        const text = JSON.stringify(await host.result("config.get", params));
-        assert.ok(!text.includes("canary"), `${key}: ${text}`);
-      }
+  for (const key of keys.split(/\s+/)) {
+    for (const params of [{ key }, { key, session_id }]) {
+      const text = JSON.stringify(await host.result("config.get", params));
+      assert.ok(!text.includes("canary"), `${key}: ${text}`);
     }
-    const { model, provider, providers } = await host.result("config.get", { key: "provider" });
-    assert.deepEqual([model, provider, providers], ["demo", "demo", ["demo"]]);
-  },
-);
+  }
+  const { model, provider, providers } = await host.result("config.get", { key: "provider" });
+  assert.deepEqual([model, provider, providers], ["demo", "demo", ["demo"]]);
+});
+
+rpcScenario("config.get", own("a change updates mtime and full"), async (host, setting) => {
+  await writeConfig(setting, "version: 1\n");
+  const before = await host.result("config.get", { key: "mtime" });
+  await host.result("config.set", { key: "compact", value: true });
+  const after = await host.result("config.get", { key: "mtime" });
+  assert.ok(after.mtime > before.mtime);
+  assert.equal((await host.result("config.get", { key: "full" })).config.display.compact, true);
+});
 
 rpcScenario(
   "config.get",
-  own("mtime grows with a change, and the change is in full"),
+  own("while the file is broken, returns the configuration at start"),
   async (host, setting) => {
-    await writeConfig(setting, "version: 1\n");
-    const before = await host.result("config.get", { key: "mtime" });
-    await host.result("config.set", { key: "compact", value: true });
-    const after = await host.result("config.get", { key: "mtime" });
-    assert.ok(after.mtime > before.mtime);
-    assert.equal((await host.result("config.get", { key: "full" })).config.display.compact, true);
+    await writeConfig(setting, "version: [\n");
+    assert.equal((await host.result("config.get", { key: "full" })).config.version, 1);
   },
 );
-
-rpcScenario("config.get", own("a broken file is told as it was at the start"), async (host, setting) => {
-  await writeConfig(setting, "version: [\n");
-  assert.equal((await host.result("config.get", { key: "full" })).config.version, 1);
-});
 
 rpcScenario(["config.get 4002", "config.set 4002"], "unknown keys and values are refused", async (host) => {
   for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope", "k".repeat(256)]) {
@@ -126,7 +122,7 @@ rpcScenario(
     const other = await setting.connect();
     await other.result("session.resume", { session_id });
     await mkdir(join(setting.service.workspace, setting.owner));
-    for (const [key, value, told] of [
+    for (const [key, value, expected] of [
       ["yolo", "", { yolo: true }],
       ["yolo", "off", { yolo: false }],
       ["reasoning", "high", { reasoning_effort: "high" }],
@@ -138,8 +134,8 @@ rpcScenario(
       const set = await host.result("config.set", { key, value, session_id });
       assert.deepEqual([set.key, set.scope], [key, "session"]);
       const { payload } = await other.event("session.info", (event) => event.session_id === session_id, from);
-      assert.partialDeepStrictEqual(payload, told);
-      assert.partialDeepStrictEqual(set.info, told);
+      assert.partialDeepStrictEqual(payload, expected);
+      assert.partialDeepStrictEqual(set.info, expected);
     }
     await host.result("config.set", { key: "title", value: "A name", session_id });
     assert.equal((await other.event("session.title")).payload.title, "A name");
@@ -163,7 +159,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("config.set", own("yolo for all sessions is told to all who see one"), async (host, setting) => {
+rpcScenario("config.set", own("yolo for all sessions notifies every viewer"), async (host, setting) => {
   const session_id = await openSession(host);
   const other = await setting.connect({ owner: `${setting.owner}-too` });
   const own_id = await openSession(other);
@@ -182,7 +178,7 @@ rpcScenario("config.set", own("yolo for all sessions is told to all who see one"
 
 rpcScenario(
   "config.set",
-  own("a model for all sessions is kept, and there at once in this one"),
+  own("a model for all sessions is saved, and applies to the current one at once"),
   async (host, setting) => {
     const session_id = await openSession(host);
     const set = await host.result("config.set", { key: "model", value: "demo:demo --global", session_id });
@@ -199,7 +195,7 @@ rpcScenario(
 
 rpcScenario(
   ["config.set", "event skin.changed"],
-  own("a look is kept, and everybody is told"),
+  own("a skin is saved, and every client is notified"),
   async (host, setting) => {
     const other = await setting.connect({ owner: "somebody-else" });
     const from = other.frames.length;
@@ -213,7 +209,7 @@ rpcScenario(
 
 rpcScenario(
   "config.set",
-  own("what hosts show: switches switch, choices go round, sections fall back"),
+  own("display settings: switches toggle, choices cycle, sections fall back"),
   async (host) => {
     const set = async (key: string, value: unknown) =>
       (await host.result("config.set", { key, value })).value;
@@ -241,7 +237,7 @@ rpcScenario(
   const gate = gatedScript();
   rpcScenario(
     "config.set",
-    { ...own("busy holds for the next prompt already"), script: gate.script },
+    { ...own("busy applies to the next prompt"), script: gate.script },
     async (host) => {
       const session_id = await openSession(host);
       await host.result("prompt.submit", { session_id, text: "one" });
@@ -272,7 +268,7 @@ rpcScenario(
 
 rpcScenario(
   "config.set 5001",
-  own("a file that cannot be changed is told without its path"),
+  own("a file that cannot be changed is reported without its path"),
   async (host, setting) => {
     await rm(fileOf(setting), { force: true });
     await mkdir(fileOf(setting), { recursive: true });

@@ -49,9 +49,9 @@ rpcScenario(
     const id = await openSession(host);
     const end = await takeTurn(host, id, "go");
     assertTurnOrder(host.frames, id, 0);
-    const told = (type: string) => host.events(id).filter((event) => event.type === type);
+    const eventsOf = (type: string) => host.events(id).filter((event) => event.type === type);
     const textOf = (type: string) =>
-      told(type)
+      eventsOf(type)
         .map(({ payload }) => payload.text)
         .join("");
     assert.equal(textOf("message.delta"), "One moment.Seen.");
@@ -59,12 +59,12 @@ rpcScenario(
     assert.equal(textOf("reasoning.available"), "Let me see.");
     assert.equal(textOf("thinking.delta"), "");
     assert.equal(end.text, "Seen.");
-    const [progress] = told("tool.progress");
-    const [complete] = told("tool.complete");
+    const [progress] = eventsOf("tool.progress");
+    const [complete] = eventsOf("tool.complete");
     assert.deepEqual([progress.payload.name, progress.payload.preview], ["probe", "halfway\n"]);
     assert.deepEqual(complete.payload.result, { found: 2 });
     assert.equal(complete.payload.tool_id, progress.payload.tool_id);
-    const [usage] = told("session.usage");
+    const [usage] = eventsOf("session.usage");
     assert.ok(usage.payload.usage.calls >= 1 && usage.payload.usage.calls <= end.usage.calls);
   },
 );

@@ -118,7 +118,7 @@ async function answeredByMethod(kind: Kind, host: RpcHost, setting: RpcSetting):
   const answer = await respond(second, kind, id, event.params.payload.request_id);
   assert.ok(answer.result, JSON.stringify(answer));
   for (const other of hosts) assert.equal((await cancelled(other)).reason, "resolved");
-  // Too late: nobody waits for it, and nothing comes of it.
+  // Too late: the question is closed, so the answer is dropped.
   first.send({ jsonrpc: "2.0", id: question.id, result: results[kind] });
   assert.equal((await ended(first, id)).text, said[kind]);
   assert.deepEqual(await first.result("ping"), { pong: true });

@@ -103,7 +103,7 @@ test("no gateway method moves a session of a key without the scope admin out of 
     assert.equal(state.cwd, service.workspace);
   }
   const about = await guest.result("config.get", { key: "project", cwd: outside });
-  assert.equal(about.cwd, service.workspace, "what lies there is not told either");
+  assert.equal(about.cwd, service.workspace, "its content is not revealed either");
 });
 
 test("a key without the scope admin sees only the folders of its sessions", async (context) => {

@@ -79,7 +79,7 @@ test("prompts over any socket of a key count for the key's limit of runs", async
   assert.equal(post.status, 429, "runs of the sockets count over HTTP");
   await using free = await connectSocket(service, `/api/ws?token=${OTHER}`);
   const other = await free.result("prompt.submit", { session_id: await openSession(free), text: "work" });
-  assert.equal(other.status, "streaming", "another key has its own room");
+  assert.equal(other.status, "streaming", "another key has its own limit");
 });
 
 test("a run started over HTTP counts for its key on every socket", async () => {
@@ -116,7 +116,7 @@ test("queued prompts and steered texts do not count as further runs", async () =
   assert.equal((await submit("three", { when_busy: "steer" })).status, "steered");
   const other = await openSession(host);
   const { status } = await host.result("prompt.submit", { session_id: other, text: "four" });
-  assert.equal(status, "streaming", "what waits takes no room");
+  assert.equal(status, "streaming", "a queued prompt does not count");
 });
 
 test("the rate limit of a key counts HTTP requests, sockets and tickets together", async () => {

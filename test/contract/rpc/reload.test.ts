@@ -11,7 +11,7 @@ async function homeFile({ service }: RpcSetting, name: string): Promise<string> 
   return join(service.home, "agentd", name);
 }
 
-rpcScenario("reload.mcp", own("asks first; whoever confirms is asked again the next time"), async (host) => {
+rpcScenario("reload.mcp", own("asks for a confirmation, and again the next time"), async (host) => {
   const asked = await host.result("reload.mcp", {});
   assert.equal(asked.status, "confirm_required");
   assert.match(asked.message, /confirm: true/);
@@ -21,7 +21,7 @@ rpcScenario("reload.mcp", own("asks first; whoever confirms is asked again the n
 
 rpcScenario(
   "reload.mcp",
-  own("always is kept in the file, for every process of the home"),
+  own("always is saved in the file, for every process of the home"),
   async (host, setting) => {
     assert.equal((await host.result("reload.mcp", { always: true })).status, "reloaded");
     assert.match(await readFile(await homeFile(setting, "config.yaml"), "utf8"), /confirm_reload: false/);
@@ -75,7 +75,7 @@ rpcScenario("reload.mcp 4001", "the session is unknown", async (host) => {
   for (const bad of [{ confirm: "yes" }, { always: 1 }]) await host.error("reload.mcp", bad, -32602);
 });
 
-rpcScenario("reload.mcp 5015", own("the opt-out cannot be kept"), async (host, setting) => {
+rpcScenario("reload.mcp 5015", own("the opt-out cannot be saved"), async (host, setting) => {
   await rm(await homeFile(setting, "config.yaml"), { force: true });
   await mkdir(await homeFile(setting, "config.yaml"));
   const { data } = await host.error("reload.mcp", { always: true }, 5015);
@@ -84,7 +84,7 @@ rpcScenario("reload.mcp 5015", own("the opt-out cannot be kept"), async (host, s
 
 rpcScenario(
   "reload.env",
-  own("counts what is new, changed and gone, and tells none of it"),
+  own("counts new, changed and removed variables, and reveals none"),
   async (host, setting) => {
     const path = await homeFile(setting, ".env");
     assert.deepEqual(await host.result("reload.env"), { updated: 0 });

@@ -261,7 +261,7 @@ for (const how of ["a request's answer", "request.answer"]) {
       await askAlso(setting, first.id);
       const second = await host.frame(({ method, id: other }) => method === "approval" && other !== first.id);
       const result = { choice: "once", all: true };
-      // The other question is answered as a host would, were it not settled: nobody minds.
+      // The other question is already settled, so a host's answer to it is dropped.
       if (how === "request.answer") await host.result("request.answer", { id: first.id, result });
       else host.send({ jsonrpc: "2.0", id: first.id, result });
       assert.equal(await said(host), "ok: rm -rf /a");

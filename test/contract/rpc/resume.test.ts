@@ -68,7 +68,7 @@ async function cutAt(service: TestService, index: number): Promise<number> {
   const cursor = { epoch, last_seen: lastSeen };
   const view = await again.result("session.resume", { session_id: id, cursor });
   assert.equal(view.truncated, false);
-  // The end of the turn is told again to who has heard it, as it may have been lost.
+  // A client that had the end of the turn gets its trailer again, since it may have missed it.
   if (heard.at(-1)?.type === "session.info") heard.pop();
   const rest = await afterCut(again, id, heard);
   await answered;
@@ -194,7 +194,7 @@ test("a cursor of another journal, or beyond the last event, is truncated withou
     const view = await other.result("session.resume", { session_id: id, cursor });
     assert.deepEqual([view.truncated, view.replayed], [true, 0]);
     await other.result("ping");
-    // The session as it is may be told; nothing with a number is.
+    // A session snapshot may be sent, but no numbered event.
     assert.deepEqual(
       other.events(id).filter(({ seq }) => seq !== undefined),
       [],

@@ -198,7 +198,7 @@ rpcScenario(
     const late = await connect();
     const none = await late.result("session.events.since", { session_id: id, last_seen: all.latest_seq });
     assert.equal(none.epoch, all.epoch);
-    // How the session stands has no number; whoever has the last event may have missed it.
+    // A session snapshot has no number, so a client with the last event may have missed it.
     assert.deepEqual(
       none.events.map(({ type, seq }: Json) => [type, seq]),
       [["session.info", undefined]],

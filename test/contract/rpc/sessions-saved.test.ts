@@ -222,7 +222,7 @@ rpcScenario(
     assert.deepEqual([view.running, view.status], [true, "working"]);
     const { messages, ...inflight } = view.inflight;
     assert.deepEqual(inflight, { user: "go", assistant: "first ", streaming: true });
-    // The prompt is told once.
+    // The prompt is reported once.
     assert.deepEqual([view.messages, messages.map(({ text }: Json) => text)], [[], ["go"]]);
     rest.resolve();
     assert.equal((await other.event("message.complete")).payload.text, "first second");

@@ -3,7 +3,7 @@ import { gatewayRequests } from "../../../generated/gateway/rpc.gen.ts";
 import type { Json, RpcHost } from "../../harness/rpc.ts";
 import { openSession, rpcScenario } from "./scenario.ts";
 
-/** What a parameter gets in turn: wrong types, and texts that are none anybody means. */
+/** Values for each parameter: wrong types, and unusual texts. */
 const STRANGE: readonly Json[] = [
   null,
   true,

@@ -10,20 +10,20 @@ type Entry = readonly [type: string, data: Readonly<Record<string, unknown>>];
 
 /** Tells of entries of one run, each held to the spec. */
 function project(...entries: readonly Entry[]) {
-  const fold = new GatewayReducer("s");
+  const reducer = new GatewayReducer("s");
   return entries.map(([type, data], at) => {
     const entry = { sessionId: "s", seq: at + 1, runId: "run_1", runSeq: at + 1, type, data, atMs: 5 };
-    const told = fold.project(entry);
+    const projected = reducer.project(entry);
     assert.equal(
-      told.filter(({ seq }) => seq === at + 1).length,
+      projected.filter(({ seq }) => seq === at + 1).length,
       1,
       `${type} gives one event with its number`,
     );
-    for (const event of told) {
+    for (const event of projected) {
       const issues = rpcSchemas.check(gatewayEvents[event.type].event, event);
       assert.equal(issues, undefined, `${event.type}: ${JSON.stringify(issues)}`);
     }
-    return told[0];
+    return projected[0];
   });
 }
 
@@ -56,14 +56,14 @@ test("sub-agent events carry the goal from start to end", () => {
     task_count: 1,
     model: "demo:demo",
   };
-  const told = project(
+  const projected = project(
     ...started,
     ["subagent.start", start],
     ["subagent.tool", { subagent_id: "run_2", tool: "read_file", tool_count: 1 }],
     ["subagent.progress", { subagent_id: "run_2", text: "on it" }],
     ["subagent.complete", { subagent_id: "run_2", status: "cancelled", duration_seconds: 1, usage }],
   );
-  const payloads = told.slice(2).map((event) => event?.payload as unknown as Record<string, unknown>);
+  const payloads = projected.slice(2).map((event) => event?.payload as unknown as Record<string, unknown>);
   assert.deepEqual(
     payloads.map(({ goal, status, tool_count: count }) => [goal, status, count]),
     [
@@ -99,7 +99,7 @@ test("message.complete reports how a turn ended", () => {
 });
 
 test("entries without an event of their own become status updates, so that no number is missing", () => {
-  const told = project(
+  const projected = project(
     ...started,
     ["run.steer_accepted", { steer_id: "a", text: "b" }],
     ["run.steered", { steer_id: "a", text: "b" }],
@@ -112,30 +112,30 @@ test("entries without an event of their own become status updates, so that no nu
     ["run.stopping", {}],
     ["something.new", {}],
   );
-  assert.deepEqual(new Set(told.slice(2).map((event) => event?.type)), new Set(["status.update"]));
+  assert.deepEqual(new Set(projected.slice(2).map((event) => event?.type)), new Set(["status.update"]));
 });
 
 test("a run that resumes in another process starts no second turn", () => {
-  const told = project(
+  const projected = project(
     ...started,
     ["run.started", about],
     ["run.completed", { output: "x", usage, stop: "end" }],
   );
   assert.deepEqual(
-    told.map((event) => event?.type),
+    projected.map((event) => event?.type),
     ["session.queue", "message.start", "status.update", "message.complete"],
   );
 });
 
 test("a compression is not a turn", () => {
   const compression = { ...about, kind: "compression" };
-  const told = project(
+  const projected = project(
     ["run.queued", compression],
     ["run.started", compression],
     ["run.completed", { output: "", usage, stop: "end" }],
   );
   assert.deepEqual(
-    told.map((event) => event?.type),
+    projected.map((event) => event?.type),
     ["session.queue", "status.update", "status.update"],
   );
 });
@@ -147,7 +147,7 @@ test("the context of a call is one line of at most 80 characters", () => {
 });
 
 test("a new title gives its own event, and a session.info without a number, also during a turn", () => {
-  const fold = new GatewayReducer("s");
+  const reducer = new GatewayReducer("s");
   const entry = (seq: number, [type, data]: Entry, runId: string | null = "run_1") => ({
     sessionId: "s",
     seq,
@@ -157,19 +157,19 @@ test("a new title gives its own event, and a session.info without a number, also
     data,
     atMs: 5,
   });
-  started.forEach((each, at) => fold.project(entry(at + 1, each)));
+  started.forEach((each, at) => reducer.project(entry(at + 1, each)));
   const title = entry(3, ["session.updated", { title: "New" }], null);
   const info = { running: false, title: "New" } as unknown as SessionInfo;
-  assert.equal(fold.wantsInfo(title), true);
-  const told = fold.project(title, { info });
+  assert.equal(reducer.wantsInfo(title), true);
+  const projected = reducer.project(title, { info });
   assert.deepEqual(
-    told.map(({ type, seq }) => [type, seq]),
+    projected.map(({ type, seq }) => [type, seq]),
     [
       ["session.title", 3],
       ["session.info", undefined],
     ],
   );
-  assert.equal((told[1] as { payload: SessionInfo } | undefined)?.payload.running, true);
-  assert.equal(fold.hasTrailer(title), true);
-  assert.equal(fold.hasTrailer(entry(4, ["session.updated", { model: "demo:demo" }], null)), false);
+  assert.equal((projected[1] as { payload: SessionInfo } | undefined)?.payload.running, true);
+  assert.equal(reducer.hasTrailer(title), true);
+  assert.equal(reducer.hasTrailer(entry(4, ["session.updated", { model: "demo:demo" }], null)), false);
 });

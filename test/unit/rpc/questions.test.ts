@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createTestGateway, type TestHost } from "../../harness/rpc-host.ts";
 
-/** A gateway whose every turn asks for leave. */
+/** A gateway whose every turn asks for approval. */
 function asking() {
   const tools = [testTool(async () => "ran")];
   return createTestGateway({ script: callsOnce("rm -rf ./build"), tools });

@@ -221,9 +221,9 @@ test("a completion webhook belongs to the trace of the request, and passes the c
   const request = collector.span("POST /v1/runs");
   assert.deepEqual([delivery.kind, delivery.isError], ["producer", false]);
   assert.deepEqual([delivery.traceId, delivery.parentSpanId], [remoteTrace, request.spanId]);
-  const told = parseTraceparent(String(receiver.received[0]?.headers["traceparent"]));
-  assert.equal(told?.traceId, remoteTrace);
-  assert.equal(told?.spanId, delivery.spanId);
+  const context = parseTraceparent(String(receiver.received[0]?.headers["traceparent"]));
+  assert.equal(context?.traceId, remoteTrace);
+  assert.equal(context?.spanId, delivery.spanId);
 });
 
 test("failed requests have their status, and probes have no span", async () => {
