@@ -7,7 +7,7 @@ import { requireProvider } from "../settings/provider.ts";
 import { replaySession } from "../replay/replay-session.ts";
 import { afterOpen, openedAnswer, orClosed } from "../session/answer.ts";
 import { listSessions } from "../session/list.ts";
-import { closeSession, callerSession, openSession } from "../session/open.ts";
+import { closeSession, knownSession, openSession } from "../session/open.ts";
 
 type Names = "session/load" | "session/resume" | "session/list" | "session/delete" | "session/fork";
 
@@ -17,7 +17,7 @@ const END_MS = 5_000;
 export const historyMethods: AcpGroup<Names> = {
   "session/load": async ({ params, requestId, signal }, connection) => {
     await requireProvider(connection);
-    const known = await callerSession(connection, params.sessionId);
+    const known = await knownSession(connection, params.sessionId);
     const wasOpen = connection.find(known.id) !== undefined;
     const session = await openSession(connection, known, params, { signal });
     const live = await liveTurn(connection, session);
@@ -32,7 +32,7 @@ export const historyMethods: AcpGroup<Names> = {
 
   "session/resume": async ({ params, requestId, signal }, connection) => {
     await requireProvider(connection);
-    const known = await callerSession(connection, params.sessionId);
+    const known = await knownSession(connection, params.sessionId);
     const wasOpen = connection.find(known.id) !== undefined;
     const session = await openSession(connection, known, params, { signal });
     const live = await liveTurn(connection, session);
@@ -61,7 +61,7 @@ export const historyMethods: AcpGroup<Names> = {
 
   "session/fork": async ({ params, requestId, signal }, connection) => {
     await requireProvider(connection);
-    const parent = await callerSession(connection, params.sessionId);
+    const parent = await knownSession(connection, params.sessionId);
     const { session, answer } = await forkSession(connection, parent, { params, signal });
     afterOpen(connection, session, { requestId });
     return { sessionId: session.id, ...answer };

@@ -6,7 +6,7 @@ import type { AcpConnection } from "../wire/connection.ts";
 import { checkResources, type ResourceParams } from "./attach.ts";
 import type { AcpSession } from "./session.ts";
 import { openedAnswer, orClosed } from "./answer.ts";
-import { openSession, type CallerSession } from "./open.ts";
+import { openSession, type KnownSession } from "./open.ts";
 
 export interface ForkCall {
   readonly params: ResourceParams;
@@ -25,7 +25,7 @@ export interface Forked {
  */
 export async function forkSession(
   connection: AcpConnection,
-  parent: CallerSession,
+  parent: KnownSession,
   { params, signal }: ForkCall,
 ): Promise<Forked> {
   // What cannot be opened is not copied.
@@ -46,7 +46,7 @@ export async function forkSession(
 }
 
 /** Undefined: there is nothing to copy. */
-async function branch(connection: AcpConnection, { id, row }: CallerSession): Promise<SessionRow | undefined> {
+async function branch(connection: AcpConnection, { id, row }: KnownSession): Promise<SessionRow | undefined> {
   const { agent, owner } = await connection.deps();
   if (!row) return undefined;
   try {

@@ -12,14 +12,14 @@ import { AcpSession, type AcpSessionSeed } from "./session.ts";
 import { watchSession } from "./watch.ts";
 
 /** A session that the client can name. One that nobody prompted yet need not be saved. */
-export interface CallerSession {
+export interface KnownSession {
   readonly id: string;
   readonly seed: AcpSessionSeed;
   readonly row: SessionRow | undefined;
 }
 
 /** RequestError -32002 for a session that is neither saved nor open here, for another owner's too. */
-export async function callerSession(connection: AcpConnection, id: string): Promise<CallerSession> {
+export async function knownSession(connection: AcpConnection, id: string): Promise<KnownSession> {
   const { store, agent, owner } = await connection.deps();
   const row = await store.find("sessions", { id });
   const open = connection.find(id);
@@ -45,7 +45,7 @@ function seedOf({ source, cwd, model, meta }: SessionRow, workspace: string): Ac
  */
 export async function openSession(
   connection: AcpConnection,
-  { id, seed, row }: CallerSession,
+  { id, seed, row }: KnownSession,
   params: ResourceParams,
   { signal }: { readonly signal: AbortSignal },
 ): Promise<AcpSession> {
@@ -68,7 +68,7 @@ export async function openSession(
 
 async function findOrBegin(
   connection: AcpConnection,
-  { id, seed }: Pick<CallerSession, "id" | "seed">,
+  { id, seed }: Pick<KnownSession, "id" | "seed">,
 ): Promise<AcpSession> {
   const { agent, owner } = await connection.deps();
   // Nothing is waited for between this and the opening: of two requests at once one begins it.

@@ -56,7 +56,7 @@ export const runCommand = defineCommand({
 });
 
 /** Other processes tell of their work through the store alone. */
-const POLL_MS = 250;
+const LOOK_MS = 250;
 /** Between looks at whether somebody still works. */
 const PULSE_MS = 10_000;
 /** What the file of an output gets once its run has ended. */
@@ -64,7 +64,7 @@ const OUTPUT_MS = 10_000;
 
 /** ServiceError when nobody is left to run it. */
 async function endOf({ store, jobs }: CronContext, { id, manualAtMs = 0 }: Job): Promise<Occurrence> {
-  for (let waitedMs = 0; ; waitedMs += POLL_MS) {
+  for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
     const row = await store.find("occurrences", { job_id: id, scheduled_at: manualAtMs, cause: "manual" });
     if (row && row.ended_at !== null) return toOccurrence(row);
     if (waitedMs % PULSE_MS === 0 && waitedMs > 0) {
@@ -76,7 +76,7 @@ async function endOf({ store, jobs }: CronContext, { id, manualAtMs = 0 }: Job):
           "the gateway is gone; `agentd cron runs` tells what became of it.",
         );
     }
-    await systemClock.sleep(POLL_MS);
+    await systemClock.sleep(LOOK_MS);
   }
 }
 
@@ -86,8 +86,8 @@ const MESSAGES_MS = 10_000;
 /** The run, once it is known what became of its messages, or as it is when that takes long. */
 async function sentOf({ store }: CronContext, run: Occurrence): Promise<Occurrence> {
   let seen = run;
-  for (let waitedMs = 0; seen.deliveryStatus === "pending" && waitedMs < MESSAGES_MS; waitedMs += POLL_MS) {
-    await systemClock.sleep(POLL_MS);
+  for (let waitedMs = 0; seen.deliveryStatus === "pending" && waitedMs < MESSAGES_MS; waitedMs += LOOK_MS) {
+    await systemClock.sleep(LOOK_MS);
     const row = await store.find("occurrences", { id: run.id });
     if (!row) break;
     seen = toOccurrence(row);
@@ -102,13 +102,13 @@ async function outputOf(
 ): Promise<string | undefined> {
   if (outputFile === undefined) return undefined;
   const path = join(outputFolder, jobId, outputFile);
-  for (let waitedMs = 0; waitedMs < OUTPUT_MS; waitedMs += POLL_MS) {
+  for (let waitedMs = 0; waitedMs < OUTPUT_MS; waitedMs += LOOK_MS) {
     const isThere = await access(path).then(
       () => true,
       () => false,
     );
     if (isThere) return path;
-    await systemClock.sleep(POLL_MS);
+    await systemClock.sleep(LOOK_MS);
   }
   warn(`Its output is not written yet; it will be ${path}.`);
   return undefined;

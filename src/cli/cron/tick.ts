@@ -44,7 +44,7 @@ export const tickCommand = defineCommand({
 const MESSAGES_MS = 60_000;
 /** When it is to stop. */
 const LAST_MESSAGES_MS = 5_000;
-const POLL_MS = 100;
+const LOOK_MS = 100;
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Undefined: it was stopped, and something did not end in time. */
@@ -89,10 +89,10 @@ function stopOnSignal(service: Pick<TickService, "drain">): {
 /** Resolves to how many have not been tried yet. */
 async function messagesLeft(store: Store, ids: readonly string[], signal: AbortSignal): Promise<number> {
   if (ids.length === 0) return 0;
-  for (let waitedMs = 0; ; waitedMs += POLL_MS) {
+  for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
     const left = await countWaiting(store, ids);
     if (left === 0 || waitedMs >= (signal.aborted ? LAST_MESSAGES_MS : MESSAGES_MS)) return left;
-    await systemClock.sleep(POLL_MS);
+    await systemClock.sleep(LOOK_MS);
   }
 }
 
