@@ -96,14 +96,14 @@ export async function startServer(kind: ServerKind, answer = "", home?: string):
 }
 
 const PATIENCE_MS = 60_000;
-const POLL_MS = 100;
+const LOOK_MS = 100;
 
 /** Resolves when the model was asked `count` times. Throws when it is not in time, or was asked more often. */
 export async function untilCalled(server: Server, count: number): Promise<void> {
   const endMs = performance.now() + PATIENCE_MS;
   let calls = await server.calls();
   while (calls < count && performance.now() < endMs) {
-    await sleep(POLL_MS);
+    await sleep(LOOK_MS);
     calls = await server.calls();
   }
   if (calls !== count) throw new Error(`the model was asked ${calls} times for ${count} runs`);

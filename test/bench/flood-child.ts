@@ -9,7 +9,7 @@ import { createTerminal } from "../../src/agent/tools/process/terminal.ts";
 import { createTestAgent, type TestAgent } from "../harness/agent.ts";
 import type { FloodReply } from "./flood.ts";
 
-const POLL_MS = 5;
+const LOOK_MS = 5;
 const WARM_UP = "seq 1 20000";
 
 const script: Script = ({ step, user, toolResults }) =>
@@ -47,7 +47,7 @@ async function measured(work: () => Promise<string>): Promise<FloodReply> {
   const beforeBytes = process.memoryUsage.rss();
   let peakBytes = beforeBytes;
   const look = () => (peakBytes = Math.max(peakBytes, process.memoryUsage.rss()));
-  const looking = setInterval(look, POLL_MS);
+  const looking = setInterval(look, LOOK_MS);
   loop.enable();
   const [startedMs, usage] = [performance.now(), process.cpuUsage()];
   const text = await work();

@@ -10,7 +10,7 @@ const GOAL_MB = 400;
 const GOAL_P99_MS = 100;
 /** How long the readers stay, once all are connected. */
 const REST_MS = 8_000;
-const POLL_MS = 20;
+const LOOK_MS = 20;
 const MB = 1_048_576;
 
 const headers = { authorization: `Bearer ${KEY}`, "content-type": "application/json" };
@@ -123,7 +123,7 @@ async function look({ url }: Server, waits: number[], signal: AbortSignal): Prom
     const startedMs = performance.now();
     await (await fetch(`${url}/health`)).arrayBuffer();
     waits.push(performance.now() - startedMs);
-    await sleep(POLL_MS);
+    await sleep(LOOK_MS);
   }
 }
 

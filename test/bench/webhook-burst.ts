@@ -14,7 +14,7 @@ const CLIENTS = 64;
 const BURST = 900;
 const ROUNDS = 4;
 const MOST_MS = 60_000;
-const POLL_MS = 50;
+const LOOK_MS = 50;
 
 interface Burst {
   readonly perSecond: number;
@@ -86,7 +86,7 @@ async function untilEnded(gateway: Gateway, before: Ended): Promise<void> {
   const endMs = performance.now() + MOST_MS;
   let now = await endedRuns(gateway);
   while (now.all - before.all < BURST && performance.now() < endMs) {
-    await sleep(POLL_MS);
+    await sleep(LOOK_MS);
     now = await endedRuns(gateway);
   }
   const completed = now.completed - before.completed;
