@@ -11,14 +11,14 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionResponses[200] }
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly stream: AsyncIterable<SseMessage<T.ChatStreamFrame>> }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateChatCompletionErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[404] }
-      | { readonly status: 408; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[408] }
-      | { readonly status: 409; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[409] }
-      | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
@@ -31,14 +31,14 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseResponses[200] }
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly stream: AsyncIterable<SseMessage<T.ResponseStreamEvent>> }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateResponseErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[404] }
-      | { readonly status: 408; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[408] }
-      | { readonly status: 409; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[409] }
-      | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[415] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[502] }
@@ -51,11 +51,11 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string }; readonly body: T.GetResponseResponses[200] }
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string }; readonly stream: AsyncIterable<SseMessage<T.ResponseStreamEvent>> }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetResponseErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[404] }
-      | { readonly status: 410; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[410] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[404] }
+      | { readonly status: 410; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[410] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[503] }
   };
@@ -65,8 +65,8 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.DeleteResponseResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DeleteResponseErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[404] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[503] }
   };
@@ -76,9 +76,9 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.CancelResponseResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CancelResponseErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[404] }
-      | { readonly status: 409; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[409] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[404] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[409] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[503] }
   };
@@ -87,10 +87,10 @@ export interface Operations {
     request: { readonly path: NonNullable<T.ListResponseInputItemsData["path"]>; readonly query: WithDefaults<NonNullable<T.ListResponseInputItemsData["query"]>, "limit" | "order"> };
     response:
       | { readonly status: 200; readonly body: T.ListResponseInputItemsResponses[200] }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListResponseInputItemsErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[404] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[503] }
   };
@@ -99,9 +99,9 @@ export interface Operations {
     request: { readonly query: WithDefaults<NonNullable<T.ListRunsData["query"]>, "limit"> };
     response:
       | { readonly status: 200; readonly body: T.ListRunsResponses[200] }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListRunsErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[503] }
   };
@@ -110,14 +110,14 @@ export interface Operations {
     request: { readonly headers: LowercaseKeys<NonNullable<T.CreateRunData["headers"]>>; readonly body: NonNullable<T.CreateRunData["body"]> };
     response:
       | { readonly status: 202; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string; readonly location?: string }; readonly body: T.CreateRunResponses[202] }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateRunErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[404] }
-      | { readonly status: 408; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[408] }
-      | { readonly status: 409; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[409] }
-      | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[415] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[503] }
   };
@@ -126,10 +126,10 @@ export interface Operations {
     request: { readonly path: NonNullable<T.GetRunData["path"]>; readonly query: NonNullable<T.GetRunData["query"]> };
     response:
       | { readonly status: 200; readonly body: T.GetRunResponses[200] }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetRunErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[404] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[503] }
   };
@@ -138,11 +138,11 @@ export interface Operations {
     request: { readonly path: NonNullable<T.StreamRunEventsData["path"]>; readonly query: NonNullable<T.StreamRunEventsData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.StreamRunEventsData["headers"]>> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string }; readonly stream: AsyncIterable<SseMessage<T.RunEvent>> }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.StreamRunEventsErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[404] }
-      | { readonly status: 410; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[410] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[404] }
+      | { readonly status: 410; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[410] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[503] }
   };
@@ -151,14 +151,14 @@ export interface Operations {
     request: { readonly path: NonNullable<T.ResolveRunApprovalData["path"]>; readonly body: NonNullable<T.ResolveRunApprovalData["body"]> };
     response:
       | { readonly status: 200; readonly body: T.ResolveRunApprovalResponses[200] }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ResolveRunApprovalErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[404] }
-      | { readonly status: 408; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[408] }
-      | { readonly status: 409; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[409] }
-      | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[415] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[503] }
   };
@@ -167,14 +167,14 @@ export interface Operations {
     request: { readonly path: NonNullable<T.SteerRunData["path"]>; readonly body: NonNullable<T.SteerRunData["body"]> };
     response:
       | { readonly status: 200; readonly body: T.SteerRunResponses[200] }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.SteerRunErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[404] }
-      | { readonly status: 408; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[408] }
-      | { readonly status: 409; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[409] }
-      | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[415] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[503] }
   };
@@ -183,13 +183,13 @@ export interface Operations {
     request: { readonly path: NonNullable<T.StopRunData["path"]>; readonly body?: NonNullable<T.StopRunData["body"]> };
     response:
       | { readonly status: 200; readonly body: T.StopRunResponses[200] }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.StopRunErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[404] }
-      | { readonly status: 408; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[408] }
-      | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[415] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[408] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[503] }
   };
@@ -199,7 +199,7 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.GetCapabilitiesResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetCapabilitiesErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCapabilitiesErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCapabilitiesErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCapabilitiesErrors[429] }
   };
   /** List models */
@@ -208,7 +208,7 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.ListModelsResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListModelsErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListModelsErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListModelsErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListModelsErrors[429] }
   };
   /** Get a model */
@@ -217,8 +217,8 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.GetModelResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetModelErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[404] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[429] }
   };
   /** Check liveness */
@@ -226,7 +226,7 @@ export interface Operations {
     request: {};
     response:
       | { readonly status: 200; readonly body: T.GetHealthResponses[200] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthErrors[403] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthErrors[503] }
   };
   /** Check liveness, under the versioned prefix */
@@ -234,7 +234,7 @@ export interface Operations {
     request: {};
     response:
       | { readonly status: 200; readonly body: T.GetHealthV1Responses[200] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthV1Errors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthV1Errors[403] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthV1Errors[503] }
   };
   /** Create a ticket for the gateway WebSocket */
@@ -243,7 +243,7 @@ export interface Operations {
     response:
       | { readonly status: 201; readonly body: T.CreateSocketTicketResponses[201] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateSocketTicketErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateSocketTicketErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateSocketTicketErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateSocketTicketErrors[429] }
   };
   /** Get the health of each component */
@@ -251,9 +251,9 @@ export interface Operations {
     request: { readonly query: NonNullable<T.GetDetailedHealthData["query"]> };
     response:
       | { readonly status: 200; readonly body: T.GetDetailedHealthResponses[200] }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDetailedHealthErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDetailedHealthErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetDetailedHealthErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDetailedHealthErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDetailedHealthErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDetailedHealthErrors[429] }
       | { readonly status: 503; readonly body: T.GetDetailedHealthErrors[503] }
   };
@@ -263,8 +263,8 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly raw: BodyInit; readonly contentType: "text/plain; version=0.0.4; charset=utf-8" }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetMetricsErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[404] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[429] }
   };
   /** Get this document */
@@ -272,14 +272,14 @@ export interface Operations {
     request: {};
     response:
       | { readonly status: 200; readonly body: T.GetOpenApiResponses[200] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOpenApiErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOpenApiErrors[403] }
   };
   /** Get this document as HTML */
   getDocs: {
     request: {};
     response:
       | { readonly status: 200; readonly headers?: { readonly "content-security-policy"?: string; readonly "x-content-type-options"?: string; readonly "cache-control"?: string }; readonly raw: BodyInit; readonly contentType: "text/html; charset=utf-8" }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDocsErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDocsErrors[403] }
   };
 }
 
@@ -305,11 +305,16 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         type: "object",
         required: [],
         properties: {
-          "x-agent-session-id": { type: "string" },
-          "x-agent-session-key": { type: "string" },
+          "x-agent-session-id": {
+            type: "string",
+            minLength: 1,
+            maxLength: 256,
+            pattern: "^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$",
+          },
+          "x-agent-session-key": { type: "string", minLength: 1, maxLength: 256, pattern: "^[\\x20-\\x7e\\xa0-\\xff]*$" },
           "x-agent-model": { type: "string" },
           "x-agent-progress": { type: "string" },
-          "idempotency-key": { type: "string" },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
         },
       },
     },
@@ -320,6 +325,8 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         json: { $ref: "#/components/schemas/ChatCompletion" },
         sse: { $ref: "#/components/schemas/ChatStreamFrame" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "x-agent-run-id",
           "x-agent-session-id",
           "x-agent-session-key",
@@ -327,21 +334,47 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
           "idempotency-replayed",
         ],
       },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "408": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "409": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "413": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "415": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "retry-after",
           "x-should-retry",
           "x-agent-run-id",
@@ -354,6 +387,8 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "502": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "retry-after",
           "x-should-retry",
           "x-agent-run-id",
@@ -365,11 +400,13 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "504": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "retry-after",
           "x-should-retry",
           "x-agent-run-id",
@@ -399,10 +436,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         type: "object",
         required: [],
         properties: {
-          "x-agent-session-id": { type: "string" },
-          "x-agent-session-key": { type: "string" },
+          "x-agent-session-id": {
+            type: "string",
+            minLength: 1,
+            maxLength: 256,
+            pattern: "^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$",
+          },
+          "x-agent-session-key": { type: "string", minLength: 1, maxLength: 256, pattern: "^[\\x20-\\x7e\\xa0-\\xff]*$" },
           "x-agent-model": { type: "string" },
-          "idempotency-key": { type: "string" },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
         },
       },
     },
@@ -413,6 +455,8 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         json: { $ref: "#/components/schemas/Response" },
         sse: { $ref: "#/components/schemas/ResponseStreamEvent" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "x-agent-run-id",
           "x-agent-session-id",
           "x-agent-session-key",
@@ -420,21 +464,47 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
           "idempotency-replayed",
         ],
       },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "408": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "409": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "413": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "415": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "retry-after",
           "x-should-retry",
           "x-agent-run-id",
@@ -447,6 +517,8 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "502": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "retry-after",
           "x-should-retry",
           "x-agent-run-id",
@@ -458,11 +530,13 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "504": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "retry-after",
           "x-should-retry",
           "x-agent-run-id",
@@ -499,20 +573,35 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "200": {
         json: { $ref: "#/components/schemas/Response" },
         sse: { $ref: "#/components/schemas/ResponseStreamEvent" },
-        headers: ["x-agent-run-id", "x-agent-session-id"],
+        headers: ["x-request-id", "traceparent", "x-agent-run-id", "x-agent-session-id"],
       },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "410": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "410": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -528,17 +617,26 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       schema: { type: "object", required: ["response_id"], properties: { response_id: { type: "string" } } },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/DeletedResponse" }, headers: [] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/DeletedResponse" }, headers: ["x-request-id", "traceparent"] },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -554,18 +652,30 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       schema: { type: "object", required: ["response_id"], properties: { response_id: { type: "string" } } },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/Response" }, headers: [] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "409": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/Response" }, headers: ["x-request-id", "traceparent"] },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -594,18 +704,30 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/ResponseItemList" }, headers: [] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/ResponseItemList" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -630,17 +752,26 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/RunList" }, headers: [] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/RunList" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -662,10 +793,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         type: "object",
         required: [],
         properties: {
-          "x-agent-session-id": { type: "string" },
-          "x-agent-session-key": { type: "string" },
+          "x-agent-session-id": {
+            type: "string",
+            minLength: 1,
+            maxLength: 256,
+            pattern: "^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$",
+          },
+          "x-agent-session-key": { type: "string", minLength: 1, maxLength: 256, pattern: "^[\\x20-\\x7e\\xa0-\\xff]*$" },
           "x-agent-model": { type: "string" },
-          "idempotency-key": { type: "string" },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
         },
       },
     },
@@ -674,6 +810,8 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "202": {
         json: { $ref: "#/components/schemas/RunAccepted" },
         headers: [
+          "x-request-id",
+          "traceparent",
           "x-agent-run-id",
           "x-agent-session-id",
           "x-agent-session-key",
@@ -682,21 +820,45 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
           "location",
         ],
       },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "408": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "409": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "413": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "415": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -717,18 +879,30 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       schema: { type: "object", required: [], properties: { wait: { type: "number", minimum: 0, maximum: 60 } } },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/Run" }, headers: [] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/Run" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -755,19 +929,37 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     },
     sse: { id: "seq", event: "event", terminator: "close" },
     responses: {
-      "200": { sse: { $ref: "#/components/schemas/RunEvent" }, headers: ["x-agent-run-id", "x-agent-session-id"] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "410": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": {
+        sse: { $ref: "#/components/schemas/RunEvent" },
+        headers: ["x-request-id", "traceparent", "x-agent-run-id", "x-agent-session-id"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "410": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -784,22 +976,46 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     },
     body: { required: true, schema: { $ref: "#/components/schemas/ApprovalBody" } },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/ApprovalResult" }, headers: [] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "408": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "409": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "413": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "415": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/ApprovalResult" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -816,22 +1032,46 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     },
     body: { required: true, schema: { $ref: "#/components/schemas/SteerBody" } },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/SteerResult" }, headers: [] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "408": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "409": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "413": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "415": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/SteerResult" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -848,21 +1088,42 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     },
     body: { required: false, schema: { $ref: "#/components/schemas/StopBody" } },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/StopResult" }, headers: [] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "408": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "413": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "415": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/StopResult" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -872,12 +1133,18 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Meta"],
     security: [{ bearerAuth: [] }],
     responses: {
-      "200": { json: { $ref: "#/components/schemas/Capabilities" }, headers: [] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/Capabilities" }, headers: ["x-request-id", "traceparent"] },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -887,12 +1154,18 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Meta"],
     security: [{ bearerAuth: [] }],
     responses: {
-      "200": { json: { $ref: "#/components/schemas/ModelList" }, headers: [] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/ModelList" }, headers: ["x-request-id", "traceparent"] },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -907,13 +1180,22 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       schema: { type: "object", required: ["model"], properties: { model: { type: "string" } } },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/Model" }, headers: [] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/Model" }, headers: ["x-request-id", "traceparent"] },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -923,11 +1205,14 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Health"],
     security: [],
     responses: {
-      "200": { json: { $ref: "#/components/schemas/Health" }, headers: [] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/Health" }, headers: ["x-request-id", "traceparent"] },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -937,11 +1222,14 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Health"],
     security: [],
     responses: {
-      "200": { json: { $ref: "#/components/schemas/Health" }, headers: [] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/Health" }, headers: ["x-request-id", "traceparent"] },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -951,12 +1239,18 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Gateway"],
     security: [{ bearerAuth: [] }],
     responses: {
-      "201": { json: { $ref: "#/components/schemas/SocketTicket" }, headers: [] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "201": { json: { $ref: "#/components/schemas/SocketTicket" }, headers: ["x-request-id", "traceparent"] },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -972,15 +1266,24 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       schema: { type: "object", required: [], properties: { strict: { type: "boolean" } } },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/DetailedHealth" }, headers: [] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { $ref: "#/components/schemas/DetailedHealth" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
-      "503": { json: { $ref: "#/components/schemas/DetailedHealth" }, headers: [] },
+      "503": { json: { $ref: "#/components/schemas/DetailedHealth" }, headers: ["x-request-id", "traceparent"] },
     },
   },
   getMetrics: {
@@ -990,13 +1293,22 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     security: [{ bearerAuth: [] }],
     scope: "read",
     responses: {
-      "200": { raw: "text/plain; version=0.0.4; charset=utf-8", headers: [] },
-      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { raw: "text/plain; version=0.0.4; charset=utf-8", headers: ["x-request-id", "traceparent"] },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
     },
   },
@@ -1006,8 +1318,11 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Meta"],
     security: [],
     responses: {
-      "200": { json: { type: "object", additionalProperties: true }, headers: [] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "200": { json: { type: "object", additionalProperties: true }, headers: ["x-request-id", "traceparent"] },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
     },
   },
   getDocs: {
@@ -1018,9 +1333,12 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     responses: {
       "200": {
         raw: "text/html; charset=utf-8",
-        headers: ["content-security-policy", "x-content-type-options", "cache-control"],
+        headers: ["x-request-id", "traceparent", "content-security-policy", "x-content-type-options", "cache-control"],
       },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
     },
   },
 };

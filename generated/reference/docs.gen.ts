@@ -179,6 +179,7 @@ td:empty{display:none}
 <li><a href="#schema-detailed-health"><span>DetailedHealth</span></a></li>
 <li><a href="#schema-endpoint-info"><span>EndpointInfo</span></a></li>
 <li><a href="#schema-error-body"><span>ErrorBody</span></a></li>
+<li><a href="#schema-error-code"><span>ErrorCode</span></a></li>
 <li><a href="#schema-error-envelope"><span>ErrorEnvelope</span></a></li>
 <li><a href="#schema-error-type"><span>ErrorType</span></a></li>
 <li><a href="#schema-file-change"><span>FileChange</span></a></li>
@@ -337,11 +338,11 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session.</td></tr>
-<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session. 1 to 256 characters; matches <code>^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
+<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key. 1 to 256 characters; matches <code>^[\\x20-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
 <tr><td><code>X-Agent-Progress</code></td><td>header</td><td>string</td><td>1 adds tool progress to the stream. Same as <code>stream_options.include_progress</code>.</td></tr>
-<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -382,7 +383,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-chat-completion">ChatCompletion</a> or stream of <a href="#schema-chat-stream-frame">ChatStreamFrame</a></td><td>The completion, complete or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
@@ -431,10 +432,10 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session.</td></tr>
-<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session. 1 to 256 characters; matches <code>^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
+<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key. 1 to 256 characters; matches <code>^[\\x20-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
-<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -482,7 +483,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-response">Response</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response, complete or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
@@ -555,7 +556,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-response">Response</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -622,7 +623,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-deleted-response">DeletedResponse</a></td><td>The response was deleted.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -654,7 +655,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-response">Response</a></td><td>The cancelled response.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -687,7 +688,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-response-item-list">ResponseItemList</a></td><td>The items.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -725,7 +726,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-run-list">RunList</a></td><td>A page of runs.</td></tr>
-<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -747,10 +748,10 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session.</td></tr>
-<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session. 1 to 256 characters; matches <code>^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
+<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key. 1 to 256 characters; matches <code>^[\\x20-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
-<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -782,7 +783,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>202</code></td><td><a href="#schema-run-accepted">RunAccepted</a></td><td>The run is recorded. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>, <code>Location</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -819,7 +820,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-run">Run</a></td><td>The run.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -853,7 +854,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td>stream of <a href="#schema-run-event">RunEvent</a></td><td>The events. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -952,7 +953,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-approval-result">ApprovalResult</a></td><td>The answer was accepted.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -1001,7 +1002,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-steer-result">SteerResult</a></td><td>The text is recorded and survives a crash.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -1048,7 +1049,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-stop-result">StopResult</a></td><td>The stop was requested.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -1075,7 +1076,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-capabilities">Capabilities</a></td><td>Features, limits and endpoints.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -1098,7 +1099,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-model-list">ModelList</a></td><td>A list of one model.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -1129,7 +1130,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-model">Model</a></td><td>The model.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -1150,7 +1151,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td>object</td><td>The OpenAPI document.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1169,7 +1170,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><code>text/html; charset=utf-8</code></td><td>The API reference on one page. Headers: <code>Content-Security-Policy</code>, <code>X-Content-Type-Options</code>, <code>Cache-Control</code>.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1194,7 +1195,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>201</code></td><td><a href="#schema-socket-ticket">SocketTicket</a></td><td>The ticket.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -1220,7 +1221,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-health">Health</a></td><td>The server is up.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -1241,7 +1242,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-health">Health</a></td><td>The server is up.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -1271,7 +1272,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-detailed-health">DetailedHealth</a></td><td>The health of each component.</td></tr>
-<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>503</code></td><td><a href="#schema-detailed-health">DetailedHealth</a></td><td>A component is degraded and <code>strict=true</code> was set.</td></tr>
@@ -1295,7 +1296,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>200</code></td><td><code>text/plain; version=0.0.4; charset=utf-8</code></td><td>Metrics in the text exposition format, version 0.0.4.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -2106,10 +2107,15 @@ td:empty{display:none}
 <tr><td><code>message</code></td><td>string</td><td>Required. For people: what is wrong and what to do next.</td></tr>
 <tr><td><code>type</code></td><td><a href="#schema-error-type">ErrorType</a></td><td>Required.</td></tr>
 <tr><td><code>param</code></td><td>string or null</td><td>Required. Path of the offending input, such as <code>messages[0].content</code>.</td></tr>
-<tr><td><code>code</code></td><td>string</td><td>Required. Stable name of the error.</td></tr>
+<tr><td><code>code</code></td><td><a href="#schema-error-code">ErrorCode</a></td><td>Required.</td></tr>
 <tr><td><code>details</code></td><td>object</td><td></td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-error-code" class="entry">
+<h3><a href="#schema-error-code">ErrorCode</a></h3>
+<p>Stable name of the error.</p>
+<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>

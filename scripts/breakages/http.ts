@@ -20,16 +20,15 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "owner-in-the-list-of-runs",
     guarantee: "A list of runs holds those of the caller's key only",
-    file: "http/runs/list.ts",
-    from: `    .where("owner", "=", owner)
-    .where("ended_at", "is", null);`,
-    to: `    .where("ended_at", "is", null);`,
+    file: "agent/run/queries.ts",
+    from: `.where("owner", "=", owner).where("ended_at", "is", null);`,
+    to: `.where("ended_at", "is", null);`,
     tests: ["contract/http/runs.test.ts"],
   },
   {
     name: "owner-in-the-list-of-ended-runs",
     guarantee: "A list of ended runs holds those of the caller's key only",
-    file: "http/runs/list.ts",
+    file: "agent/run/queries.ts",
     from: `    .where("owner", "=", owner)
     .where("status", "=", status)`,
     to: `    .where("status", "=", status)`,
@@ -38,7 +37,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "owner-of-a-response",
     guarantee: "A key cannot read or continue a stored response of another key",
-    file: "http/responses/store.ts",
+    file: "http/responses/queries.ts",
     from: `rows.where("id", "=", id).where("owner", "=", owner)`,
     to: `rows.where("id", "=", id)`,
     tests: ["contract/http/responses-background.test.ts"],
@@ -46,9 +45,9 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "authentication",
     guarantee: "A request without a key is refused",
-    file: "http/edge/auth.ts",
-    from: "if (operation.security.length === 0 || !keys.required) return ANYBODY;",
-    to: "if (authorization === null || !keys.required) return ANYBODY;",
+    file: "http/edge/access.ts",
+    from: "if (operation.security.length === 0 || !keys.required) return ANONYMOUS;",
+    to: "if (authorization === null || !keys.required) return ANONYMOUS;",
     tests: ["unit/http/auth.test.ts"],
   },
   {
@@ -62,7 +61,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "scope-of-a-key",
     guarantee: "A key without the scope of an operation is refused",
-    file: "http/edge/auth.ts",
+    file: "http/edge/access.ts",
     from: `if (scope !== undefined && !identity.scopes.includes(scope) && !identity.scopes.includes("admin")) {`,
     to: `if (scope !== undefined && identity.scopes.length === 0) {`,
     tests: ["unit/http/auth.test.ts"],
@@ -70,7 +69,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "host-header",
     guarantee: "Without a key only known host names are answered (DNS rebinding)",
-    file: "http/edge/auth.ts",
+    file: "http/edge/access.ts",
     from: "if (allowed.includes(name)) return;",
     to: "if (name !== undefined) return;",
     tests: ["unit/http/auth.test.ts"],
@@ -142,7 +141,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "cors-origin",
     guarantee: "A web page of an origin that is not listed may not call",
-    file: "http/edge/cors.ts",
+    file: "http/edge/access.ts",
     from: `if (isOwn(origin, request.get("host")) || this.#allowed(origin) !== undefined) return;`,
     to: "if (origin !== null) return;",
     tests: ["unit/http/cors.test.ts"],
@@ -150,7 +149,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "cors-answer",
     guarantee: "An answer allows only listed origins to read it",
-    file: "http/edge/cors.ts",
+    file: "http/edge/access.ts",
     from: `return this.#origins.has("*") ? "*" : undefined;`,
     to: `return "*";`,
     tests: ["unit/http/cors.test.ts"],

@@ -5,7 +5,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-replay",
     guarantee: "A client that reconnects gets every event after its cursor",
-    file: "rpc/events/replay.ts",
+    file: "rpc/events/projector.ts",
     from: "return { after: cursor.last_seen, latestSeq, truncated: false };",
     to: "return { after: Math.min(cursor.last_seen + 1, latestSeq), latestSeq, truncated: false };",
     tests: ["contract/rpc/resume.test.ts"],
@@ -13,7 +13,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-truncated",
     guarantee: "A client whose missed events are gone is told so",
-    file: "rpc/events/replay.ts",
+    file: "rpc/events/projector.ts",
     from: "if (!isKept) return { after: latestSeq, latestSeq, truncated: true };",
     to: "if (!isKept) return { after: latestSeq, latestSeq, truncated: false };",
     tests: ["contract/rpc/resume.test.ts"],
@@ -29,7 +29,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-scope",
     guarantee: "A connection cannot call a method that its key has no scope for",
-    file: "rpc/connection/dispatch.ts",
+    file: "rpc/connection/calls.ts",
     from: "if (meta.scope !== undefined) requireScope(",
     to: "if (meta.scope === null) requireScope(",
     tests: ["unit/rpc/connection.test.ts"],
@@ -45,7 +45,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-folder-of-a-key",
     guarantee: "A key without the scope admin works in no folder outside of the configured roots",
-    file: "rpc/session/folder.ts",
+    file: "rpc/session/paths.ts",
     from: `if (hasScope(ctx.peer.identity, "admin")) return folder;`,
     to: "if (ctx.peer.isLocal) return folder;",
     tests: ["contract/rpc/folders.test.ts"],

@@ -68,7 +68,8 @@ function printBody({ id, body }: Operation): readonly string[] {
 }
 
 function printResponse(operation: Operation, response: Response): readonly string[] {
-  const { headers, media } = response;
+  const { media } = response;
+  const headers = response.headers.filter(({ isCommon }) => !isCommon);
   const names = headers.map(
     ({ name, required }) => `readonly ${printKey(name)}${required ? "" : "?"}: string`,
   );

@@ -15,7 +15,7 @@ import { writePython } from "./emit-python.ts";
 import { writeReference } from "./emit-reference.ts";
 import { emitSchemas } from "./emit-schemas.ts";
 import { removeFolder, writeText } from "./files.ts";
-import { checkHttpRules, checkSchemaRules } from "./http-rules.ts";
+import { checkErrorCodes, checkHttpRules, checkSchemaRules } from "./http-rules.ts";
 import { readOperations } from "./operation.ts";
 import { HEADER } from "./print.ts";
 import { repository } from "./redocly.ts";
@@ -46,6 +46,7 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
     writePython(join(out, "sdk/python"), bundles.http),
     writeReference(join(out, "reference"), bundles, acp),
     copyContract("http", join(out, "http/contract.gen.ts")),
+    copyContract("chat", join(out, "http/chat.gen.ts")),
     copyContract("rpc", join(out, "gateway/contract.gen.ts")),
     writeText(join(out, "gateway/schemas.gen.ts"), emitSchemas(rpcSchemas, rpcImports)),
     acp && writeText(join(out, "acp/claims.gen.ts"), emitAcp(acp)),
@@ -65,6 +66,7 @@ function checkRules({ http, gateway, config, host, webhook }: Bundles): void {
     document === undefined ? [] : label(file, [...checkRpcRules(document), ...checkSchemaRules(document)]);
   const problems = [
     ...openApi(specs.http.source, http),
+    ...label(specs.http.source, checkErrorCodes(http)),
     ...openApi(specs.webhook.source, webhook),
     ...openRpc(specs.gateway.source, gateway),
     ...openRpc(specs.host.source, host),
@@ -168,11 +170,10 @@ function checkPrinted(types: string, source: string): void {
   );
 }
 
-async function copyContract(name: "http" | "rpc", target: string): Promise<void> {
-  await writeText(
-    target,
-    `${HEADER}\n${await readFile(join(repository, `scripts/contract/${name}.ts`), "utf8")}`,
-  );
+/** Copies a file of scripts/contract/. In the copy its imports from generated/http/ are relative to that folder. */
+async function copyContract(name: "chat" | "http" | "rpc", target: string): Promise<void> {
+  const text = await readFile(join(repository, `scripts/contract/${name}.ts`), "utf8");
+  await writeText(target, `${HEADER}\n${text.replaceAll('"../../generated/http/', '"./')}`);
 }
 
 interface OpenRpcRun {

@@ -1,5 +1,6 @@
 /** What a spec must keep to beyond OpenAPI, because a generator or the binding relies on it. */
-import { componentName, componentSchemas, type BundledDocument } from "./document.ts";
+import { errorTable, type ErrorRow } from "../../src/base/errors.ts";
+import { componentName, componentSchemas, listAt, type BundledDocument } from "./document.ts";
 import type { Operation, Response } from "./operation.ts";
 import { listSchemas } from "./schema.ts";
 
@@ -34,6 +35,38 @@ export function checkSchemaRules(document: BundledDocument): readonly string[] {
   return [
     ...names,
     ...unions.map(({ at }) => `${at}: write anyOf as oneOf, with a const tag in each branch`),
+  ];
+}
+
+/**
+ * Compares the codes and types of `ErrorEnvelope` with the error table, in both directions: what one of them lacks is a
+ * problem. A document without an envelope has none.
+ */
+export function checkErrorCodes(
+  document: BundledDocument,
+  table: Readonly<Record<string, ErrorRow>> = errorTable,
+): readonly string[] {
+  const schemas = componentSchemas(document);
+  if (!("ErrorEnvelope" in schemas)) return [];
+  const rows = Object.entries(table).filter(([, { only }]) => only !== "rpc");
+  const codes = new Set(rows.map(([code, { wire = code }]) => wire));
+  const types = new Set(rows.map(([, { type }]) => type));
+  return [...compareEnum(schemas, "ErrorCode", codes), ...compareEnum(schemas, "ErrorType", types)];
+}
+
+function compareEnum(
+  schemas: ReturnType<typeof componentSchemas>,
+  name: string,
+  known: ReadonlySet<string>,
+): readonly string[] {
+  const listed = new Set(listAt(schemas[name], "enum").map(String));
+  return [
+    ...[...known]
+      .filter((value) => !listed.has(value))
+      .map((value) => `schema ${name}: ${value} is in src/base/errors.ts and not in the enum`),
+    ...[...listed]
+      .filter((value) => !known.has(value))
+      .map((value) => `schema ${name}: ${value} is in the enum, and src/base/errors.ts has no such row`),
   ];
 }
 

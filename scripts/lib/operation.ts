@@ -48,8 +48,16 @@ export interface Body {
 export interface Response {
   /** Three digits, `default`, or whatever else the spec says. */
   readonly status: string;
-  readonly headers: readonly { readonly name: string; readonly required: boolean }[];
+  readonly headers: readonly ResponseHeader[];
   readonly media: readonly Media[];
+}
+
+export interface ResponseHeader {
+  /** Lower-cased. */
+  readonly name: string;
+  readonly required: boolean;
+  /** `x-common`: every response carries it. The binding sets it, not the handler. */
+  readonly isCommon: boolean;
 }
 
 export interface Media {
@@ -95,7 +103,7 @@ function readOperation(document: BundledDocument, operation: JsonObject, place: 
     ),
     body: readBody(document, operation),
     responses: Object.entries(objectAt(operation, "responses")).map(([status, response]) =>
-      readResponse(status, dereference(document, response)),
+      readResponse(document, status, dereference(document, response)),
     ),
   };
 }
@@ -134,13 +142,13 @@ function readBody(document: BundledDocument, operation: JsonObject): Body | unde
   };
 }
 
-function readResponse(status: string, response: JsonObject): Response {
+function readResponse(document: BundledDocument, status: string, response: JsonObject): Response {
   return {
     status,
-    headers: Object.entries(objectAt(response, "headers")).map(([name, header]) => ({
-      name: name.toLowerCase(),
-      required: isObject(header) && header["required"] === true,
-    })),
+    headers: Object.entries(objectAt(response, "headers")).map(([name, header]) => {
+      const { required, "x-common": isCommon } = dereference(document, header);
+      return { name: name.toLowerCase(), required: required === true, isCommon: isCommon === true };
+    }),
     media: Object.entries(objectAt(response, "content")).map(([type, media]) => ({
       type,
       schema: objectAt(media, "schema"),

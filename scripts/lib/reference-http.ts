@@ -311,9 +311,11 @@ function responseCells(document: BundledDocument, node: unknown, response: Respo
         ? [text("stream of "), ...typeLine(schema)]
         : [code(type)],
   );
-  const headers = Object.entries(objectAt(resolved, "headers")).map(([name, header]): Line => {
-    const about = stringAt(dereference(document, header), "description");
-    return about === undefined ? [code(name)] : [code(name), text(" ("), ...prose(about), text(")")];
+  const headers = Object.entries(objectAt(resolved, "headers")).flatMap(([name, header]): Line[] => {
+    const { description, "x-common": isCommon } = dereference(document, header);
+    if (isCommon === true) return [];
+    if (typeof description !== "string") return [[code(name)]];
+    return [[code(name), text(" ("), ...prose(description), text(")")]];
   });
   return [
     bodies.length === 0 ? [text("none")] : join(bodies, " or "),

@@ -2,7 +2,7 @@ import type { Config } from "../../generated/config/types.gen.ts";
 import type { WireAgentOptions } from "./wire-agent.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Environment } from "../config/home.ts";
-import type { KeyRing } from "../http/edge/auth.ts";
+import type { KeyRing } from "../http/edge/access.ts";
 import type { HttpDeps } from "../http/deps.ts";
 import type { Store } from "../store/store.ts";
 

@@ -9,7 +9,7 @@ import type { Targets } from "../deliver/target.ts";
 import { openTargets } from "./wire-delivery.ts";
 import { rpcHandlers } from "../rpc/methods/handlers.ts";
 import { RpcHub } from "../rpc/events/hub.ts";
-import { gatewayLimits } from "../rpc/connection/limits.ts";
+import { gatewayLimits } from "../rpc/connection/ready.ts";
 import { createSubscriptions } from "../rpc/events/notify.ts";
 import type { RpcDeps } from "../rpc/deps.ts";
 import type { CoreOptions } from "./options.ts";

@@ -1,5 +1,8 @@
 import type { ErrorEnvelope } from "../../generated/http/client/types.gen.ts";
 
+/** The body of an error. The code may be unknown to this client: proxies and newer servers answer too. */
+export type ApiErrorBody = Omit<ErrorEnvelope["error"], "code"> & { readonly code: string };
+
 export interface ClientOptions {
   /** Such as `http://127.0.0.1:8642`. */
   readonly baseUrl: string;
@@ -18,7 +21,7 @@ export async function send(options: ClientOptions, path: string, init: RequestIn
 }
 
 /** Reads the error body. A proxy may have answered instead of the server. */
-async function errorOf(response: Response): Promise<ErrorEnvelope["error"]> {
+async function errorOf(response: Response): Promise<ApiErrorBody> {
   const text = await response.text().catch(() => "");
   try {
     const { error } = JSON.parse(text) as Partial<ErrorEnvelope>;
@@ -42,7 +45,7 @@ export class AgentApiError extends Error {
   /** Value of `Retry-After`, if any. */
   readonly retryAfterSeconds: number | undefined;
 
-  constructor(status: number, body: ErrorEnvelope["error"], headers?: Headers) {
+  constructor(status: number, body: ApiErrorBody, headers?: Headers) {
     super(body.message);
     this.status = status;
     this.type = body.type;

@@ -1,4 +1,4 @@
-/** The listener: one h3 app on one address, with graceful drain. Sockets live here. */
+/** Listens on one address with one h3 app, and drains gracefully. Touches the machine (sockets). */
 import type { IncomingMessage, Server as NodeServer, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
@@ -11,10 +11,10 @@ export interface ListenOptions {
   readonly host: string;
   /** 0 takes any free port. */
   readonly port: number;
-  /** Above every limit a route has: beyond it the runtime itself refuses. */
+  /** Above the limit of every route. The runtime itself rejects larger bodies. */
   readonly maxBodyBytes: number;
   readonly clock: Clock;
-  /** Lets WebSockets in. */
+  /** Accepts WebSockets. */
   readonly sockets?: Pick<SocketGate, "plugin">;
 }
 
@@ -22,8 +22,8 @@ export interface Listener {
   /** Base address without a trailing slash, such as `http://127.0.0.1:8642`. */
   readonly url: string;
   /**
-   * Stops taking connections, lets open answers end for `graceMs`, then cuts them. Deno cannot cut: there an answer
-   * that outlasts the grace stays open, waited for no longer, until the process ends.
+   * Stops accepting connections, lets open answers finish for `graceMs`, then cuts them. Deno cannot cut an
+   * answer: one that takes longer stays open until the process ends, but is no longer waited for.
    */
   close(graceMs: number): Promise<void>;
 }
@@ -32,15 +32,15 @@ const MAX_HEADER_BYTES = 16_384;
 const HEADERS_TIMEOUT_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 120_000;
 const KEEP_ALIVE_MS = 5_000;
-/** How long a forced close may take before it is given up. */
+/** How long to wait for a forced close. */
 const FORCE_MS = 500;
 
-/** Starts to listen. ServiceError `invalid_config` when the address is taken or not ours. */
+/** Starts to listen. ServiceError `invalid_config` when the port is taken or the address is not local. */
 export async function listen(app: H3, options: ListenOptions): Promise<Listener> {
   const { host: hostname, clock } = options;
   const server = await open(app, options);
   const node = server.node?.server as NodeServer | undefined;
-  // Nobody else hears of one that breaks while its upgrade is refused.
+  // Handles sockets that break while their upgrade is refused.
   node?.on("upgrade", (_request, socket: Duplex) => socket.on("error", () => socket.destroy()));
   const answering = node && openAnswers(node);
   const close = async (graceMs: number): Promise<void> => {
@@ -60,7 +60,7 @@ export async function listen(app: H3, options: ListenOptions): Promise<Listener>
 async function open(app: H3, { host: hostname, port, maxBodyBytes, sockets }: ListenOptions) {
   const plugins = sockets ? [await sockets.plugin()] : [];
   try {
-    // Node tells of a taken address when it is ready, Deno throws at once.
+    // Node reports a taken port when the server is ready, Deno throws at once.
     const server = serve(app, {
       hostname,
       port,
@@ -74,7 +74,7 @@ async function open(app: H3, { host: hostname, port, maxBodyBytes, sockets }: Li
         headersTimeout: HEADERS_TIMEOUT_MS,
         requestTimeout: REQUEST_TIMEOUT_MS,
         keepAliveTimeout: KEEP_ALIVE_MS,
-        // Whoever would rather speak another protocol is answered in this one.
+        // Requests to upgrade to another protocol get a plain HTTP answer.
         shouldUpgradeCallback: ({ headers }: IncomingMessage) =>
           sockets !== undefined && headers.upgrade?.toLowerCase() === "websocket",
       },
@@ -86,8 +86,8 @@ async function open(app: H3, { host: hostname, port, maxBodyBytes, sockets }: Li
 }
 
 /**
- * Answers under way. Node's own close also waits for connections that never sent a request, such as a browser opens in
- * advance, and calls them busy; so the answers are counted, and once there are none every connection may go.
+ * Counts open answers. Node's own close also waits for connections that never sent a request, such as those that
+ * browsers open in advance.
  */
 function openAnswers(node: NodeServer): { none(): Promise<void> } {
   const open = new Set<ServerResponse>();
@@ -118,7 +118,7 @@ function cannotListen(cause: unknown, hostname: string, port: number): ServiceEr
   const code = (cause as { code?: string }).code;
   const taken = code === "EADDRINUSE" || (cause as Error).name === "AddrInUse";
   const what = taken
-    ? `The port ${port} on ${hostname} is in use. Stop the other program, or choose a port with --port or api_server.port.`
+    ? `Cannot listen on ${hostname}:${port}: the port is in use. Stop the other process, or choose a port with --port or api_server.port.`
     : `Cannot listen on ${hostname}:${port}${code === undefined ? "" : ` (${code})`}. Check api_server.host and api_server.port.`;
   return new ServiceError("invalid_config", what, { cause });
 }

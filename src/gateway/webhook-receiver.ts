@@ -1,26 +1,26 @@
-/** The receiver of webhooks, on a port of its own: opened, drained and closed. */
+/** The webhook receiver on its own port: listens, drains and closes. */
 import type { H3 } from "h3";
 import type { DirectSends } from "../deliver/outbox/direct-sends.ts";
 import type { WebhookDeps } from "../webhook/deps.ts";
 import type { WebhookSettings } from "../webhook/settings.ts";
 import { listen, type Listener } from "./listen.ts";
 
-export interface WebhookReceiverParts {
+export interface WebhookReceiverOptions {
   readonly app: H3;
   readonly deps: WebhookDeps;
   readonly settings: WebhookSettings;
   readonly sends: DirectSends;
 }
 
-/** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
+/** The listener's limit is above ours, so that an oversize body gets our error envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
 
-/** Between two attempts to listen: doubled from one to the other, each time. */
+/** Delay between attempts to listen. It doubles up to the maximum. */
 const FIRST_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 30_000;
 
 export class WebhookReceiver {
-  readonly #parts: WebhookReceiverParts;
+  readonly #options: WebhookReceiverOptions;
   #listener: Listener | undefined;
   #problem: string | undefined;
   #retryMs = FIRST_RETRY_MS;
@@ -28,31 +28,31 @@ export class WebhookReceiver {
   #binding: Promise<void> = Promise.resolve();
   #isClosing = false;
 
-  constructor(parts: WebhookReceiverParts) {
-    this.#parts = parts;
+  constructor(options: WebhookReceiverOptions) {
+    this.#options = options;
   }
 
-  /** Where it listens; undefined while it cannot. */
+  /** Its address; undefined while it cannot listen. */
   get url(): string | undefined {
     return this.#listener?.url;
   }
 
-  /** Why it does not listen, and what to do; undefined while it does. */
+  /** Why it does not listen, and how to fix that; undefined while it does. */
   get problem(): string | undefined {
     return this.#problem;
   }
 
-  /** Names of the routes, those of the file of subscriptions included. */
+  /** Names of the routes, including those of the subscriptions file. */
   get routes(): readonly string[] {
-    return this.#parts.deps.routes.names;
+    return this.#options.deps.routes.names;
   }
 
   /**
-   * Never rejects: an address that is taken must not keep the rest of the service from running. It is logged, and tried
-   * again until it is free.
+   * Starts to listen. Never rejects: a taken port must not stop the rest of the service. The failure is logged,
+   * and retried until the port is free.
    */
   async listen(): Promise<void> {
-    const { deps } = this.#parts;
+    const { deps } = this.#options;
     deps.coalescer.start();
     await deps.routes.refresh();
     this.#binding = this.#bind();
@@ -60,7 +60,7 @@ export class WebhookReceiver {
   }
 
   async #bind(): Promise<void> {
-    const { app, deps, settings } = this.#parts;
+    const { app, deps, settings } = this.#options;
     const { host, port } = settings;
     const maxBodyBytes = settings.maxBodyBytes + LISTENER_SLACK_BYTES;
     try {
@@ -74,8 +74,8 @@ export class WebhookReceiver {
   }
 
   #retryLater(problem: string): void {
-    const { log, clock } = this.#parts.deps;
-    // Said once: it is in the health report for as long as it lasts.
+    const { log, clock } = this.#options.deps;
+    // Logged once. The health report shows the problem as long as it lasts.
     if (problem !== this.#problem) log.error("webhooks are not received", { problem });
     this.#problem = problem;
     if (this.#isClosing) return;
@@ -84,15 +84,15 @@ export class WebhookReceiver {
   }
 
   /**
-   * Lets messages that are being sent arrive for `graceMs`; the rest stays owed, and events that wait for newer ones wait
-   * for the next start. New requests are refused meanwhile.
+   * Lets messages that are being sent finish within `graceMs`; the others stay in the outbox. Coalesced events
+   * wait for the next start. New requests are refused meanwhile.
    */
   async drain(graceMs: number): Promise<void> {
     this.#isClosing = true;
     this.#cancelRetry();
     await this.#binding;
-    await this.#parts.deps.coalescer.close();
-    await this.#parts.sends.close(graceMs);
+    await this.#options.deps.coalescer.close();
+    await this.#options.sends.close(graceMs);
   }
 
   async close(graceMs: number): Promise<void> {
@@ -110,5 +110,5 @@ function problemOf(error: unknown, { host, port }: { readonly host: string; read
   const isTaken = code === "EADDRINUSE" || name === "AddrInUse";
   const why = isTaken ? "another program listens there" : (code ?? message ?? "the system does not allow it");
   const free = isTaken ? "Stop that program, or set" : "Set";
-  return `Cannot listen on ${host}:${port}: ${why}. It is tried again until it succeeds. ${free} platforms.webhook.extra.host or .port, or WEBHOOK_PORT, and start again.`;
+  return `Cannot listen on ${host}:${port}: ${why}. It is tried again until it succeeds. ${free} platforms.webhook.extra.host or .port, or WEBHOOK_PORT, and restart.`;
 }

@@ -2,13 +2,18 @@ import { H3, type H3Event, type HTTPError } from "h3";
 import { ServiceError } from "../base/errors.ts";
 import { errorAnswer } from "./edge/answer.ts";
 import { bindHttp, requestIdOf } from "./edge/bind.ts";
-import { getCapabilities } from "./meta/capabilities.ts";
+import {
+  getCapabilities,
+  getDocs,
+  getHealth,
+  getModel,
+  listModels,
+  getMetrics,
+  createSocketTicket,
+} from "./meta/meta.ts";
 import { createChatCompletion } from "./chat/chat.ts";
 import { defineHttp } from "./edge/contract.ts";
-import { getDocs } from "./meta/docs.ts";
 import { getDetailedHealth } from "./meta/health.ts";
-import { getHealth, getModel, listModels } from "./meta/meta.ts";
-import { getMetrics } from "./meta/metrics.ts";
 import {
   cancelResponse,
   createResponse,
@@ -17,16 +22,12 @@ import {
   listResponseInputItems,
 } from "./responses/responses.ts";
 import type { HttpContext, HttpDeps } from "./deps.ts";
-import { resolveRunApproval } from "./runs/approval.ts";
-import { steerRun, stopRun } from "./runs/control.ts";
+import { resolveRunApproval, steerRun, stopRun } from "./runs/control.ts";
 import { createRun } from "./runs/create.ts";
 import { streamRunEvents } from "./runs/events.ts";
-import { listRuns } from "./runs/list.ts";
-import { RunSubscribers } from "./runs/subscribers.ts";
-import { getRun } from "./runs/runs.ts";
-import { createSocketTicket } from "./meta/ticket.ts";
+import { getRun, listRuns, RunSubscribers } from "./runs/read.ts";
 
-/** The HTTP API as an h3 app: the operations of specs/http.openapi.yaml, each bound to its handler. */
+/** Creates the HTTP API: binds each operation of specs/http.openapi.yaml to its handler. */
 export function createHttpApp(deps: HttpDeps): H3 {
   const app = new H3({
     silent: true,
@@ -62,7 +63,7 @@ export function createHttpApp(deps: HttpDeps): H3 {
   return app;
 }
 
-/** What went wrong before a request reached its operation: the framework's own refusals, and bugs. */
+/** Answers errors that occur outside an operation: requests that h3 refuses, and bugs. */
 function failOutside(error: HTTPError, event: H3Event, { log }: HttpDeps): Response {
   const headers = { "x-request-id": requestIdOf(event) };
   if (error.status === 400) {

@@ -9,10 +9,9 @@ import type { Log } from "../base/observe/log.ts";
 import type { Tracer } from "../base/observe/trace.ts";
 import type { Tickets } from "../config/tickets.ts";
 import type { Store } from "../store/store.ts";
-import type { Identity, KeyRing } from "./edge/auth.ts";
-import type { HttpMetrics } from "./meta/metrics.ts";
+import type { Identity, KeyRing } from "./edge/access.ts";
 
-/** What the HTTP surface is built from. */
+/** Dependencies of the HTTP surface. */
 export interface HttpDeps {
   readonly store: Store;
   readonly turns: Turns;
@@ -22,47 +21,47 @@ export interface HttpDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly keys: KeyRing;
-  /** Absent: no key is limited. */
+  /** Absent: keys have no limits. */
   readonly keyLimits?: KeyLimits;
-  /** For the gateway's WebSocket. */
+  /** Tickets for the gateway's WebSocket. */
   readonly tickets: Tickets<{ readonly owner: string; readonly scopes: readonly string[] }>;
   readonly settings: HttpSettings;
   /** The bundled OpenAPI document. */
   readonly openApi: Readonly<Record<string, unknown>>;
   readonly version: string;
   readonly serviceStats: ServiceStats;
-  /** Told of every answer; status 0 stands for one that the spec does not list. For tests and figures. */
+  /** Reports each answer. Status 0 means that the spec does not list the answer. For tests and metrics. */
   readonly observe?: (operation: string, status: number) => void;
-  /** Absent: requests are not traced, a trace context is only passed on. */
+  /** Absent: requests are not traced, and their trace context is only passed on. */
   readonly tracer?: Tracer;
   /** Absent: metrics are off. */
   readonly metrics?: HttpMetrics;
 }
 
-/** What the health report tells besides what the rooms know. */
+/** What the health report needs besides the state of the other modules. */
 export interface ServiceStats {
   readonly pid: number;
   readonly startedAtMs: number;
-  /** Flaws of the configuration that did not keep the server from starting, a clause each. */
+  /** Configuration problems that did not stop the server from starting, one clause each. */
   readonly configProblems: readonly string[];
-  /** Sessions open in this process. */
+  /** Counts the sessions open in this process. */
   liveSessions(): number;
-  /** What dead processes left open is not closed yet. */
+  /** True while recovery closes what dead processes left open. */
   isRecovering(): boolean;
   mcp(): readonly McpStatus[];
-  /** On the volume of the home folder; undefined where the runtime does not tell. */
+  /** Returns the free bytes on the volume of the home folder; undefined where the runtime does not say. */
   freeBytes(): Promise<number | undefined>;
-  /** Absent: webhooks are not received. */
+  /** Absent: this server receives no webhooks. */
   readonly receiver?: () => ReceiverStats;
-  /** Absent: there are no jobs of the clock. ServiceError `state_store_unavailable`. */
+  /** Absent: cron is off. ServiceError `state_store_unavailable`. */
   readonly cron?: () => Promise<CronStats>;
 }
 
-/** The jobs of the clock, as the database has them now. */
+/** The scheduled jobs as the database has them now. */
 export interface CronStats {
-  /** Whether this server runs them. */
+  /** Whether this server runs jobs. */
   readonly isEnabled: boolean;
-  /** Of all servers on the database. */
+  /** Over all servers on the database. */
   readonly state: "ticking" | "stalled" | "none";
   readonly lastTickAtMs: number | undefined;
   readonly jobs: Readonly<Record<"scheduled" | "paused" | "completed" | "missed" | "error", number>>;
@@ -70,33 +69,33 @@ export interface CronStats {
   readonly late: {
     readonly count: number;
     readonly oldestDueAtMs: number | undefined;
-    /** A few of them. */
+    /** The first few of them. */
     readonly named: readonly { readonly id: string; readonly name: string }[];
   };
   readonly next: { readonly dueAtMs: number } | undefined;
-  /** Jobs that a clock ahead had put off, found within the last day. */
+  /** Jobs whose due time a fast clock had moved too late, found within the last day. */
   readonly corrected: { readonly atMs: number; readonly count: number } | undefined;
-  /** Runs at work. */
+  /** Runs that have not ended. */
   readonly open: number;
   readonly failures: { readonly count: number };
 }
 
-/** The receiver of webhooks, as it is now. */
+/** The current state of the webhook receiver. */
 export interface ReceiverStats {
-  /** Where it listens; undefined while it cannot. */
+  /** Its address; undefined while it cannot listen. */
   readonly url: string | undefined;
-  /** Why it does not listen, and what to do. */
+  /** Why it does not listen, and how to fix that. */
   readonly problem?: string | undefined;
-  /** How many there are, those of the file of subscriptions included. */
+  /** Number of routes, including those of the subscriptions file. */
   readonly routes: number;
 }
 
 export interface HttpSettings {
-  /** Name of the agent in the list of models. */
+  /** Name of the agent in the model list. */
   readonly modelName: string;
-  /** What a model in a chat body does that nothing resolves: the default model answers, or 400. */
+  /** How to treat an unknown model in a chat body: answer with the default model, or with 400. */
   readonly unknownModel: "default" | "reject";
-  /** Host names that requests may name when no key is asked for; undefined: any. */
+  /** Host names that a request may name while keys are off; undefined: any. */
   readonly allowedHosts: readonly string[] | undefined;
   readonly toolsets: readonly string[];
   readonly maxBodyBytes: number;
@@ -106,39 +105,49 @@ export interface HttpSettings {
   readonly keepaliveMs: number;
   readonly slowReaderMs: number;
   readonly maxSubscribersPerRun: number;
-  /** What may wait for all clients together, and what one model call may say. */
+  /** Bytes that may wait for all clients together, and bytes of one model answer. */
   readonly maxReaderBytes: number;
   readonly maxAnswerBytes: number;
   readonly maxStoredResponses: number;
   readonly maxRunEvents: number;
-  /** Of the whole server; 0: no limit. */
+  /** For the whole server; 0: no limit. */
   readonly maxConcurrentRuns: number;
   readonly maxQueuePerSession: number;
-  /** How long runs, and their events, are kept after their end. */
+  /** How long to keep runs, and their events, after they end. */
   readonly runTtlMs: number;
   readonly eventTtlMs: number;
-  /** 0: questions wait for ever. */
+  /** 0: questions never expire. */
   readonly approvalTimeoutMs: number;
   /** 0: no limit. */
   readonly runTimeoutMs: number;
   /** How responses show calls of the agent's own tools. */
   readonly toolItems: "mcp_call" | "function_call" | "none";
   readonly showReasoning: boolean;
-  /** Signs completion webhooks that bring no secret of their own. */
+  /** Signs completion webhooks that have no secret of their own. */
   readonly webhookSecret: string | undefined;
-  /** Private hosts that completion webhooks may go to. */
+  /** Private hosts that may receive completion webhooks. */
   readonly webhookAllowedHosts: readonly string[];
   readonly webhookAttempts: number;
   /** Origins of pages that may call, `*` for all; empty: CORS is off. */
   readonly corsOrigins: readonly string[];
-  /** Checks every answer and event against the spec and fails loudly; for tests. */
+  /** Checks every answer and event against the spec. For tests. */
   readonly validateResponses: boolean;
 }
 
-/** What a handler knows of the request beyond its declared input. */
+/** What a handler gets besides the declared input. */
 export interface HttpContext {
   readonly identity: Identity;
   readonly requestId: string;
-  /** W3C trace context of the request, for what it sets going. */
+  /** W3C trace context of the request, for the work that it starts. */
   readonly traceparent?: string | undefined;
+}
+
+/** Metrics of the HTTP surface. */
+export interface HttpMetrics {
+  /** Returns all metrics of the process in the Prometheus text format, version 0.0.4. */
+  text(): Promise<string>;
+  /** Counts an answer and its duration; for a stream, the time until it started. */
+  answered(operation: string, status: number, seconds: number): void;
+  streamOpened(operation: string): void;
+  streamClosed(operation: string): void;
 }

@@ -12,8 +12,9 @@ import type { Environment } from "../config/home.ts";
 import type { Store } from "../store/store.ts";
 import type { GatewayLimits } from "../../generated/gateway/types/types.gen.ts";
 import type { RpcPeer, Subscriptions } from "./connection/peer.ts";
+import type { GatewayMethod, GatewayRequests } from "../../generated/gateway/rpc.gen.ts";
 
-/** What the gateway is built from. */
+/** Dependencies of the gateway. */
 export interface RpcDeps {
   readonly store: Store;
   readonly agent: Agent;
@@ -24,28 +25,28 @@ export interface RpcDeps {
   readonly spawnTrees: SpawnTrees;
   readonly clock: Clock;
   readonly log: Log;
-  /** Of agentd. */
+  /** Version of agentd. */
   readonly version: string;
   readonly settings: RpcSettings;
-  /** Absent: no key is limited. */
+  /** Absent: keys have no limits. */
   readonly keyLimits?: KeyLimits;
   readonly config: ConfigAccess;
   readonly reload: Reload;
-  /** All connections there are, for what concerns everybody. */
+  /** All connections, for events that concern every client. */
   readonly peers: Iterable<RpcPeer>;
-  /** Made for each connection. */
+  /** Creates the subscriptions of a connection. */
   readonly subscribe: (deps: RpcDeps, peer: RpcPeer) => Subscriptions;
 }
 
 export interface RpcSettings {
   readonly limits: GatewayLimits;
-  /** Whether `cli.exec` works: for local connections, for all with the scope, or for none. */
+  /** Who may call `cli.exec`: local connections, all with the scope, or no connection. */
   readonly cliExec: "local" | "all" | "off";
 }
 
-/** The configuration: as the process began with it, and the file as it is now. */
+/** The configuration at the start of the process, and where to read the current file. */
 export interface ConfigAccess {
-  /** Complete. */
+  /** Complete, with defaults. */
   readonly atStart: Config;
   /** The home folder, for src/config/*. */
   readonly home: string;
@@ -55,16 +56,46 @@ export interface ConfigAccess {
   readonly userHome: string;
 }
 
-/** What can be read again while the process runs. */
+/** What the process can reload. */
 export interface Reload {
-  /** The `.env` file. Resolves to how many variables changed. */
+  /** Reloads the `.env` file. Resolves to the number of changed variables. */
   env(): Promise<number>;
-  /** The configuration of MCP servers. Resolves to a line for each server. */
+  /** Reloads the MCP configuration. Resolves to one line per server. */
   mcp(): Promise<readonly string[]>;
 }
 
-/** What every handler knows besides its parameters. */
+/** What every handler gets besides its parameters. */
 export interface RpcContext {
   readonly deps: RpcDeps;
   readonly peer: RpcPeer;
+}
+
+/** `Ctx` is what the binding adds: dependencies and connection. */
+export interface RpcCall<K extends GatewayMethod, Ctx> {
+  /** Validated, with defaults, without undeclared parameters. */
+  readonly params: GatewayRequests[K]["params"];
+  readonly ctx: Ctx;
+  /** Aborts when the connection ends. */
+  readonly signal: AbortSignal;
+  /**
+   * Holds back the session's events on this connection until this call is answered: the answer to `prompt.submit`
+   * precedes `message.start`, and the answer to `session.resume` precedes the replay.
+   */
+  hold(sessionId: string): void;
+}
+
+/** Returns a result that the spec lists. Errors are thrown as ServiceError. */
+export type RpcHandler<K extends GatewayMethod, Ctx> = (
+  call: RpcCall<K, Ctx>,
+) => GatewayRequests[K]["result"] | Promise<GatewayRequests[K]["result"]>;
+
+/** One handler for each method of the spec. */
+export type RpcHandlers<Ctx> = { readonly [K in GatewayMethod]: RpcHandler<K, Ctx> };
+
+/** The handlers of some methods: what a file of methods/ exports. */
+export type RpcGroup<K extends GatewayMethod, Ctx> = Pick<RpcHandlers<Ctx>, K>;
+
+/** Returns `handlers` unchanged. A missing method, or a result that the spec does not list, is a compile error. */
+export function defineRpc<Ctx>(handlers: RpcHandlers<Ctx>): RpcHandlers<Ctx> {
+  return handlers;
 }

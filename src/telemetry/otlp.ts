@@ -1,6 +1,6 @@
 /**
- * Spans to a collector, OTLP as JSON over HTTP. Loaded only when a collector is configured; nothing of it is global.
- * Touches the machine (connections).
+ * Sends spans to a collector, as OTLP JSON over HTTP. Loaded only when a collector is configured, and without
+ * global state. Touches the machine (connections).
  */
 import { Agent } from "node:http";
 import { Agent as TlsAgent } from "node:https";
@@ -79,17 +79,17 @@ export function createOtlpTracer(
   const otel = provider.getTracer("agentd", settings.version);
   const tracer: Tracer = {
     isOn: true,
-    start: (name, options) => begin(otel, remote(options?.parent), name, options),
+    start: (name, options) => start(otel, remote(options?.parent), name, options),
   };
   const close = async (signal: AbortSignal) => {
     signal.addEventListener("abort", () => connections.cut(), { once: true });
-    // A batch that fails was told of already.
+    // The exporter has already reported a failed batch.
     await provider.shutdown().catch(() => {});
   };
   return { tracer, close };
 }
 
-/** What holds the process while a collector does not answer. */
+/** The connections to the collector, which keep the process alive while it does not answer. */
 class Connections {
   readonly agent: Agent;
   #isCut = false;
@@ -100,13 +100,13 @@ class Connections {
       : new Agent({ keepAlive: true });
     const connect = this.agent.createConnection.bind(this.agent);
     this.agent.createConnection = (...wanted) => {
-      // Else a batch that is tried again would begin to wait anew.
+      // A retried batch would otherwise wait again.
       if (this.#isCut) throw new Error("The service has stopped.");
       return connect(...wanted);
     };
   }
 
-  /** Ends every connection, and lets none begin. */
+  /** Closes every connection, and allows no new one. */
   cut(): void {
     this.#isCut = true;
     const open = [...Object.values(this.agent.sockets), ...Object.values(this.agent.freeSockets)];
@@ -123,7 +123,7 @@ function createExporter(
     url,
     headers: { ...headers },
     timeoutMillis: timeoutMs,
-    // At the end all that waits goes at once.
+    // On shutdown, all waiting batches are sent at once.
     concurrencyLimit: Math.ceil(maxQueueSpans / MAX_BATCH_SPANS) + 1,
     httpAgentOptions: () => agent,
   });
@@ -140,14 +140,14 @@ function createExporter(
   };
 }
 
-/** What a collector says in its body is not repeated: it may quote what it was sent. */
+/** Omits the collector's response body, which may quote what was sent. */
 function reasonOf(error: Error | undefined): string {
   const { code } = (error ?? {}) as { readonly code?: unknown };
   const status = typeof code === "number" ? `The collector answered ${code}.` : undefined;
-  return status ?? error?.message ?? "The collector did not take them.";
+  return status ?? error?.message ?? "The collector did not accept them.";
 }
 
-function begin(otel: OtelTracer, parent: Context, name: string, options: SpanOptions = {}): Span {
+function start(otel: OtelTracer, parent: Context, name: string, options: SpanOptions = {}): Span {
   const { kind = "internal", attributes = {} } = options;
   const span = otel.startSpan(name, { kind: kinds[kind], attributes: toOtel(attributes) }, parent);
   return new RecordedSpan(otel, span);
@@ -181,7 +181,7 @@ class RecordedSpan implements Span {
   }
 
   child(name: string, options?: SpanOptions): Span {
-    return begin(this.#otel, trace.setSpan(ROOT_CONTEXT, this.#span), name, options);
+    return start(this.#otel, trace.setSpan(ROOT_CONTEXT, this.#span), name, options);
   }
 
   set(attributes: Attributes): void {

@@ -4,7 +4,7 @@ import { currentRuntime, residentBytes, watchEventLoop } from "../base/system/ru
 import type { CronMetrics } from "../cron/deps.ts";
 import { readCronStatus } from "../cron/tick/status.ts";
 import { type DeliveryMetrics, readOutboxStats, type OutboxCounts } from "../deliver/outbox/metrics.ts";
-import type { HttpMetrics } from "../http/meta/metrics.ts";
+import type { HttpMetrics } from "../http/deps.ts";
 import { readStats } from "../store/stats.ts";
 import type { Store } from "../store/store.ts";
 import type { WebhookMetrics } from "../webhook/deps.ts";
@@ -13,17 +13,17 @@ export interface ServiceMetricsOptions {
   readonly store: Store;
   readonly version: string;
   readonly log: Log;
-  /** When the service started; default now. */
+  /** When the service started. Default: now. */
   readonly startedAtMs?: number;
 }
 
-/** The figures of a service. */
+/** The metrics of a service. */
 export interface ServiceMetrics {
   readonly http: HttpMetrics;
   readonly webhook: WebhookMetrics;
   readonly delivery: DeliveryMetrics;
   readonly cron: CronMetrics;
-  /** A run ended in this process. */
+  /** Counts a run that ended in this process. */
   runEnded(kind: string, status: string): void;
   /** Stops measuring. */
   close(): void;
@@ -31,22 +31,22 @@ export interface ServiceMetrics {
 
 const OPEN_STATUSES = ["queued", "running", "waiting_for_approval", "stopping"];
 const OUTBOX_STATUSES: readonly (keyof OutboxCounts)[] = ["due", "sending", "dead", "unknown"];
-const DELIVERY_STATUSES = ["accepted", "running"];
-/** From an answer out of memory to one a model was waited for. */
+const OPEN_DELIVERY_STATUSES = ["accepted", "running"];
+/** From an answer out of memory to a slow model. */
 const DURATION_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
-/** From a refusal to a target that is waited for. */
+/** From a rejected request to a slow target. */
 const RECEIVE_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
-/** From a message that leaves at once to one whose platform came back the next day. */
+/** From an immediate message to one whose platform recovered the next day. */
 const DELIVERY_BUCKETS = [
   0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1_800, 3_600, 21_600, 86_400,
 ];
 
-/** From a job that begins at once to one that makes up for what was missed. */
+/** From a job on time to one that caught up after a long outage. */
 const LAG_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 21_600, 86_400];
 const JOB_STATES = ["scheduled", "paused", "completed", "missed", "error"] as const;
 
-/** Everything `GET /metrics` shows. What costs something is measured from the first time that somebody looks. */
+/** Creates all metrics of `GET /metrics`. Costly ones are measured from the first request on. */
 export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMetrics {
   const { store, log } = options;
   const metrics = new Metrics({
@@ -75,18 +75,18 @@ export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMet
 
 function collectStore(metrics: Metrics, store: Store): void {
   const runs = metrics.gauge("agentd_runs", {
-    help: "Runs of the whole database that have not ended.",
+    help: "Open runs of the whole database.",
     labels: ["status"],
   });
-  const queue = metrics.gauge("agentd_queue_depth", { help: "Runs that wait for their turn." });
+  const queue = metrics.gauge("agentd_queue_depth", { help: "Queued runs." });
   const deliveries = metrics.gauge("agentd_webhook_deliveries", {
-    help: "Deliveries of webhooks that have not come to an end.",
+    help: "Webhook deliveries that have not finished.",
     labels: ["status"],
   });
   metrics.collect(async () => {
     const stats = await readStats(store);
     for (const status of OPEN_STATUSES) runs.set(stats.runs.get(status) ?? 0, [status]);
-    for (const status of DELIVERY_STATUSES) {
+    for (const status of OPEN_DELIVERY_STATUSES) {
       deliveries.set(stats.deliveries.get(status) ?? 0, [status]);
     }
     queue.set(stats.runs.get("queued") ?? 0);
@@ -95,17 +95,17 @@ function collectStore(metrics: Metrics, store: Store): void {
 
 function collectOutbox(metrics: Metrics, store: Store): void {
   const messages = metrics.gauge("agentd_outbox_messages", {
-    help: "Messages of the whole database: due, sending, given up (dead), or perhaps arrived (unknown).",
+    help: "Messages of the whole database: due, sending, dead (given up), or unknown (perhaps arrived).",
     labels: ["platform", "status"],
   });
   const oldest = metrics.gauge("agentd_outbox_oldest_due_seconds", {
-    help: "How long ago the oldest message that is due was owed; 0 when none is.",
+    help: "Age of the oldest due message; 0 when none is due.",
   });
   const seen = new Set<string>();
   metrics.collect(async () => {
     const { byPlatform, oldestDueAtMs } = await readOutboxStats(store);
     for (const platform of byPlatform.keys()) seen.add(platform);
-    // What was there once is shown as gone, not left as it was.
+    // A platform without messages is reported as 0, not with its last value.
     for (const platform of seen) {
       for (const status of OUTBOX_STATUSES) {
         messages.set(byPlatform.get(platform)?.[status] ?? 0, [platform, status]);
@@ -117,11 +117,11 @@ function collectOutbox(metrics: Metrics, store: Store): void {
 
 function deliveryMetrics(metrics: Metrics): DeliveryMetrics {
   const attempts = metrics.counter("agentd_delivery_attempts_total", {
-    help: "Attempts at messages that came to an end in this process.",
+    help: "Delivery attempts that finished in this process.",
     labels: ["platform", "outcome"],
   });
   const durations = metrics.histogram("agentd_delivery_seconds", {
-    help: "Time from owing a message to its delivery.",
+    help: "Time from enqueuing a message to its delivery.",
     labels: ["platform"],
     buckets: DELIVERY_BUCKETS,
   });
@@ -133,11 +133,11 @@ function deliveryMetrics(metrics: Metrics): DeliveryMetrics {
 
 function cronMetrics(metrics: Metrics, store: Store): CronMetrics {
   const ended = metrics.counter("agentd_cron_occurrences_total", {
-    help: "Runs of scheduled jobs that began in this process and came to an end.",
+    help: "Runs of scheduled jobs that started in this process and finished.",
     labels: ["status"],
   });
   const lag = metrics.histogram("agentd_cron_lag_seconds", {
-    help: "How far behind their instants runs of scheduled jobs began.",
+    help: "Delay between the due time and the start of scheduled runs.",
     buckets: LAG_BUCKETS,
   });
   const jobs = metrics.gauge("agentd_cron_jobs", {
@@ -145,7 +145,7 @@ function cronMetrics(metrics: Metrics, store: Store): CronMetrics {
     labels: ["state"],
   });
   const late = metrics.gauge("agentd_cron_jobs_late", {
-    help: "Jobs of the whole database that have been due for more than a minute.",
+    help: "Jobs of the whole database that are overdue by more than a minute.",
   });
   metrics.collect(async () => {
     const status = await readCronStatus(store, { nowMs: Date.now() });
@@ -157,16 +157,16 @@ function cronMetrics(metrics: Metrics, store: Store): CronMetrics {
 
 function httpMetrics(metrics: Metrics): HttpMetrics {
   const requests = metrics.counter("agentd_http_requests_total", {
-    help: "Requests that were answered.",
+    help: "Answered requests.",
     labels: ["operation", "status"],
   });
   const durations = metrics.histogram("agentd_http_request_duration_seconds", {
-    help: "Time to the answer; of a stream, to its beginning.",
+    help: "Time to the answer; for a stream, to its start.",
     labels: ["operation"],
     buckets: DURATION_BUCKETS,
   });
   const subscribers = metrics.gauge("agentd_subscribers", {
-    help: "Event streams that are open.",
+    help: "Open event streams.",
     labels: ["operation"],
   });
   const open = new Map<string, number>();
@@ -188,11 +188,11 @@ function httpMetrics(metrics: Metrics): HttpMetrics {
 
 function webhookMetrics(metrics: Metrics): WebhookMetrics {
   const requests = metrics.counter("agentd_webhook_requests_total", {
-    help: "Requests to routes of the webhook receiver that were answered.",
+    help: "Answered requests to webhook routes.",
     labels: ["outcome"],
   });
   const durations = metrics.histogram("agentd_webhook_request_duration_seconds", {
-    help: "Time to the answer; of an accepted one, until it is recorded.",
+    help: "Time to the answer; for an accepted delivery, until it is recorded.",
     labels: ["outcome"],
     buckets: RECEIVE_BUCKETS,
   });
@@ -204,20 +204,22 @@ function webhookMetrics(metrics: Metrics): WebhookMetrics {
   };
 }
 
-/** The returned function stops what measures. */
+/** Returns a function that stops the measurements. */
 function collectProcess(
   metrics: Metrics,
   { version, startedAtMs = Date.now() }: ServiceMetricsOptions,
 ): () => void {
-  const memory = metrics.gauge("process_resident_memory_bytes", { help: "Memory in RAM." });
-  const start = metrics.gauge("process_start_time_seconds", { help: "When the service started, Unix time." });
+  const memory = metrics.gauge("process_resident_memory_bytes", { help: "Resident memory." });
+  const start = metrics.gauge("process_start_time_seconds", {
+    help: "Unix time at which the service started.",
+  });
   const uptime = metrics.gauge("agentd_uptime_seconds", { help: "Time since the service started." });
   const build = metrics.gauge("agentd_build_info", {
-    help: "1, with what runs here.",
+    help: "1, with the version and the runtime.",
     labels: ["version", "runtime", "runtime_version"],
   });
   const delay = metrics.gauge("agentd_event_loop_delay_seconds", {
-    help: "How late the event loop came to its work, since the last look.",
+    help: "Delay of the event loop since the last request.",
     labels: ["stat"],
   });
   const runtime = currentRuntime();

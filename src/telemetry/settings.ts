@@ -5,50 +5,50 @@ import type { Environment } from "../config/home.ts";
 import { resolveSecret } from "../config/secrets/reference.ts";
 
 export interface TracingSettings {
-  /** Where spans are posted to, complete: `http://127.0.0.1:4318/v1/traces`. */
+  /** The complete URL that receives spans, such as `http://127.0.0.1:4318/v1/traces`. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly serviceName: string;
   readonly version: string;
-  /** 0 to 1, of the traces that begin here. */
+  /** Share of the traces that start here, 0 to 1. */
   readonly sampleRatio: number;
-  /** Longest wait for the collector, with its retries. */
+  /** Timeout of a request to the collector, including its retries. */
   readonly timeoutMs: number;
-  /** Spans that may wait; further ones are dropped. */
+  /** Longest queue of spans. Further spans are dropped. */
   readonly maxQueueSpans: number;
-  /** From a span's end until it is sent, when no batch is full before; default 2 s. */
+  /** Longest delay from the end of a span until it is sent; default 2 s. */
   readonly delayMs?: number;
 }
 
-/** A tracer and how it ends. */
+/** A tracer, and how to close it. */
 export interface Tracing {
   readonly tracer: Tracer;
-  /** Sends what waits, within so long; what is not sent by then is lost. Never rejects. */
+  /** Sends the waiting spans within a few seconds; the others are lost. Never rejects. */
   close(): Promise<void>;
 }
 
 export interface ExportFailure {
   /** One sentence without secrets. */
   readonly reason: string;
-  /** Spans that were lost by it. */
+  /** Number of lost spans. */
   readonly spans: number;
 }
 
-/** What sends spans, apart from the rest because it is loaded only when it is needed. */
+/** The exporter. It is a module of its own because it is loaded only when needed. */
 export interface OtlpModule {
-  /** `onFailure` is told of each batch that could not be sent. Throws for a URL that is none. */
+  /** Calls `onFailure` for each batch that fails. Throws for an invalid URL. */
   createOtlpTracer(
     settings: TracingSettings,
     onFailure: (failure: ExportFailure) => void,
   ): Pick<Tracing, "tracer"> & {
-    /** Sends what waits; once `signal` aborts the rest is lost, and no connection stays. Never rejects. */
+    /** Sends the waiting spans. When `signal` aborts, drops the others and closes every connection. Never rejects. */
     close(signal: AbortSignal): Promise<void>;
   };
 }
 
 /**
- * Undefined when no collector is configured. ServiceError `invalid_config` for an address that is none, or a header
- * that refers to a variable that is not set.
+ * Returns undefined when no collector is configured. ServiceError `invalid_config` for an invalid address, or a
+ * header that refers to a missing variable.
  */
 export function tracingSettings(
   { telemetry }: Pick<Config, "telemetry">,
@@ -58,7 +58,7 @@ export function tracingSettings(
   if (endpoint === undefined) return undefined;
   const url = URL.parse(endpoint);
   if (!url) {
-    const message = "telemetry.endpoint is no address. Write it as http://127.0.0.1:4318.";
+    const message = "telemetry.endpoint is not a URL. Write it as http://127.0.0.1:4318.";
     throw new ServiceError("invalid_config", message, { param: "telemetry.endpoint" });
   }
   url.pathname = `${url.pathname.replace(/\/+$/, "")}/v1/traces`;

@@ -2,7 +2,7 @@ import type { Config } from "../../generated/config/types.gen.ts";
 import type { AgentDeps } from "../agent/deps.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
-import type { Tracer } from "../base/observe/trace.ts";
+import { type Tracer, offTracer } from "../base/observe/trace.ts";
 import type { Environment } from "../config/home.ts";
 import type { CronDeps } from "../cron/deps.ts";
 import type { DeliveryMetrics } from "../deliver/outbox/metrics.ts";
@@ -10,18 +10,23 @@ import type { HttpDeps } from "../http/deps.ts";
 import type { Store } from "../store/store.ts";
 import type { WebhookDeps } from "../webhook/deps.ts";
 import { createServiceMetrics } from "./service-metrics.ts";
-import { tracingSettings } from "./settings.ts";
-import { openTracing } from "./tracing.ts";
+import {
+  tracingSettings,
+  type ExportFailure,
+  type OtlpModule,
+  type Tracing,
+  type TracingSettings,
+} from "./settings.ts";
 
 export interface TelemetryOptions {
   readonly config: Pick<Config, "telemetry" | "api_server">;
-  /** Where references such as `env:NAME` are looked up. */
+  /** Resolves references such as `env:NAME`. */
   readonly env: Environment;
   readonly version: string;
   readonly log: Log;
 }
 
-/** What the rooms of a service get of traces and figures: nothing for what is off. */
+/** What each module gets of traces and metrics; nothing for what is off. */
 export interface Telemetry {
   readonly tracer: Tracer;
   readonly agent: Pick<AgentDeps, "tracing" | "runEnded">;
@@ -29,11 +34,11 @@ export interface Telemetry {
   readonly webhook: Pick<WebhookDeps, "metrics">;
   readonly delivery: { readonly metrics?: DeliveryMetrics };
   readonly cron: Pick<CronDeps, "metrics">;
-  /** Sends the last spans, within a few seconds, and stops measuring. */
+  /** Sends the last spans within a few seconds, and stops measuring. */
   close(): Promise<void>;
 }
 
-/** Traces and figures as the configuration wants them. ServiceError `invalid_config`. */
+/** Opens the configured traces and metrics. ServiceError `invalid_config`. */
 export async function openTelemetry(
   options: TelemetryOptions,
   { store, clock }: { readonly store: Store; readonly clock: Clock },
@@ -56,4 +61,64 @@ export async function openTelemetry(
       await close();
     },
   };
+}
+
+export interface TracingOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Loads the exporter. For tests. */
+  readonly load?: () => Promise<OtlpModule>;
+}
+
+/** Longest wait for the last spans when the service stops. */
+const CLOSE_MS = 3_000;
+/** Least time between two log lines about an unreachable collector. */
+const LOG_INTERVAL_MS = 60_000;
+
+/**
+ * Returns the tracer of a service: without settings one that does nothing, and loads nothing. A failure to load
+ * the exporter does not stop the service.
+ */
+export async function openTracing(
+  settings: TracingSettings | undefined,
+  options: TracingOptions,
+): Promise<Tracing> {
+  if (!settings) return { tracer: offTracer, close: async () => {} };
+  const { clock, log, load = () => import("./otlp.ts") } = options;
+  try {
+    const { createOtlpTracer } = await load();
+    const { tracer, close } = createOtlpTracer(settings, logFailures(log, clock));
+    return { tracer, close: () => withTimeout(CLOSE_MS, clock, close) };
+  } catch (error) {
+    log.warn("tracing is off: the exporter could not be loaded", { error });
+    return { tracer: offTracer, close: async () => {} };
+  }
+}
+
+/** Logs the first failure, and later ones once a minute, with the number of spans lost since. */
+function logFailures(log: Log, clock: Clock): (failure: ExportFailure) => void {
+  let lost = 0;
+  let nextMs = 0;
+  return ({ reason, spans }) => {
+    lost += spans;
+    if (clock.now() < nextMs) return;
+    log.warn("spans could not be sent", { reason, lost });
+    lost = 0;
+    nextMs = clock.now() + LOG_INTERVAL_MS;
+  };
+}
+
+async function withTimeout(
+  ms: number,
+  clock: Clock,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const late = new AbortController();
+  const isLate = Promise.withResolvers<void>();
+  const cancel = clock.after(ms, () => {
+    late.abort();
+    isLate.resolve();
+  });
+  await Promise.race([work(late.signal), isLate.promise]);
+  cancel();
 }

@@ -21,7 +21,7 @@ import { Agent } from "../../src/agent/agent.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
 import { formatIssue, SchemaSet } from "../../src/base/json/validate.ts";
-import { specSchemas } from "../../src/http/edge/schemas.ts";
+import { specSchemas } from "../../src/http/edge/input.ts";
 import type { JournalEvent } from "../../src/store/journal/journal.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -2,7 +2,7 @@
 import fc, { type Arbitrary } from "fast-check";
 import { schemas } from "../../generated/http/schemas.gen.ts";
 import type { JsonSchema } from "../../src/base/json/schema.ts";
-import { specSchemas } from "../../src/http/edge/schemas.ts";
+import { specSchemas } from "../../src/http/edge/input.ts";
 
 /** By name of a component or of a property: what to make instead of just anything that fits. */
 export type Tastes = Readonly<Record<string, Arbitrary<unknown>>>;

@@ -1,8 +1,8 @@
 /** Events of a run, and the response that they make. */
 import assert from "node:assert/strict";
 import type { ResponseStreamEvent, RunEvent, RunUsage } from "../../generated/http/client/types.gen.ts";
-import { ResponseReducer } from "../../src/http/responses/reducer.ts";
-import { echoOf, type ResponseRequest } from "../../src/http/responses/object.ts";
+import { ResponseReducer, type ResponseRequest } from "../../src/http/responses/reducer.ts";
+import { echoOf } from "../../src/http/responses/request.ts";
 import { checkStream } from "./responses.ts";
 
 export const RUN = "run_01abc";

@@ -4,7 +4,7 @@ import type {
   Response as ResponseObject,
   ResponseStreamEvent,
 } from "../../generated/http/client/types.gen.ts";
-import { specSchemas } from "../../src/http/edge/schemas.ts";
+import { specSchemas } from "../../src/http/edge/input.ts";
 import type { TestService } from "./service.ts";
 import { readFrames } from "./sse.ts";
 

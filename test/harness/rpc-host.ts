@@ -9,10 +9,10 @@ import {
 import type { Connection } from "../../src/rpc/connection/connection.ts";
 import { rpcHandlers } from "../../src/rpc/methods/handlers.ts";
 import { RpcHub } from "../../src/rpc/events/hub.ts";
-import { RPC_LIMITS } from "../../src/rpc/connection/limits.ts";
+import { RPC_LIMITS } from "../../src/rpc/connection/ready.ts";
 import { createSubscriptions } from "../../src/rpc/events/notify.ts";
 import type { RpcDeps } from "../../src/rpc/deps.ts";
-import { rpcSchemas } from "../../src/rpc/connection/schemas.ts";
+import { rpcSchemas } from "../../src/rpc/connection/calls.ts";
 import { Skills } from "../../src/agent/skills/skills.ts";
 import { McpServers } from "../../src/agent/mcp/servers.ts";
 import { createTestAgent, type TestAgent, type TestAgentOptions } from "./agent.ts";

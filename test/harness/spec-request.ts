@@ -2,7 +2,7 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { ParameterGroup } from "../../generated/http/contract.gen.ts";
 import type { JsonSchema } from "../../src/base/json/schema.ts";
-import { specSchemas } from "../../src/http/edge/schemas.ts";
+import { specSchemas } from "../../src/http/edge/input.ts";
 import { fitting, spoil, type Tastes } from "./arbitrary.ts";
 import type { NamedOperation } from "./scenario.ts";
 

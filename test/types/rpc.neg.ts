@@ -2,7 +2,7 @@
  * What the compiler must refuse of RPC handlers. Checked by `npm run typecheck`: an `@ts-expect-error` over a line that
  * compiles is itself an error. Never run.
  */
-import { defineRpc, type RpcGroup, type RpcHandlers } from "../../src/rpc/connection/contract.ts";
+import { defineRpc, type RpcGroup, type RpcHandlers } from "../../src/rpc/deps.ts";
 
 interface Ctx {
   readonly caller: string;

@@ -379,6 +379,13 @@ export type ChatCompletionChunk = {
 export type ErrorType = 'invalid_request_error' | 'authentication_error' | 'permission_error' | 'not_found_error' | 'conflict_error' | 'rate_limit_error' | 'server_error' | 'overloaded_error';
 
 /**
+ * ErrorCode
+ *
+ * Stable name of the error.
+ */
+export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
+
+/**
  * ErrorBody
  */
 export type ErrorBody = {
@@ -391,10 +398,7 @@ export type ErrorBody = {
      * Path of the offending input, such as `messages[0].content`.
      */
     param: string | null;
-    /**
-     * Stable name of the error.
-     */
-    code: string;
+    code: ErrorCode;
     details?: {
         [key: string]: unknown;
     };

@@ -6,7 +6,13 @@ import { type Engine, type ModelRef, type Usage, zeroUsage } from "../engine.ts"
 import { estimateTokens } from "../engines/conversation.ts";
 import { type Message, textOf, type UserMessage } from "../message.ts";
 import { runEvent } from "../run/event.ts";
-import { addMessages, isSummary, loadContext, numberContext, type NumberedMessage } from "../session/transcript.ts";
+import {
+  addMessages,
+  isSummary,
+  loadContext,
+  numberContext,
+  type NumberedMessage,
+} from "../session/transcript.ts";
 import { completeOnce } from "./completion.ts";
 
 export type CompressionReason = "requested" | "near_limit" | "overflow";

@@ -4,7 +4,7 @@ import { defineCommand } from "citty";
 import packageFile from "../../../package.json" with { type: "json" };
 import { systemClock } from "../../base/clock.ts";
 import { takeStdout, type FrameOutput } from "../../base/system/frame-output.ts";
-import { gatewayLimits } from "../../rpc/connection/limits.ts";
+import { gatewayLimits } from "../../rpc/connection/ready.ts";
 import { failStdio, greetStdio, serveStdio } from "../../rpc/connection/stdio.ts";
 import type { RpcService } from "../../app/service.ts";
 import { keepCompiledCode } from "../kit/compiled-code.ts";

@@ -4,7 +4,13 @@ import { lstat, readdir, readFile, rm } from "node:fs/promises";
 import { writePrivateFile } from "../../config/home.ts";
 import { fileProblem, folderProblem, writeFailure } from "../../deliver/targets/local.ts";
 import type { SendOutcome, Target } from "../../deliver/target.ts";
-import { readKeptOutput, type KeptOutput, isJobFolderName, isOutputFileName, OUTPUT_TARGET } from "./output.ts";
+import {
+  readKeptOutput,
+  type KeptOutput,
+  isJobFolderName,
+  isOutputFileName,
+  OUTPUT_TARGET,
+} from "./output.ts";
 
 export interface OutputTargetOptions {
   /** `<home>/cron/output`, absolute. */

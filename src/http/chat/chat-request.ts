@@ -7,9 +7,14 @@ import type { ModelSettings } from "../../agent/engine.ts";
 import type { AssistantPart, Message } from "../../agent/message.ts";
 import type { Prompt } from "../../agent/run/prompt.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { loadAttachments, splitContent, textContent, type AttachmentSource } from "../prompt/content.ts";
+import {
+  attachTo,
+  parseArguments,
+  splitContent,
+  textContent,
+  type PendingAttachments,
+} from "../prompt/content.ts";
 import type { HttpRequest } from "../edge/contract.ts";
-import { parseJson } from "../edge/json.ts";
 import {
   approvals,
   checkCount,
@@ -18,14 +23,14 @@ import {
   clientTools,
   requestedModel,
   requestedWebhook,
-} from "../edge/request-options.ts";
+  sessionAddress,
+} from "../prompt/options.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import { sessionAddress } from "../prompt/session.ts";
 
-/** A chat completions request in the agent's terms. */
+/** A chat completions request, translated for the agent. */
 export interface ChatRequest {
   readonly prompt: Prompt;
-  /** The model as the client named it; answers repeat it. */
+  /** The model name that the client sent. Answers repeat it. */
   readonly modelName: string;
   readonly stream: boolean;
   readonly includeUsage: boolean;
@@ -36,7 +41,7 @@ export interface ChatRequest {
 
 export type ChatHttpRequest = HttpRequest<"createChatCompletion", HttpContext>;
 
-/** Reads a request that fits the schema; refuses what the schema cannot see and what is not supported. */
+/** Translates a request that fits the schema. Rejects unsupported parameters, and what the schema cannot express. */
 export async function toChatRequest(request: ChatHttpRequest, deps: HttpDeps): Promise<ChatRequest> {
   const { body, headers } = request;
   refuseUnsupported(body);
@@ -91,7 +96,7 @@ function refuseUnsupported(body: ChatCompletionRequest): void {
   const refuse = (param: string, what: string): never => {
     throw new ServiceError("unsupported_parameter", what, { param });
   };
-  if ((body.n ?? 1) !== 1) refuse("n", "n must be 1: the agent gives one answer.");
+  if ((body.n ?? 1) !== 1) refuse("n", "n must be 1. The agent gives one answer.");
   const format = body.response_format?.type;
   if (format !== undefined && format !== "text") {
     refuse("response_format", `response_format ${JSON.stringify(format)} is not supported; use "text".`);
@@ -111,7 +116,7 @@ function modelSettings(body: ChatCompletionRequest): ModelSettings {
   };
 }
 
-/** Instructions, the conversation so far, and what comes after the last answer: the prompt. */
+/** Splits the messages into instructions, earlier messages, and the prompt: everything after the last answer. */
 async function split(
   messages: readonly ChatMessage[],
   deps: HttpDeps,
@@ -122,24 +127,24 @@ async function split(
   readonly prompt: readonly Message[];
 }> {
   const instructions: string[] = [];
-  const talk: Message[] = [];
-  const brought: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
+  const conversation: Message[] = [];
+  const attached: PendingAttachments[] = [];
   for (const [index, message] of messages.entries()) {
     const param = `messages[${index}].content`;
     const { text, sources } = contentOf(message, param);
     checkText(text, param, deps);
-    if (sources.length > 0) brought.push({ at: talk.length, sources });
+    if (sources.length > 0) attached.push({ at: conversation.length, sources });
     if (message.role === "system" || message.role === "developer") instructions.push(text);
-    else talk.push(toMessage(message, text, talk));
+    else conversation.push(toMessage(message, text, conversation));
   }
-  if (brought.length > 0) await attach(talk, brought, { maxBytes: deps.settings.maxBodyBytes, signal });
-  const start = talk.findLastIndex((message) => message.role === "assistant") + 1;
-  const prompt = talk.slice(start);
+  await attachTo(conversation, attached, { maxBytes: deps.settings.maxBodyBytes, signal });
+  const start = conversation.findLastIndex((message) => message.role === "assistant") + 1;
+  const prompt = conversation.slice(start);
   if (prompt.length === 0) {
-    const what = "The last message must come from the user or a tool: it is what the agent answers.";
+    const what = "The last message must come from the user or a tool. The agent answers it.";
     throw new ServiceError("invalid_request", what, { param: "messages" });
   }
-  return { instructions: instructions.join("\n\n"), opening: talk.slice(0, start), prompt };
+  return { instructions: instructions.join("\n\n"), opening: conversation.slice(0, start), prompt };
 }
 
 function contentOf(message: ChatMessage, param: string) {
@@ -149,26 +154,9 @@ function contentOf(message: ChatMessage, param: string) {
     : { text: textContent(content, param), sources: [] };
 }
 
-async function attach(
-  talk: Message[],
-  brought: readonly { readonly at: number; readonly sources: readonly AttachmentSource[] }[],
-  options: { readonly maxBytes: number; readonly signal: AbortSignal },
-): Promise<void> {
-  const all = await loadAttachments(
-    brought.flatMap(({ sources }) => sources),
-    options,
-  );
-  let used = 0;
-  for (const { at, sources } of brought) {
-    const message = talk[at];
-    const attachments = all.slice(used, (used += sources.length));
-    if (message?.role === "user") talk[at] = { ...message, attachments };
-  }
-}
+type ConversationMessage = Exclude<ChatMessage, { role: "system" } | { role: "developer" }>;
 
-type Spoken = Exclude<ChatMessage, { role: "system" } | { role: "developer" }>;
-
-function toMessage(message: Spoken, text: string, before: readonly Message[]): Message {
+function toMessage(message: ConversationMessage, text: string, before: readonly Message[]): Message {
   if (message.role === "user") return { role: "user", text, ...(message.name ? { name: message.name } : {}) };
   if (message.role === "tool") {
     const callId = message.tool_call_id;
@@ -189,12 +177,4 @@ function calledTool(before: readonly Message[], callId: string): string {
       if (part.type === "tool_call" && part.callId === callId) return part.tool;
   }
   return "unknown";
-}
-
-function parseArguments(json: string): unknown {
-  try {
-    return parseJson(json);
-  } catch {
-    return { arguments: json }; // an earlier model's broken call is history, not an error of this request
-  }
 }

@@ -1,4 +1,10 @@
-import type { ChatStreamFrame, ChatToolCall } from "../../../generated/http/client/types.gen.ts";
+import type {
+  ChatStreamFrame,
+  ChatToolCall,
+  ChatCompletion,
+  CompletionUsage,
+  FinishReason,
+} from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import {
@@ -8,17 +14,24 @@ import {
   toolCall,
   type ChatHead,
   type ChunkOptions,
-} from "../../client/chat-chunks.ts";
+} from "../../../generated/http/chat.gen.ts";
 import { errorEnvelope } from "../edge/answer.ts";
-import { completion } from "./chat-format.ts";
 import { toChatRequest, type ChatHttpRequest, type ChatRequest } from "./chat-request.ts";
 import type { HttpResponse } from "../edge/contract.ts";
 import { idempotencyOf } from "../edge/idempotency.ts";
 import type { HttpDeps } from "../deps.ts";
-import { failedAnswer, failureOf, shuttingDown } from "../runs/failure.ts";
-import { runEvents, runHeaders, startRun, stopWhenGone, type EventGroups } from "../prompt/submission.ts";
+import {
+  failedAnswer,
+  failureOf,
+  shuttingDown,
+  runEvents,
+  runHeaders,
+  startRun,
+  stopWhenGone,
+  type EventGroups,
+} from "../prompt/submission.ts";
 
-/** POST /v1/chat/completions: a chat is a run, and its answer is what the journal says about that run. */
+/** POST /v1/chat/completions: starts a run and builds the answer from its journal. */
 export async function createChatCompletion(
   request: ChatHttpRequest,
   deps: HttpDeps,
@@ -36,12 +49,17 @@ export async function createChatCompletion(
   };
   const headers = runHeaders(started);
   const isMine = chat.cancelOnDisconnect && !started.isJoined;
-  const forget = isMine ? stopWhenGone(signal, runId, deps) : () => {};
+  const stopWatching = isMine ? stopWhenGone(signal, runId, deps) : () => {};
   if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chunkOptions(chat)) };
-  return collect(head, started.events, headers).finally(forget);
+  return collect(head, started.events, headers).finally(stopWatching);
 }
 
-/** The whole answer, once the run has ended. */
+/** Separate from the request, whose messages a stream would hold to its end. */
+function chunkOptions({ includeUsage, includeProgress, showReasoning }: ChatRequest): ChunkOptions {
+  return { includeUsage, includeProgress, showReasoning };
+}
+
+/** Returns the whole answer when the run ends. */
 async function collect(
   head: ChatHead,
   groups: EventGroups,
@@ -65,12 +83,10 @@ async function collect(
   throw shuttingDown();
 }
 
-/** Apart from the request, whose messages a stream would hold to its end. */
-function chunkOptions({ includeUsage, includeProgress, showReasoning }: ChatRequest): ChunkOptions {
-  return { includeUsage, includeProgress, showReasoning };
-}
-
-/** The answer as it comes. Each frame has the number of its event, so that a client can go on with the run's events. */
+/**
+ * Streams the answer. Each frame carries the number of its run event, so that a client can resume at the run's
+ * events.
+ */
 async function* frames(
   head: ChatHead,
   groups: EventGroups,
@@ -86,4 +102,32 @@ async function* frames(
     const failure = made.length === 0 ? failureOf(event) : undefined;
     if (failure) yield { data: errorEnvelope(failure) };
   }
+}
+
+export interface ChatEnd {
+  readonly text: string;
+  /** Calls that the client has to make. */
+  readonly calls: readonly ChatToolCall[];
+  readonly finish: FinishReason;
+  readonly usage: CompletionUsage;
+}
+
+/** Returns the whole answer in the chat completions format. */
+export function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
+  const hasCalls = end.calls.length > 0;
+  const message = {
+    role: "assistant" as const,
+    content: hasCalls && end.text === "" ? null : end.text,
+    refusal: null,
+    ...(hasCalls ? { tool_calls: [...end.calls] } : {}),
+  };
+  return {
+    id: head.id,
+    object: "chat.completion",
+    created: head.created,
+    model: head.model,
+    choices: [{ index: 0, message, finish_reason: end.finish, logprobs: null }],
+    usage: end.usage,
+    agent: head.agent,
+  };
 }

@@ -1,13 +1,14 @@
 import { FastResponse } from "srvx";
-import type { ErrorEnvelope } from "../../../generated/http/client/types.gen.ts";
+import type { ErrorCode, ErrorEnvelope } from "../../../generated/http/client/types.gen.ts";
 import { toServiceError, type ServiceError } from "../../base/errors.ts";
-import { LONG_BODY_BYTES, longBody, type LongBodyOptions } from "./long-body.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { ReaderBudget } from "../../store/journal/reader-budget.ts";
 
 export type Headers = Readonly<Record<string, string | undefined>>;
 
 /**
- * A JSON answer; with `readers` a long one counts while its client does not read it. `FastResponse` skips the web
- * Response on Node, which would double the cost of a small answer.
+ * Returns a JSON answer. With `readers`, a long body counts until its client has read it. `FastResponse` avoids a
+ * web Response on Node, which would double the cost of a small answer.
  */
 export function jsonAnswer(
   status: number,
@@ -23,12 +24,12 @@ export function jsonAnswer(
   return new FastResponse(longBody(bytes, readers), { status, headers: { ...about, ...length } });
 }
 
-/** An answer that is neither JSON nor a stream. */
+/** Returns an answer that is neither JSON nor a stream. */
 export function rawAnswer(status: number, body: BodyInit | null, headers: Headers): Response {
   return new FastResponse(body, { status, headers: present(headers) });
 }
 
-/** A stream of server-sent events; proxies must neither buffer nor change it. */
+/** Returns a stream of server-sent events. The headers stop proxies from buffering or changing it. */
 export function streamAnswer(status: number, stream: ReadableStream<Uint8Array>, headers: Headers): Response {
   return new FastResponse(stream, {
     status,
@@ -41,21 +42,25 @@ export function streamAnswer(status: number, stream: ReadableStream<Uint8Array>,
   });
 }
 
-/** Any error as its answer: the envelope, and the headers that tell clients whether and when to try again. */
+/** Returns the answer for any error: the envelope, and the headers about retries. */
 export function errorAnswer(thrown: unknown, headers: Headers): Response {
   const error = toServiceError(thrown);
   return jsonAnswer(error.row.http, errorEnvelope(error), {
     ...headers,
-    ...retryHeaders(error),
-    "www-authenticate": error.row.http === 401 ? "Bearer" : undefined,
-    // What is left of a body that did not come must not be taken for the next request.
+    ...errorHeaders(error),
+    // The rest of a body that came too late must not be read as the next request.
     connection: error.row.http === 408 ? "close" : undefined,
   });
 }
 
+/** Returns the headers that an error adds to its answer. */
+export function errorHeaders(error: ServiceError): Headers {
+  return { ...retryHeaders(error), ...(error.row.http === 401 ? { "www-authenticate": "Bearer" } : {}) };
+}
+
 /**
- * Whether and when a client may try again. Clients that know no better repeat 409 and 429 by themselves, so those that
- * would only fail again say so.
+ * Returns the headers that say whether and when to retry. Many clients retry 409 and 429 on their own, so an error
+ * that would only repeat says `x-should-retry: false`.
  */
 export function retryHeaders({ row, retryAfterSeconds }: ServiceError): Headers {
   const isBusy = row.http === 429 || row.http === 503;
@@ -67,7 +72,7 @@ export function retryHeaders({ row, retryAfterSeconds }: ServiceError): Headers 
   };
 }
 
-/** Where nobody knows better. */
+/** The default of `Retry-After`. */
 const BUSY_SECONDS = 1;
 
 export function errorEnvelope(error: ServiceError): ErrorEnvelope {
@@ -77,7 +82,8 @@ export function errorEnvelope(error: ServiceError): ErrorEnvelope {
       message,
       type: error.row.type,
       param,
-      code: error.row.wire ?? code,
+      // The code generator compares the enum of the spec with the error table.
+      code: (error.row.wire ?? code) as ErrorCode,
       ...(details ? { details: { ...details } } : {}),
     },
   };
@@ -87,4 +93,56 @@ function present(headers: Headers): Record<string, string> {
   const set: Record<string, string> = {};
   for (const [name, value] of Object.entries(headers)) if (value !== undefined) set[name] = value;
   return set;
+}
+
+export interface LongBodyOptions {
+  readonly readers: ReaderBudget;
+  readonly clock: Clock;
+  /** How long a client may read nothing before its connection is cut. */
+  readonly slowReaderMs: number;
+}
+
+/** The size from which a body counts until its client has read it. */
+export const LONG_BODY_BYTES = 65_536;
+const PIECE_BYTES = 65_536;
+
+/**
+ * Returns a body that is sent piece by piece as the client reads. It is cut when too much waits for all clients
+ * together.
+ */
+export function longBody(bytes: Uint8Array, options: LongBodyOptions): ReadableStream<Uint8Array> {
+  let rest = bytes;
+  let cancelStalled = () => {};
+  let cut = () => {};
+  const queue = options.readers.open(() => cut());
+  const end = () => {
+    rest = rest.subarray(rest.length);
+    cancelStalled();
+    queue.close();
+  };
+  return new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        cut = () => {
+          end();
+          controller.error(new Error("The client does not read."));
+        };
+        queue.set(rest.length);
+      },
+      pull(controller) {
+        cancelStalled();
+        controller.enqueue(rest.subarray(0, PIECE_BYTES));
+        rest = rest.subarray(PIECE_BYTES);
+        queue.set(rest.length);
+        if (rest.length > 0) {
+          cancelStalled = options.clock.after(options.slowReaderMs, cut);
+          return;
+        }
+        end();
+        controller.close();
+      },
+      cancel: end,
+    },
+    { highWaterMark: 0 },
+  );
 }

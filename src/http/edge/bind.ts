@@ -3,18 +3,25 @@ import type { OperationMeta, SseMessage } from "../../../generated/http/contract
 import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
 import { ServiceError, toServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
-import { errorAnswer, jsonAnswer, rawAnswer, streamAnswer, type Headers } from "./answer.ts";
-import { authorize, checkHost } from "./auth.ts";
-import { checkAnswer, checkEvent } from "./conformance.ts";
+import {
+  errorAnswer,
+  errorEnvelope,
+  errorHeaders,
+  jsonAnswer,
+  rawAnswer,
+  streamAnswer,
+  type Headers,
+  type LongBodyOptions,
+} from "./answer.ts";
+import { authorize, checkHost, Cors } from "./access.ts";
+import { checkAnswer, checkEvent, readInput } from "./input.ts";
 import type { HttpHandlers } from "./contract.ts";
-import { Cors } from "./cors.ts";
-import { readInput } from "../prompt/input.ts";
-import type { LongBodyOptions } from "./long-body.ts";
-import { RequestWatch } from "./request-watch.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
+import type { HttpContext, HttpDeps, HttpMetrics } from "../deps.ts";
 import { sseStream } from "./sse.ts";
+import type { Clock } from "../../base/clock.ts";
+import { offTracer, type Span, type Tracer } from "../../base/observe/trace.ts";
 
-/** What a handler may answer, without the types that tie it to its operation. */
+/** A handler's answer without the types of its operation. */
 interface Result {
   readonly status: number;
   readonly headers?: Headers;
@@ -26,7 +33,7 @@ interface Result {
 
 type Handler = (request: unknown) => Result | Promise<Result>;
 
-/** Mounts every operation of the spec, with 405 for the methods a path does not have and 404 for all other paths. */
+/** Mounts every operation of the spec. Other methods of a known path answer 405, all other paths 404. */
 export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, deps: HttpDeps): void {
   const cors = new Cors({ origins: deps.settings.corsOrigins, requiresKey: deps.keys.required });
   const edge: Edge = { deps, cors };
@@ -43,7 +50,7 @@ export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, deps: Htt
   app.all("/**", (event) => refuse(event, edge, wrongPath));
 }
 
-/** What every request passes on its way in. */
+/** What every request passes. */
 interface Edge {
   readonly deps: HttpDeps;
   readonly cors: Cors;
@@ -59,7 +66,8 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
   const { operation, handler, deps, id } = bound;
   const requestId = requestIdOf(event);
   const watch = new RequestWatch(deps, bound, event.req);
-  const base = { ...headersOfAll(event, bound, requestId), traceparent: watch.traceparent };
+  const own = { "x-request-id": requestId, traceparent: watch.traceparent };
+  const base = { ...own, ...bound.cors.headers(event.req.headers) };
   const gone = new AbortController();
   try {
     checkSource(event, bound);
@@ -69,7 +77,8 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     if (operation.body) watchClient(event, gone);
     const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
     const result = await handler({ ...input, ctx, raw: event.req, signal: gone.signal });
-    if (deps.settings.validateResponses) checkAnswer(id, operation, result);
+    if (deps.settings.validateResponses)
+      checkAnswer(id, operation, { ...result, headers: { ...own, ...result.headers } });
     deps.observe?.(id, result.status);
     watch.answered(result.status, { isStream: result.stream !== undefined });
     const headers = { ...base, ...result.headers };
@@ -100,21 +109,31 @@ function failed(error: ServiceError, { id, operation, deps }: Bound, base: Heade
     });
   }
   deps.observe?.(id, error.row.http);
-  if (deps.settings.validateResponses && !operation.responses[String(error.row.http)]) {
-    deps.log.error("an answer is not in the spec", { operation: id, status: error.row.http, error });
-    deps.observe?.(id, 0);
-  }
+  if (deps.settings.validateResponses) checkFailure(error, { id, operation, deps });
   return errorAnswer(error.code === "internal_error" ? unknown(error, base) : error, base);
 }
 
-/** Of a bug clients learn where in the log it stands, and no more. */
+/**
+ * Compares an error answer with the spec. A difference must not hide the error, so it is logged and counted as
+ * status 0.
+ */
+function checkFailure(
+  error: ServiceError,
+  { id, operation, deps }: Pick<Bound, "id" | "operation" | "deps">,
+): void {
+  try {
+    const headers = errorHeaders(error);
+    checkAnswer(id, operation, { status: error.row.http, headers, body: errorEnvelope(error) });
+  } catch (difference) {
+    deps.log.error("an error answer is not in the spec", { operation: id, error, difference });
+    deps.observe?.(id, 0);
+  }
+}
+
+/** Points the client to the log, and says nothing about the bug itself. */
 function unknown(cause: ServiceError, base: Headers): ServiceError {
-  const where = base["x-request-id"];
-  return new ServiceError(
-    "internal_error",
-    `Internal error. The server log tells more of request ${where}.`,
-    { cause },
-  );
+  const what = `Internal error. The server log has the details of request ${base["x-request-id"]}.`;
+  return new ServiceError("internal_error", what, { cause });
 }
 
 function readersOf({ clock, settings: { slowReaderMs }, store: { readers } }: HttpDeps): LongBodyOptions {
@@ -147,19 +166,14 @@ function eventStream(
 }
 
 /**
- * Tells the handler that the client left while it waits for a JSON answer. Deno aborts this signal after every
- * normal end too; by then nobody listens any more.
+ * Aborts `gone` when the client leaves while it waits for a JSON answer. Deno also aborts this signal after every
+ * normal end, when nothing listens to it anymore.
  */
 function watchClient(event: H3Event, gone: AbortController): void {
   event.req.signal.addEventListener("abort", () => gone.abort(), { once: true });
 }
 
-/** What every answer carries, whatever it is. */
-function headersOfAll(event: H3Event, { cors }: Edge, requestId = requestIdOf(event)): Headers {
-  return { "x-request-id": requestId, ...cors.headers(event.req.headers) };
-}
-
-/** Where a request comes from and what it believes to speak to. ServiceError `host_not_allowed`, `origin_not_allowed`. */
+/** Checks the host name and the origin of a request. ServiceError `host_not_allowed`, `origin_not_allowed`. */
 function checkSource(event: H3Event, { deps, cors }: Edge): void {
   if (!deps.keys.required) checkHost(deps.settings.allowedHosts, event.req.headers.get("host"));
   cors.check(event.req.headers);
@@ -170,9 +184,9 @@ export function requestIdOf(event: H3Event): string {
   return given !== null && /^[\x21-\x7e]{1,128}$/.test(given) ? given : createId("req");
 }
 
-/** Answers what no operation does: a preflight of a browser, or the error. */
+/** Answers requests that match no operation: browser preflights, and errors. */
 function refuse(event: H3Event, edge: Edge, refusal: (event: H3Event) => Refusal): Response {
-  const base = headersOfAll(event, edge);
+  const base = { "x-request-id": requestIdOf(event), ...edge.cors.headers(event.req.headers) };
   try {
     checkSource(event, edge);
   } catch (thrown) {
@@ -192,12 +206,82 @@ interface Refusal {
 function wrongMethod(methods: readonly string[]): (event: H3Event) => Refusal {
   const allow = methods.join(", ");
   return (event) => ({
-    error: new ServiceError("method_not_allowed", `This path answers ${allow}, not ${event.req.method}.`),
+    error: new ServiceError("method_not_allowed", `This path supports ${allow}, not ${event.req.method}.`),
     headers: { allow },
   });
 }
 
 function wrongPath(): Refusal {
-  const what = "There is nothing at this path. GET /openapi.json lists all paths.";
+  const what = "This path does not exist. GET /openapi.json lists all paths.";
   return { error: new ServiceError("not_found", what) };
+}
+
+export interface WatchDeps {
+  readonly clock: Clock;
+  readonly tracer?: Tracer;
+  readonly metrics?: HttpMetrics;
+}
+
+interface WatchedOperation {
+  readonly id: string;
+  readonly operation: OperationMeta;
+}
+
+/** Operations that monitoring calls every few seconds. Their traces would bury the others. */
+const untraced = new Set(["getHealth", "getHealthV1", "getDetailedHealth", "getMetrics"]);
+
+/** Traces and measures one request. */
+export class RequestWatch {
+  readonly #deps: WatchDeps;
+  readonly #id: string;
+  readonly #span: Span;
+  readonly #startedMs: number;
+
+  constructor(deps: WatchDeps, { id, operation }: WatchedOperation, request: Request) {
+    this.#deps = deps;
+    this.#id = id;
+    this.#startedMs = deps.metrics ? deps.clock.now() : 0;
+    const tracer = untraced.has(id) ? offTracer : (deps.tracer ?? offTracer);
+    this.#span = startSpan(tracer, operation, request);
+  }
+
+  /** The trace context of this request, for its answer and for the work that it starts. */
+  get traceparent(): string | undefined {
+    return this.#span.traceparent;
+  }
+
+  /** Records the answer. A stream continues until {@link streamed}. */
+  answered(status: number, how: { readonly error?: ServiceError; readonly isStream?: boolean } = {}): void {
+    const { metrics, clock } = this.#deps;
+    metrics?.answered(this.#id, status, (clock.now() - this.#startedMs) / 1000);
+    const span = this.#span;
+    if (span.isRecording) span.set({ "http.response.status_code": status });
+    // A client error is not a failure of the server's span.
+    if (status >= 500) span.fail(how.error ?? String(status));
+    if (how.isStream) metrics?.streamOpened(this.#id);
+    else span.end();
+  }
+
+  /** Records the end of a stream, with the error that ended it. */
+  streamed(error?: unknown): void {
+    this.#deps.metrics?.streamClosed(this.#id);
+    if (error !== undefined) this.#span.fail(error);
+    this.#span.end();
+  }
+}
+
+function startSpan(tracer: Tracer, { route }: OperationMeta, request: Request): Span {
+  const parent = request.headers.get("traceparent") ?? undefined;
+  if (!tracer.isOn) return tracer.start(route, { parent });
+  const { method } = request;
+  const span = tracer.start(`${method} ${route}`, { kind: "server", parent });
+  if (!span.isRecording) return span;
+  const { pathname, protocol } = new URL(request.url);
+  span.set({
+    "http.request.method": method,
+    "http.route": route,
+    "url.path": pathname,
+    "url.scheme": protocol.slice(0, -1),
+  });
+  return span;
 }

@@ -1,26 +1,28 @@
-/** What a handler is given and may answer, read off the generated operations. Types, and the function that binds them. */
+/** Types of requests and answers, derived from the generated operations. */
 import type { OperationId, Operations } from "../../../generated/http/server.gen.ts";
 
-/** `Ctx` is what the binding learned before the handler: identity, request id, session. */
+/** `Ctx` is what the binding adds: identity, request id, trace context. */
 export type HttpRequest<K extends OperationId, Ctx> = Operations[K]["request"] & {
   readonly ctx: Ctx;
-  /** The request as it came. Its body has been read when the operation has one. */
+  /** The original request. Its body is already read when the operation has one. */
   readonly raw: Request;
-  /** Aborts when the client is gone. */
+  /** Aborts when the client leaves. */
   readonly signal: AbortSignal;
 };
 
-/** Only the statuses, headers, bodies and events that the spec lists for the operation. */
+/** The statuses, headers, bodies and events that the spec lists for the operation. */
 export type HttpResponse<K extends OperationId> = Operations[K]["response"];
 
 export type HttpHandler<K extends OperationId, Ctx> = (
   request: HttpRequest<K, Ctx>,
 ) => HttpResponse<K> | Promise<HttpResponse<K>>;
 
-/** One handler for every operation of the spec. */
+/** One handler for each operation of the spec. */
 export type HttpHandlers<Ctx> = { readonly [K in OperationId]: HttpHandler<K, Ctx> };
 
-/** Returns `handlers` unchanged; a missing operation or an answer the spec does not list is a compile error. */
+/**
+ * Returns `handlers` unchanged. A missing operation, or an answer that the spec does not list, is a compile error.
+ */
 export function defineHttp<Ctx>(handlers: HttpHandlers<Ctx>): HttpHandlers<Ctx> {
   return handlers;
 }

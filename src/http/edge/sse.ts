@@ -3,27 +3,27 @@ import type { Clock } from "../../base/clock.ts";
 import type { ReaderBudget, ReaderQueue } from "../../store/journal/reader-budget.ts";
 
 export interface SseOptions {
-  /** How the spec says that the stream ends. */
+  /** How the stream ends, according to the spec. */
   readonly meta: SseMeta | undefined;
   readonly clock: Clock;
   readonly keepaliveMs: number;
-  /** How long the stream may stand still, full, because its client does not read; then it is cut. */
+  /** How long the stream may stay full because its client does not read, before it is cut. */
   readonly slowReaderMs: number;
   /** Called when the client leaves before the end. */
   readonly onClientGone: () => void;
-  /** Looks at each event before it is sent; throws to end the stream. */
+  /** Checks each event before it is sent. Throws to end the stream. */
   readonly inspect?: (data: unknown) => void;
-  /** Called once when the stream is over, with what failed it. */
+  /** Called once when the stream ends, with the error that ended it. */
   readonly onEnd?: (error?: unknown) => void;
-  /** What this stream and all others may have waiting. */
+  /** The budget of bytes that wait for all readers together. */
   readonly readers: ReaderBudget;
-  /** Told when the source fails: the stream can then only be cut. */
+  /** Called when the source fails. The stream can then only be cut. */
   readonly onFailure: (error: unknown) => void;
 }
 
 const encoder = new TextEncoder();
 
-/** An event that several streams send: it is made into bytes once. */
+/** An event for several streams, encoded once. */
 export class SharedMessage<T> implements SseMessage<T> {
   readonly data: T;
   readonly event: string;
@@ -36,16 +36,16 @@ export class SharedMessage<T> implements SseMessage<T> {
     this.id = id;
   }
 
-  /** Nobody may change them. */
+  /** The encoded event. Do not change these bytes. */
   get bytes(): Uint8Array {
     return (this.#bytes ??= encoder.encode(encodeSse(this)));
   }
 }
 
 /**
- * Server-sent events (WHATWG HTML, 9.2) from a source that is pulled: the next event is asked for when the client has
- * room, so a slow reader slows only its own source, which reads on from the journal, and nothing piles up here.
- * Each event is one chunk: some clients lose an event that is split over two.
+ * Returns server-sent events (WHATWG HTML, 9.2) from a source that is pulled. It asks for the next event when the
+ * client has space, so a slow reader slows only its own source, and nothing piles up here. Each event is one chunk,
+ * because some clients lose an event that is split in two.
  */
 export function sseStream(
   source: AsyncIterable<SseMessage<unknown>>,
@@ -54,7 +54,7 @@ export function sseStream(
   return new EventStream(source, options).readable;
 }
 
-/** Bytes that may wait in the stream itself, ahead of the socket's own buffer; one event may pass them. */
+/** Bytes that may wait in the stream, ahead of the socket's own buffer. One event may exceed them. */
 const HIGH_WATER_BYTES = 16_384;
 
 class EventStream {
@@ -70,12 +70,12 @@ class EventStream {
   constructor(source: AsyncIterable<SseMessage<unknown>>, options: SseOptions) {
     this.#iterator = source[Symbol.asyncIterator]();
     this.#options = options;
-    this.#queue = options.readers.open(() => this.#giveUp());
+    this.#queue = options.readers.open(() => this.#cutSlowReader());
     this.readable = new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
           this.#controller = controller;
-          // The headers leave with the first bytes, so that the client knows at once that it is connected.
+          // The first bytes flush the headers, so that the client knows at once that it is connected.
           controller.enqueue(encoder.encode(": connected\n\n"));
           this.#keepAlive(controller);
         },
@@ -108,19 +108,19 @@ class EventStream {
     }
   }
 
-  /** Nobody pulls a stream that is full: only its client can go on. */
+  /** Updates the budget. A full stream is not pulled: only its client can empty it. */
   #count(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    const deps = controller.desiredSize ?? 0;
-    this.#queue.set(HIGH_WATER_BYTES - deps);
-    if (deps <= 0 && !this.#isOver) this.#watch(controller, deps);
+    const free = controller.desiredSize ?? 0;
+    this.#queue.set(HIGH_WATER_BYTES - free);
+    if (free <= 0 && !this.#isOver) this.#watch(controller, free);
   }
 
-  #watch(controller: ReadableStreamDefaultController<Uint8Array>, deps: number): void {
+  #watch(controller: ReadableStreamDefaultController<Uint8Array>, free: number): void {
     this.#cancelStalled = this.#options.clock.after(this.#options.slowReaderMs, () => {
       const now = controller.desiredSize ?? 0;
-      // It read of what waits, only not enough for more.
-      if (now > deps) this.#watch(controller, now);
-      else this.#giveUp();
+      // The client read some bytes, but not enough to make space.
+      if (now > free) this.#watch(controller, now);
+      else this.#cutSlowReader();
     });
   }
 
@@ -132,13 +132,13 @@ class EventStream {
 
   #keepAlive(controller: ReadableStreamDefaultController<Uint8Array>): void {
     this.#cancelKeepalive = this.#options.clock.after(this.#options.keepaliveMs, () => {
-      // What waits already keeps it alive when it is read.
+      // Waiting bytes keep the connection alive when they are read.
       if (controller.desiredSize === HIGH_WATER_BYTES) controller.enqueue(encoder.encode(": keepalive\n\n"));
       this.#keepAlive(controller);
     });
   }
 
-  #giveUp(): void {
+  #cutSlowReader(): void {
     if (this.#isOver) return;
     const error = new Error("The client does not read.");
     this.#cut(error);
@@ -146,7 +146,10 @@ class EventStream {
     this.#controller?.error(error);
   }
 
-  /** Ends before the source did: a generator that rests at a yield would keep what it holds for ever. */
+  /**
+   * Ends before the source does. Otherwise a generator that is suspended at a yield would keep its resources
+   * forever.
+   */
   #cut(error?: unknown): void {
     this.#end(error);
     void Promise.resolve(this.#iterator.return?.()).catch(this.#options.onFailure);
@@ -161,7 +164,7 @@ class EventStream {
   }
 }
 
-/** One event as text. Line breaks cannot occur in JSON text, so one data line is enough. */
+/** Returns one event as text. JSON has no raw line breaks, so one data line is enough. */
 export function encodeSse({ data, event, id }: SseMessage<unknown>): string {
   let text = "";
   if (event !== undefined) text += `event: ${event}\n`;

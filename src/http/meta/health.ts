@@ -1,29 +1,31 @@
 import type { DetailedHealth, HealthCheck } from "../../../generated/http/client/types.gen.ts";
+import { countOpen } from "../../agent/run/queries.ts";
+import { countStored } from "../../agent/session/queries.ts";
 import { formatModel } from "../../agent/model.ts";
 import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/metrics.ts";
 import { readDeliveryStats } from "../../store/stats.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { DELIVERY_STATUSES } from "../../webhook/deliveries/deliveries.ts";
-import { checkCron } from "./health-cron.ts";
 import type { CronStats, HttpContext, HttpDeps, ReceiverStats } from "../deps.ts";
+import { redact } from "../../base/observe/redact.ts";
 
-/** A question to the database that takes longer counts as not answered. */
-const STORE_PATIENCE_MS = 2_000;
-/** With less room than this, writes may soon fail. */
+/** A slower database query counts as unanswered. */
+const STORE_TIMEOUT_MS = 2_000;
+/** With less free space than this, writes may soon fail. */
 const MIN_FREE_BYTES = 100_000_000;
-/** Deliveries that are counted came within this time. */
+/** The health report counts webhook deliveries of this time. */
 const RECEIVED_MS = 3_600_000;
-/** Of a list in a sentence for people. */
+/** Longest list in a sentence. */
 const MAX_NAMED = 5;
 
 type Checks = DetailedHealth["readiness"]["checks"];
 
-/** GET /health/detailed: every part looked at now. Only `strict` makes what is degraded a 503. */
+/** GET /health/detailed: checks every part now. Only `strict` turns degraded into 503. */
 export async function getDetailedHealth(
   { query }: HttpRequest<"getDetailedHealth", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"getDetailedHealth">> {
-  const [stored, free] = await Promise.all([askStore(deps), deps.serviceStats.freeBytes()]);
+  const [stored, free] = await Promise.all([readCounts(deps), deps.serviceStats.freeBytes()]);
   const disk = checkDisk(free);
   const mcp = checkMcp(deps);
   const checks: Checks = {
@@ -83,68 +85,59 @@ interface Stored {
   readonly check: HealthCheck;
   readonly runs: Readonly<Record<keyof typeof NO_RUNS, number>>;
   readonly sessions: number;
-  /** What is owed to others; undefined when the database did not tell. */
+  /** Messages in the outbox; undefined when the database did not answer. */
   readonly webhook?: HealthCheck;
   readonly outbox?: OutboxStats;
-  /** Of the last hour, by status; undefined when there is no receiver, or the database did not tell. */
+  /**
+   * Webhook deliveries of the last hour, by status; undefined without a receiver, or when the database did not
+   * answer.
+   */
   readonly received?: ReadonlyMap<string, number> | undefined;
-  /** As {@link received}. */
+  /** Undefined without cron, or when the database did not answer. */
   readonly cron?: CronStats | undefined;
 }
 
 const NO_RUNS = { queued: 0, running: 0, waiting_for_approval: 0, stopping: 0 };
 
-/** A database that fails or hangs is told of as degraded, with no figures. */
-async function askStore(deps: HttpDeps): Promise<Stored> {
+/** Reads the counts. A database that fails or hangs counts as degraded, without counts. */
+async function readCounts(deps: HttpDeps): Promise<Stored> {
   const { store, clock, log } = deps;
-  const patience = new AbortController();
-  const late = clock.sleep(STORE_PATIENCE_MS, { signal: patience.signal }).then(() => {
-    throw new Error(`no answer within ${STORE_PATIENCE_MS} ms`);
+  const timeout = new AbortController();
+  const late = clock.sleep(STORE_TIMEOUT_MS, { signal: timeout.signal }).then(() => {
+    throw new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
   });
-  late.catch(() => {}); // the loser of the race must not count as unhandled
-  const asked = countStored(deps);
-  asked.catch(() => {});
+  late.catch(() => {}); // The loser of the race must not become an unhandled rejection.
+  const counting = readStored(deps);
+  counting.catch(() => {});
   try {
-    const counted = await Promise.race([asked, late]);
+    const counted = await Promise.race([counting, late]);
     return { check: { status: "ok", driver: store.dialect }, ...counted };
   } catch (error) {
     log.error("the database failed its check", { error });
     const detail = "The database does not answer. The server log has the details.";
     return { check: { status: "degraded", detail, driver: store.dialect }, runs: NO_RUNS, sessions: 0 };
   } finally {
-    patience.abort();
+    timeout.abort();
   }
 }
 
 /**
- * Counts are over partial indexes: runs that have not ended, sessions that are kept, messages that are owed. Deliveries
- * are those at the end of their table.
+ * Counts from partial indexes: open runs, kept sessions, pending messages. Webhook deliveries are the newest of
+ * their table.
  */
-async function countStored({ store, clock, serviceStats }: HttpDeps): Promise<Omit<Stored, "check">> {
-  const [open, kept, outbox, received, cron] = await Promise.all([
-    store.read
-      .selectFrom("runs")
-      .select(({ fn }) => ["status", fn.countAll().as("count")])
-      .where("ended_at", "is", null)
-      .where("kind", "!=", "subagent")
-      .groupBy("status")
-      .execute(),
-    store.read
-      .selectFrom("sessions")
-      .select(({ fn }) => fn.countAll().as("count"))
-      // Written out: for a bound value SQLite does not look at the index.
-      .where((row) => row("transient", "=", row.lit(0)))
-      .executeTakeFirst(),
+async function readStored({ store, clock, serviceStats }: HttpDeps): Promise<Omit<Stored, "check">> {
+  const [open, sessions, outbox, received, cron] = await Promise.all([
+    countOpen(store),
+    countStored(store),
     readOutboxStats(store),
     serviceStats.receiver && readDeliveryStats(store, clock.now() - RECEIVED_MS),
     serviceStats.cron?.(),
   ]);
-  const counted = Object.fromEntries(open.map(({ status, count }) => [status, Number(count)]));
-  const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = counted;
+  const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = open;
   const { due, sending, dead } = outbox.all;
   return {
     runs: { queued, running, waiting_for_approval, stopping },
-    sessions: Number(kept?.count ?? 0),
+    sessions,
     webhook: { status: "ok", waiting: due + sending, given_up: dead },
     outbox,
     received,
@@ -152,7 +145,7 @@ async function countStored({ store, clock, serviceStats }: HttpDeps): Promise<Om
   };
 }
 
-/** What is only doubtful is told and does not make the server unready: it runs with what it understood. */
+/** Reports configuration warnings. They do not make the server unready. */
 function checkConfig({ serviceStats: { configProblems } }: HttpDeps): HealthCheck {
   if (configProblems.length === 0) return { status: "ok", warnings: 0 };
   return { status: "ok", warnings: configProblems.length, detail: `${listed(configProblems)}.` };
@@ -170,7 +163,7 @@ function checkModel({ models }: HttpDeps): HealthCheck {
       "The built-in demo model answers. Configure a provider with `agentd setup` for a real one.";
     return { status: "ok", model, detail };
   }
-  // Servers of one's own often ask for no key.
+  // Self-hosted servers often require no key.
   if (!provider.hasKey && provider.type !== "openai_compatible") {
     const detail = `The provider ${provider.name} has no key. Set model.providers.${provider.name}.api_key.`;
     return { status: "degraded", model, detail };
@@ -186,10 +179,10 @@ function checkDisk(free: number | undefined): HealthCheck | undefined {
 }
 
 function checkServer({ keys, turns }: HttpDeps): HealthCheck {
-  const figures = { keys_required: keys.required };
-  if (turns.draining) return { status: "degraded", ...figures, detail: "The server is shutting down." };
-  if (keys.required) return { status: "ok", ...figures };
-  return { status: "ok", ...figures, detail: "No key is asked for; only this machine can reach the server." };
+  const counts = { keys_required: keys.required };
+  if (turns.draining) return { status: "degraded", ...counts, detail: "The server is shutting down." };
+  if (keys.required) return { status: "ok", ...counts };
+  return { status: "ok", ...counts, detail: "No key is required. Only this machine can reach the server." };
 }
 
 function checkReceiver(
@@ -198,33 +191,102 @@ function checkReceiver(
   received: Stored["received"],
 ): HealthCheck {
   const counted = received && DELIVERY_STATUSES.map((status) => [status, received.get(status) ?? 0] as const);
-  const figures = { url: url ?? null, routes, waiting: turns.waiting, ...Object.fromEntries(counted ?? []) };
+  const counts = { url: url ?? null, routes, waiting: turns.waiting, ...Object.fromEntries(counted ?? []) };
   if (url === undefined) {
-    const why = problem ?? "The server log says why; `agentd doctor` looks for it.";
-    const detail = `Webhooks are not received. ${why}`;
-    return { status: "degraded", ...figures, detail };
+    const why = problem ?? "The server log says why. Run `agentd doctor`.";
+    const detail = `The server does not receive webhooks. ${why}`;
+    return { status: "degraded", ...counts, detail };
   }
-  if (routes > 0) return { status: "ok", ...figures };
-  const detail = "There is no route yet. Make one with `agentd webhook subscribe`.";
-  return { status: "ok", ...figures, detail };
+  if (routes > 0) return { status: "ok", ...counts };
+  const detail = "No route exists yet. Create one with `agentd webhook subscribe`.";
+  return { status: "ok", ...counts, detail };
 }
 
-/** Undefined when there are no servers. */
+/** Undefined when no server is configured. */
 function checkMcp({ serviceStats }: HttpDeps): HealthCheck | undefined {
   const servers = serviceStats.mcp();
   if (servers.length === 0) return undefined;
   const count = (status: string) => servers.filter((server) => server.status === status).length;
-  const figures = {
+  const counts = {
     connected: count("connected"),
     connecting: count("connecting"),
     failed: count("failed"),
   };
-  if (figures.failed === 0) return { status: "ok", ...figures };
+  if (counts.failed === 0) return { status: "ok", ...counts };
   const failed = servers.filter(({ status }) => status === "failed").map(({ name }) => name);
-  return { status: "degraded", ...figures, detail: `These servers cannot be used: ${listed(failed)}.` };
+  return { status: "degraded", ...counts, detail: `These MCP servers are not usable: ${listed(failed)}.` };
 }
 
 function listed(names: readonly string[]): string {
   const more = names.length - MAX_NAMED;
   return names.slice(0, MAX_NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+/** A new server starts its scheduler within this time. */
+const START_MS = 10_000;
+
+/** Reports the scheduler and its jobs. `uptimeMs` is the server's age. */
+export function checkCron(serviceStats: CronStats, { uptimeMs }: { readonly uptimeMs: number }): HealthCheck {
+  const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures, corrected } =
+    serviceStats;
+  const counts = {
+    enabled: isEnabled,
+    scheduler: state,
+    last_tick_at: iso(lastTickAtMs),
+    next_due_at: iso(next?.dueAtMs),
+    late: late.count,
+    late_since: iso(late.oldestDueAtMs),
+    scheduled: jobs.scheduled,
+    paused: jobs.paused,
+    completed: jobs.completed,
+    missed: jobs.missed,
+    error: jobs.error,
+    broken,
+    at_work: open,
+    failing: failures.count,
+  };
+  if (!isEnabled) {
+    const detail = "This server runs no jobs because cron.enabled is false.";
+    return { status: "ok", ...counts, detail };
+  }
+  const isStarting = uptimeMs < START_MS;
+  const lasting = isStarting ? [] : [stateProblem(state), lateProblem(late)];
+  const problems = [...lasting, brokenProblem(broken)].filter((problem) => problem !== undefined);
+  // A corrected clock is in the past and does not make the server unready.
+  const notes = [correctedNote(corrected)].filter((note) => note !== undefined);
+  const detail = [...problems, ...notes].join(" ");
+  return {
+    status: problems.length === 0 ? "ok" : "degraded",
+    ...counts,
+    ...(detail === "" ? {} : { detail }),
+  };
+}
+
+function correctedNote(corrected: CronStats["corrected"]): string | undefined {
+  if (corrected === undefined) return undefined;
+  const { atMs, count } = corrected;
+  const jobs = count === 1 ? "a job was" : `${count} jobs were`;
+  return `The clock had been ahead: ${jobs} due too late. The next run of each was set from its schedule at ${iso(atMs)}.`;
+}
+
+function stateProblem(state: CronStats["state"]): string | undefined {
+  if (state === "ticking") return undefined;
+  const what = state === "none" ? "No scheduler is running." : "The scheduler has stalled. No job runs.";
+  return `${what} The server log says why.`;
+}
+
+function lateProblem({ count, named }: CronStats["late"]): string | undefined {
+  if (count === 0) return undefined;
+  const names = named.map(({ id, name }) => `${redact(name)} (${id})`).join(", ");
+  const more = count > named.length ? ` and ${count - named.length} more` : "";
+  return `${count === 1 ? "A job is" : `${count} jobs are`} late: ${names}${more}.`;
+}
+
+function brokenProblem(broken: number): string | undefined {
+  if (broken === 0) return undefined;
+  return `${broken === 1 ? "A job" : `${broken} jobs`} cannot be read. \`agentd doctor\` names what to remove.`;
+}
+
+function iso(atMs: number | undefined): string | null {
+  return atMs === undefined ? null : new Date(atMs).toISOString();
 }

@@ -1,27 +1,29 @@
 import type { MessageContent } from "../../../generated/http/client/types.gen.ts";
 import { readAttachment } from "../../agent/attachments/attachment.ts";
-import type { Attachment } from "../../agent/message.ts";
+import type { Attachment, Message } from "../../agent/message.ts";
+import { parseJson } from "../edge/input.ts";
 import { ServiceError } from "../../base/errors.ts";
+import { isRecord } from "../../base/json/schema.ts";
 import { guardedFetch } from "../../base/net/fetch.ts";
 
-/** The content of a message taken apart: its text, and what else it brings, not read yet. */
+/** The content of a message: its text, and its attachments, not loaded yet. */
 export interface Content {
   readonly text: string;
   readonly sources: readonly AttachmentSource[];
 }
 
-/** An image or file of a request: a data URL, or for images an address on the web. */
+/** An image or file of a request: a data URL, or a web address of an image. */
 export interface AttachmentSource {
   readonly kind: "image" | "file";
   readonly url: string;
   readonly name?: string;
-  /** Path of it in the request. */
+  /** Path of the attachment in the request. */
   readonly param: string;
 }
 
 /**
- * Text and attachments of a message in the chat or the responses format. ServiceError `invalid_content_part`,
- * `unsupported_content_type` and `invalid_image_url`, naming the part.
+ * Splits the content of a message in the chat or the responses format. ServiceError `invalid_content_part`,
+ * `unsupported_content_type` and `invalid_image_url`, with the part.
  */
 export function splitContent(content: MessageContent, param: string): Content {
   if (typeof content === "string") return { text: content, sources: [] };
@@ -35,28 +37,56 @@ export function splitContent(content: MessageContent, param: string): Content {
   return { text, sources };
 }
 
-/** Text alone. ServiceError as {@link splitContent}, also for any other part. */
+/**
+ * Returns the text of content that may hold nothing else. ServiceError as {@link splitContent}, and for any other
+ * part.
+ */
 export function textContent(content: MessageContent, param: string): string {
   const { text, sources } = splitContent(content, param);
   const [first] = sources;
   if (!first) return text;
-  throw invalidPart(first.param, `is of kind ${first.kind}; only text can stand here`);
+  throw invalidPart(first.param, `is of kind ${first.kind}; only text is allowed here`);
 }
 
-/** Reads what rides with a request. ServiceError as {@link splitContent}, and for what is too large or broken. */
-export async function loadAttachments(
-  sources: readonly AttachmentSource[],
+/** Attachments that belong to the message at an index of a list. */
+export interface PendingAttachments {
+  readonly at: number;
+  readonly sources: readonly AttachmentSource[];
+}
+
+/**
+ * Loads the attachments of a request, and adds them to their messages. ServiceError as {@link splitContent}, and for
+ * broken or too large ones.
+ */
+export async function attachTo(
+  messages: Message[],
+  pending: readonly PendingAttachments[],
   options: { readonly maxBytes: number; readonly signal: AbortSignal },
-): Promise<readonly Attachment[]> {
-  if (sources.length > MAX_ATTACHMENTS) {
+): Promise<void> {
+  const all = pending.flatMap(({ sources }) => sources);
+  const surplus = all[MAX_ATTACHMENTS];
+  if (surplus) {
     throw invalidPart(
-      sources[MAX_ATTACHMENTS]?.param ?? "",
-      `is one too many: a request may bring ${MAX_ATTACHMENTS} images and files`,
+      surplus.param,
+      `is one too many: a request may hold ${MAX_ATTACHMENTS} images and files`,
     );
   }
-  const attachments: Attachment[] = [];
-  for (const source of sources) attachments.push(await load(source, options));
-  return attachments;
+  const loaded = new Map<AttachmentSource, Attachment>();
+  for (const source of all) loaded.set(source, await load(source, options));
+  for (const { at, sources } of pending) {
+    const message = messages[at];
+    const attachments = sources.flatMap((source) => loaded.get(source) ?? []);
+    if (message?.role === "user") messages[at] = { ...message, attachments };
+  }
+}
+
+/** Parses the arguments of an earlier call. A model's broken call is part of the history, not an error of this request. */
+export function parseArguments(json: string): unknown {
+  try {
+    return parseJson(json);
+  } catch {
+    return { arguments: json };
+  }
 }
 
 const MAX_ATTACHMENTS = 32;
@@ -72,7 +102,7 @@ async function load(
     const limits = { maxImageBytes: maxBytes, maxFileBytes: maxBytes };
     const { attachment } = await readAttachment(url, { cwd: "/", roots: [], ...limits });
     if (kind === "image" && attachment.type !== "image") {
-      throw new ServiceError("invalid_image_url", "it is no image in PNG, JPEG, GIF or WebP.");
+      throw new ServiceError("invalid_image_url", "The file is not a PNG, JPEG, GIF or WebP image.");
     }
     return name === undefined ? attachment : { ...attachment, name };
   } catch (cause) {
@@ -82,7 +112,10 @@ async function load(
   }
 }
 
-/** An image of the public web as a data URL. Private addresses are refused: the server can reach what clients cannot. */
+/**
+ * Downloads an image as a data URL. Refuses private addresses, because the server reaches hosts that clients
+ * cannot.
+ */
 async function download(
   { url, param }: AttachmentSource,
   { maxBytes, signal }: { readonly maxBytes: number; readonly signal: AbortSignal },
@@ -120,7 +153,7 @@ function readPart(part: Part, param: string): string | AttachmentSource {
     case "input_file":
       return fileSource(part, param);
     default: {
-      const what = `${param} has the type ${JSON.stringify(part.type.slice(0, 64))}; text, image and file parts are supported.`;
+      const what = `${param} has the type ${JSON.stringify(part.type.slice(0, 64))}. Text, image and file parts are supported.`;
       throw new ServiceError("unsupported_content_type", what, { param: `${param}.type` });
     }
   }
@@ -136,7 +169,7 @@ function imageSource(part: Part, param: string): AttachmentSource {
   throw new ServiceError("invalid_image_url", what, { param: at });
 }
 
-/** Chat nests what responses write flat. */
+/** Reads a file part. The chat format nests the fields that the responses format has flat. */
 function fileSource(part: Part, param: string): AttachmentSource {
   const isNested = isRecord(part["file"]);
   const file: Readonly<Record<string, unknown>> = isNested ? (part["file"] as object as never) : part;
@@ -159,8 +192,4 @@ function requireText(text: unknown, param: string): string {
 
 function invalidPart(param: string, what: string): ServiceError {
   return new ServiceError("invalid_content_part", `${param} ${what}.`, { param });
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,30 +1,32 @@
-import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
+import type { RunEvent, ErrorEnvelope } from "../../../generated/http/client/types.gen.ts";
 import { isFinalEvent, toRunEvent } from "../../agent/run/event.ts";
 import type { Prompt, Submitted } from "../../agent/run/prompt.ts";
+import { findSubmission } from "../../agent/run/queries.ts";
 import { isFinalStatus } from "../../agent/run/run.ts";
 import { nameOfId } from "../../agent/session/session.ts";
-import { ServiceError } from "../../base/errors.ts";
+import { ServiceError, errorTable, type ErrorCode } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import {
   claimKey,
   findRepeated,
-  forgetKey,
+  deleteKey,
   RepeatedRequest,
   type IdempotencyClaim,
+  serialize,
 } from "../edge/idempotency.ts";
-import { inTurn } from "../edge/in-turn.ts";
 import type { HttpDeps } from "../deps.ts";
+import { errorEnvelope, retryHeaders, type Headers } from "../edge/answer.ts";
 
 export type EventGroups = AsyncIterable<readonly JournalEvent[]>;
 
-/** A run that a request made, or made before. */
+/** A run that this request, or an equal earlier one, started. */
 export interface StartedRun {
   readonly submitted: Submitted;
-  /** All events of the run, from its first. Undefined unless asked for. */
+  /** All events of the run, from the first. */
   readonly events: EventGroups;
-  /** True when the Idempotency-Key of the request had made the run before. */
+  /** True when an earlier request with the same Idempotency-Key started the run. */
   readonly replayed: boolean;
-  /** True when another request began the run: it does not end because the client of this one leaves. */
+  /** True when another request started the run. The run then continues when this client leaves. */
   readonly isJoined: boolean;
 }
 
@@ -34,13 +36,13 @@ export interface StartOptions {
 }
 
 /**
- * Submits a prompt and follows its run from before its first event is committed. A request that was made before under
- * the same Idempotency-Key joins its run instead. ServiceErrors of {@link Turns.submit}, `idempotency_key_conflict`.
+ * Submits a prompt and follows its run from before its first event is committed. A repeated request with the same
+ * Idempotency-Key joins its run instead. ServiceErrors of {@link Turns.submit}, `idempotency_key_conflict`.
  */
 export async function startRun(prompt: Prompt, deps: HttpDeps, options: StartOptions): Promise<StartedRun> {
   const { claim } = options;
   if (claim === undefined) return submit(prompt, deps, options);
-  return inTurn(deps.store, claim, () => startOnce(prompt, deps, { ...options, claim }));
+  return serialize(deps.store, claim, () => startOnce(prompt, deps, { ...options, claim }));
 }
 
 async function startOnce(
@@ -56,23 +58,23 @@ async function startOnce(
     if (!(error instanceof RepeatedRequest)) throw error;
     const other = await join(error.runId, deps, options);
     if (other) return other;
-    throw new ServiceError("session_busy", "The same request is being made. Try again.", { cause: error });
+    throw new ServiceError("session_busy", "An equal request is in progress. Try again.", { cause: error });
   }
 }
 
 /**
- * The run of a request that was made before under the same Idempotency-Key; undefined for a new one. For those who have
- * work to do before they can submit. ServiceError `idempotency_key_conflict`.
+ * Joins the run of an earlier request with the same Idempotency-Key; undefined for a new request. For callers that
+ * prepare work before they submit. ServiceError `idempotency_key_conflict`.
  */
 export async function joinRepeated(deps: HttpDeps, options: StartOptions): Promise<StartedRun | undefined> {
   if (options.claim === undefined) return undefined;
-  const known = await findRepeated(deps.store, options.claim);
-  return known === undefined ? undefined : join(known, deps, options);
+  const earlier = await findRepeated(deps.store, options.claim);
+  return earlier === undefined ? undefined : join(earlier, deps, options);
 }
 
 /**
- * Claims the key for the run, in the transaction that records it or gives it the text. RepeatedRequest when another run has
- * the key.
+ * Claims the key in the transaction that records the run, or that steers a text into one. RepeatedRequest when
+ * another run has the key.
  */
 export function withClaim(prompt: Prompt, { store }: HttpDeps, claim: IdempotencyClaim): Prompt {
   const { alsoRecord, alsoSteer } = prompt;
@@ -109,36 +111,20 @@ async function submit(prompt: Prompt, deps: HttpDeps, { signal }: StartOptions):
   }
 }
 
-/** The run of a request that was made before; undefined when it is gone, and with it what the key stood for. */
+/** Joins a stored run. Undefined when the run is gone; its key is then free again. */
 async function join(
   runId: string,
   { store }: HttpDeps,
   { claim, signal }: StartOptions,
 ): Promise<StartedRun | undefined> {
-  const run = await store.read
-    .selectFrom("runs")
-    .innerJoin("sessions", "sessions.id", "runs.session_id")
-    .select(["runs.status", "runs.session_id", "runs.model", "runs.created_at", "sessions.session_key"])
-    .where("runs.id", "=", runId)
-    .executeTakeFirst();
-  if (!run) {
-    if (claim) await forgetKey(store, claim, runId);
+  const submitted = await findSubmission(store, runId);
+  if (!submitted) {
+    if (claim) await deleteKey(store, claim, runId);
     return undefined;
   }
-  if (isFinalStatus(run.status)) await requireEvents(store, runId);
-  return {
-    submitted: {
-      runId,
-      sessionId: run.session_id,
-      sessionKey: run.session_key,
-      model: run.model,
-      createdAtMs: run.created_at,
-      status: run.status === "queued" ? "queued" : "running",
-    },
-    events: store.journal.follow({ runId }, { signal }),
-    replayed: true,
-    isJoined: true,
-  };
+  if (isFinalStatus(submitted.runStatus)) await requireEvents(store, runId);
+  const events = store.journal.follow({ runId }, { signal });
+  return { submitted, events, replayed: true, isJoined: true };
 }
 
 async function requireEvents(store: HttpDeps["store"], runId: string): Promise<void> {
@@ -146,12 +132,12 @@ async function requireEvents(store: HttpDeps["store"], runId: string): Promise<v
   if (first) return;
   throw new ServiceError(
     "idempotency_key_conflict",
-    `The run ${runId} of this Idempotency-Key is over and its events are no longer kept. Use a new key.`,
+    `The run ${runId} of this Idempotency-Key has ended, and its events have expired. Use a new key.`,
     { param: "Idempotency-Key" },
   );
 }
 
-/** The events of a run up to its final one. */
+/** Yields the events of a run up to its final one. */
 export async function* runEvents(groups: EventGroups): AsyncGenerator<RunEvent> {
   for await (const group of groups) {
     for (const entry of group) {
@@ -162,7 +148,7 @@ export async function* runEvents(groups: EventGroups): AsyncGenerator<RunEvent> 
   }
 }
 
-/** Cancels the run when the client leaves; the returned function ends the watch. */
+/** Cancels the run when the client leaves. The returned function stops watching. */
 export function stopWhenGone(signal: AbortSignal, runId: string, deps: HttpDeps): () => void {
   const stop = () => {
     deps.turns.stop(runId, "the client left").catch((error: unknown) => {
@@ -174,7 +160,7 @@ export function stopWhenGone(signal: AbortSignal, runId: string, deps: HttpDeps)
   return () => signal.removeEventListener("abort", stop);
 }
 
-/** Headers that every answer about a new run carries. */
+/** Returns the headers of every answer about a new run. */
 export function runHeaders({ submitted, replayed }: Pick<StartedRun, "submitted" | "replayed">) {
   return {
     "x-agent-run-id": submitted.runId,
@@ -187,4 +173,51 @@ export function runHeaders({ submitted, replayed }: Pick<StartedRun, "submitted"
 
 async function end(events: EventGroups): Promise<void> {
   await events[Symbol.asyncIterator]().return?.();
+}
+
+/** Returns the error that a run's final event means for a waiting client; undefined for other events. */
+export function failureOf(event: RunEvent): ServiceError | undefined {
+  if (event.event === "run.failed") {
+    const { code, message } = event.error;
+    const ownCode: ErrorCode = Object.hasOwn(errorTable, code) ? (code as ErrorCode) : "internal_error";
+    // The server accepted the model's name. A provider that does not have it is a provider error, not a bad
+    // request.
+    const { retry_after_seconds: retryAfterSeconds } = event;
+    const options = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
+    return new ServiceError(ownCode === "model_not_found" ? "provider_error" : ownCode, message, options);
+  }
+  if (event.event === "run.cancelled") {
+    return new ServiceError("agent_incomplete", "The run was stopped before it finished.");
+  }
+  return event.event === "run.interrupted"
+    ? new ServiceError("agent_incomplete", event.error.message)
+    : undefined;
+}
+
+/**
+ * Returns the answer to a request whose run failed. After a tool ran, it tells clients not to retry: a retry would
+ * repeat the tool's effects.
+ */
+export function failedAnswer(
+  failure: ServiceError,
+  { headers, toolRan }: { readonly headers: Headers; readonly toolRan: boolean },
+): {
+  readonly status: 500 | 502 | 504;
+  readonly headers: Headers;
+  readonly body: ErrorEnvelope;
+} {
+  return {
+    status: failure.row.http as 500 | 502 | 504,
+    headers: {
+      ...headers,
+      ...retryHeaders(failure),
+      ...(toolRan ? { "x-should-retry": "false" } : {}),
+    },
+    body: errorEnvelope(failure),
+  };
+}
+
+/** Returns the error for answers that are still waiting when the server shuts down. */
+export function shuttingDown(): ServiceError {
+  return new ServiceError("server_draining", "The server is shutting down.", { retryAfterSeconds: 1 });
 }

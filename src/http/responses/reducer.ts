@@ -1,6 +1,8 @@
 import { responseIdOf } from "../../agent/run/run.ts";
 import type {
+  Response as ResponseObject,
   ResponseError,
+  ResponseUsage,
   ResponseStatus,
   ResponseStreamEvent,
   RunEvent,
@@ -15,11 +17,39 @@ import {
   type ItemEvent,
   type ItemPosition,
   type ItemWriter,
-} from "./item.ts";
-import { noUsage, toResponseUsage, type ResponseObject, type ResponseRequest } from "./object.ts";
-import { failureOf } from "../runs/failure.ts";
+} from "./output-item.ts";
+import { failureOf } from "../prompt/submission.ts";
 
-/** How a response stands, apart from what its request says and its output. */
+export type { ResponseObject };
+
+/**
+ * The part of a response that its request decides, and how to show its items. Stored, so that a replay gives the
+ * same response.
+ */
+export interface ResponseRequest {
+  readonly echo: ResponseEcho;
+  readonly toolItems: ToolItems;
+  readonly showReasoning: boolean;
+}
+
+/** How to show calls of the agent's own tools. */
+export type ToolItems = "mcp_call" | "function_call" | "none";
+
+type OwnFields =
+  | "id"
+  | "object"
+  | "created_at"
+  | "completed_at"
+  | "status"
+  | "incomplete_details"
+  | "output"
+  | "error"
+  | "usage"
+  | "agent";
+
+export type ResponseEcho = Omit<ResponseObject, OwnFields>;
+
+/** The state of a response, without the fields of its request and its output. */
 interface State {
   readonly status: ResponseStatus;
   readonly created_at: number;
@@ -31,8 +61,8 @@ interface State {
 }
 
 /**
- * Turns the events of a run, from its first, into those of its response. It knows nothing else: the same events give
- * the same response and the same numbers, live, read again, or in another process.
+ * Projects the events of a run to the events of its response. It depends on nothing else: the same events give the
+ * same response and the same numbers, live, replayed, or in another process.
  */
 export class ResponseReducer {
   readonly id: string;
@@ -40,7 +70,7 @@ export class ResponseReducer {
   readonly #request: ResponseRequest;
   readonly #output: ItemWriter[] = [];
   readonly #ids = new Set<string>();
-  /** Calls of the agent's own tools at work, by the id of the call. */
+  /** Open calls of the agent's own tools, by call id. */
   readonly #calls = new Map<string, McpCallWriter>();
   #state: State;
   #message: MessageWriter | undefined;
@@ -65,12 +95,12 @@ export class ResponseReducer {
     };
   }
 
-  /** How many events there were; the number of the next. */
+  /** Number of events so far, which is the number of the next one. */
   get count(): number {
     return this.#next;
   }
 
-  /** Number of the run's event that was taken last. */
+  /** Number of the last run event that was applied. */
   get lastSeq(): number {
     return this.#lastSeq;
   }
@@ -93,7 +123,7 @@ export class ResponseReducer {
     };
   }
 
-  /** The events of the response that an event of the run makes: none, one or several. */
+  /** Returns the response events of a run event: none, one or several. */
   take(event: RunEvent): ResponseStreamEvent[] {
     if (this.#isOver) return [];
     this.#lastSeq = event.seq;
@@ -141,7 +171,7 @@ export class ResponseReducer {
     return response.background ? [created, { type: "response.queued", response }] : [created];
   }
 
-  /** A run that is taken up by another process starts once more; its response does not. */
+  /** A run that another process resumes starts again; its response does not. */
   #start(): ItemEvent[] {
     if (this.#isStarted) return this.#closeText();
     this.#isStarted = true;
@@ -153,7 +183,7 @@ export class ResponseReducer {
     const events: ItemEvent[] = [];
     if (event.event === "message.started" || !this.#message) {
       events.push(...(this.#message?.cut() ?? []));
-      this.#message = this.#open(event.message_id, (place) => new MessageWriter(place));
+      this.#message = this.#open(event.message_id, (position) => new MessageWriter(position));
       events.push(...this.#message.begin());
     }
     if (event.event === "message.delta") events.push(...this.#message.add(event.delta));
@@ -168,7 +198,7 @@ export class ResponseReducer {
     const events: ItemEvent[] = [];
     if (!this.#reasoning) {
       const id = `rs_${this.id.slice("resp_".length)}_${this.#output.length}`;
-      this.#reasoning = this.#open(id, (place) => new ReasoningWriter(place));
+      this.#reasoning = this.#open(id, (position) => new ReasoningWriter(position));
       events.push(...this.#reasoning.begin());
     }
     if (event.event === "reasoning.delta") return [...events, ...this.#reasoning.add(event.delta)];
@@ -183,10 +213,10 @@ export class ResponseReducer {
     const json = JSON.stringify(input ?? {});
     if (toolItems === "function_call") {
       const call = { id, name, json };
-      const writer = this.#open(`fc_${id}`, (place) => new FunctionCallWriter(place, call));
+      const writer = this.#open(`fc_${id}`, (position) => new FunctionCallWriter(position, call));
       return writer.begin();
     }
-    const writer = this.#open(`mcp_${id}`, (place) => new McpCallWriter(place, name));
+    const writer = this.#open(`mcp_${id}`, (position) => new McpCallWriter(position, name));
     this.#calls.set(id, writer);
     return writer.begin(json);
   }
@@ -197,7 +227,7 @@ export class ResponseReducer {
   }
 
   #ask({ tool_call_id: id, tool: name, arguments: json }: EventOf<"tool.requested">): ItemEvent[] {
-    const writer = this.#open(`fc_${id}`, (place) => new FunctionCallWriter(place, { id, name, json }));
+    const writer = this.#open(`fc_${id}`, (position) => new FunctionCallWriter(position, { id, name, json }));
     return writer.begin();
   }
 
@@ -210,7 +240,7 @@ export class ResponseReducer {
     return [...cut, { type, response: this.response }];
   }
 
-  /** Text that is still open when a run is taken up again was cut with the process that is gone. */
+  /** Closes text that the previous process of a resumed run left open. */
   #closeText(): ItemEvent[] {
     const events = [...(this.#reasoning?.cut() ?? []), ...(this.#message?.cut() ?? [])];
     this.#reasoning = undefined;
@@ -218,8 +248,8 @@ export class ResponseReducer {
     return events;
   }
 
-  /** Gives an item its place. Some providers number their calls anew in each step, so an id may come again. */
-  #open<W extends ItemWriter>(wanted: string, make: (place: ItemPosition) => W): W {
+  /** Opens an item. Some providers reuse call ids in each step, so an id may need a suffix. */
+  #open<W extends ItemWriter>(wanted: string, make: (position: ItemPosition) => W): W {
     let id = wanted;
     for (let again = 2; this.#ids.has(id); again++) id = `${wanted}_${again}`;
     this.#ids.add(id);
@@ -256,3 +286,25 @@ function codeOf(type: ServiceError["row"]["type"]): ResponseError["code"] {
   if (type === "rate_limit_error") return "rate_limit_exceeded";
   return type === "invalid_request_error" ? "invalid_prompt" : "server_error";
 }
+
+export function toResponseUsage(usage: RunUsage): ResponseUsage {
+  return {
+    input_tokens: usage.input_tokens,
+    input_tokens_details: {
+      cached_tokens: usage.cached_input_tokens,
+      cache_write_tokens: usage.cache_write_tokens,
+    },
+    output_tokens: usage.output_tokens,
+    output_tokens_details: { reasoning_tokens: usage.reasoning_tokens },
+    total_tokens: usage.total_tokens,
+  };
+}
+
+/** Usage of a response that ended before the first model call. */
+export const noUsage: ResponseUsage = {
+  input_tokens: 0,
+  input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+  output_tokens: 0,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 0,
+};

@@ -5,9 +5,9 @@ import type { Prompt } from "../../agent/run/prompt.ts";
 import { checkSessionName, findSession, type SessionAddress } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { ResponseRow } from "../../store/schema/tables.ts";
-import type { Identity } from "../edge/auth.ts";
+import type { Identity } from "../edge/access.ts";
 import type { HttpRequest } from "../edge/contract.ts";
-import { toConversation, type ItemConversation } from "./items.ts";
+import { toConversation, type ItemConversation, resolveReferences } from "./input-items.ts";
 import {
   approvals,
   checkCount,
@@ -16,28 +16,27 @@ import {
   clientTools,
   requestedModel,
   requestedWebhook,
-} from "../edge/request-options.ts";
-import { clientCalls } from "./chain.ts";
-import { conversationOf, echoOf } from "./object.ts";
-import { resolveReferences } from "./references.ts";
-import { findPrevious, type KeptResponse } from "./store.ts";
+  sessionAddress,
+} from "../prompt/options.ts";
+import { pendingClientCalls } from "../../agent/session/queries.ts";
+import type { ResponseEcho } from "./reducer.ts";
+import { findPrevious, type ResponseRecord } from "./queries.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import { sessionAddress } from "../prompt/session.ts";
 
 export type CreateRequest = HttpRequest<"createResponse", HttpContext>;
 
-/** A request for a response in the agent's terms, but for the session it goes into. */
+/** A request for a response, translated for the agent, without its session. */
 export interface ResponsePlan {
   readonly prompt: Omit<Prompt, "address" | "alsoRecord" | "admit">;
-  /** Where it goes without `previous`. */
+  /** The session without `previous`. */
   readonly address: SessionAddress;
   readonly identity: Identity;
-  /** The response it goes on from. */
+  /** The response that the request continues. */
   readonly previous: ResponseRow | undefined;
-  readonly kept: KeptResponse;
+  readonly record: ResponseRecord;
 }
 
-/** Reads a request that fits the schema; refuses what the schema cannot see and what is not supported. */
+/** Translates a request that fits the schema. Rejects unsupported parameters, and what the schema cannot express. */
 export async function planResponse(request: CreateRequest, deps: HttpDeps): Promise<ResponsePlan> {
   const { body, headers, ctx } = request;
   refuseUnsupported(body);
@@ -50,13 +49,17 @@ export async function planResponse(request: CreateRequest, deps: HttpDeps): Prom
       : await findPrevious(deps, body.previous_response_id, owner);
   const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, deps);
   const items = await resolveReferences(deps.store, inputItems(body, deps), owner);
-  const talk = await talkOf(items, { request, deps, address, previous });
+  const conversation = await splitItems(items, { request, deps, address, previous });
   const { toolItems, showReasoning, modelName } = deps.settings;
   return {
     prompt: {
       seed: { source: "http" },
       kind: "response",
-      input: { ...talk, ...options(body, deps), ...(traceparent === undefined ? {} : { traceparent }) },
+      input: {
+        ...conversation,
+        ...options(body, deps),
+        ...(traceparent === undefined ? {} : { traceparent }),
+      },
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
       ...requestedWebhook(body.agent?.webhook, "agent.webhook", deps),
@@ -64,7 +67,7 @@ export async function planResponse(request: CreateRequest, deps: HttpDeps): Prom
     address,
     identity: ctx.identity,
     previous,
-    kept: {
+    record: {
       request: { echo: echoOf(body, modelName), toolItems, showReasoning },
       input: items,
       conversation: conversationOf(body),
@@ -83,7 +86,7 @@ function refuseUnsupported(body: CreateResponseRequest): void {
     refuse("unsupported_parameter", "text.format.type", what);
   }
   if (body.background === true && body.store === false) {
-    const what = "A background response has to be stored: leave store out, or set it to true.";
+    const what = "A background response must be stored. Omit store, or set it to true.";
     refuse("invalid_request", "store", what);
   }
   if (body.previous_response_id != null && conversationOf(body) !== undefined) {
@@ -92,7 +95,7 @@ function refuseUnsupported(body: CreateResponseRequest): void {
   }
 }
 
-/** The session that the request names. A conversation is a session key in the body. */
+/** Returns the session that the request names. A conversation is a session key in the body. */
 function addressOf({ body, headers, ctx }: CreateRequest): SessionAddress {
   const conversation = conversationOf(body);
   const { session_id: sessionId } = body.agent ?? {};
@@ -118,22 +121,22 @@ function inputItems({ input }: CreateResponseRequest, deps: HttpDeps): readonly 
 }
 
 function emptyInput(): ServiceError {
-  return new ServiceError("missing_required_parameter", "input is missing: it is what the agent answers.", {
+  return new ServiceError("missing_required_parameter", "input is missing. The agent answers it.", {
     param: "input",
   });
 }
 
-interface TalkContext {
+interface ConversationContext {
   readonly request: CreateRequest;
   readonly deps: HttpDeps;
   readonly address: SessionAddress;
   readonly previous: ResponseRow | undefined;
 }
 
-/** What is said: before the prompt, as the prompt, and as instructions of this request. */
-async function talkOf(
+/** Splits the items into earlier messages, the prompt, and instructions. */
+async function splitItems(
   items: readonly InputItem[],
-  { request, deps, address, previous }: TalkContext,
+  { request, deps, address, previous }: ConversationContext,
 ): Promise<{
   readonly opening: readonly Message[];
   readonly prompt: readonly Message[];
@@ -141,54 +144,54 @@ async function talkOf(
 }> {
   const { body, signal } = request;
   const read = await toConversation(items, { param: "input", deps, signal });
-  const calls = await knownCalls(deps, address, previous);
-  // A client that names a session and not what it goes on from may send all it knows, as in the chat format.
+  const calls = await pendingCalls(deps, address, previous);
+  // A client that names only a session may send the whole conversation, as in the chat format.
   const sendsAll = previous === undefined && conversationOf(body) === undefined;
-  const all = answered(read, calls);
+  const all = withToolNames(read, calls);
   const messages = sendsAll ? all : withoutKnown(all, calls);
   if (messages.at(-1)?.role !== "user" && messages.at(-1)?.role !== "tool") {
-    const what = "The last item must come from the user or a tool: it is what the agent answers.";
+    const what = "The last item must come from the user or a tool. The agent answers it.";
     throw new ServiceError("invalid_request", what, { param: "input" });
   }
   const start = sendsAll ? messages.findLastIndex(({ role }) => role === "assistant") + 1 : 0;
-  const asked = [body.instructions ?? "", read.instructions].filter((text) => text !== "");
+  const instructions = [body.instructions ?? "", read.instructions].filter((text) => text !== "");
   checkText(body.instructions ?? "", "instructions", deps);
   return {
     opening: messages.slice(0, start),
     prompt: messages.slice(start),
-    ...(asked.length === 0 ? {} : { instructions: asked.join("\n\n") }),
+    ...(instructions.length === 0 ? {} : { instructions: instructions.join("\n\n") }),
   };
 }
 
-async function knownCalls(
+async function pendingCalls(
   { store }: HttpDeps,
   address: SessionAddress,
   previous: ResponseRow | undefined,
 ): Promise<ReadonlyMap<string, string>> {
-  if (previous) return clientCalls(store, previous.session_id, previous.run_id);
+  if (previous) return pendingClientCalls(store, previous.session_id, previous.run_id);
   const session = await findSession(store, address);
-  return session ? clientCalls(store, session.id) : new Map();
+  return session ? pendingClientCalls(store, session.id) : new Map();
 }
 
-/** The messages, each answer with the name of its tool. ServiceError `invalid_request` for one that answers nothing. */
-function answered(
+/** Fills in the tool names of results. ServiceError `invalid_request` for a result without a pending call. */
+function withToolNames(
   { messages, answers }: ItemConversation,
   calls: ReadonlyMap<string, string>,
 ): readonly Message[] {
   for (const { callId, param } of answers) {
     if (calls.has(callId)) continue;
-    const what = `${param} is ${JSON.stringify(callId)}, and no such call waits for its answer here.`;
+    const what = `${param} is ${JSON.stringify(callId)}, and no such call is pending here.`;
     throw new ServiceError("invalid_request", what, { param });
   }
-  const loose = new Set(answers.map(({ callId }) => callId));
+  const unmatched = new Set(answers.map(({ callId }) => callId));
   return messages.map((message) =>
-    message.role === "tool" && loose.has(message.callId)
+    message.role === "tool" && unmatched.has(message.callId)
       ? { ...message, tool: calls.get(message.callId) ?? message.tool }
       : message,
   );
 }
 
-/** Some clients send the call again with its answer: the conversation has it. */
+/** Drops calls that the session already has. Some clients send them again with their results. */
 function withoutKnown(messages: readonly Message[], calls: ReadonlyMap<string, string>): readonly Message[] {
   if (calls.size === 0) return messages;
   return messages.flatMap((message): readonly Message[] => {
@@ -217,5 +220,67 @@ function modelSettings(body: CreateResponseRequest): ModelSettings {
     ...(body.top_p == null ? {} : { topP: body.top_p }),
     ...(body.max_output_tokens == null ? {} : { maxOutputTokens: body.max_output_tokens }),
     ...(effort == null ? {} : { reasoningEffort: effort }),
+  };
+}
+
+/** Returns the response fields that the request decides, with defaults. */
+export function echoOf(body: CreateResponseRequest, modelName: string): ResponseEcho {
+  const conversation = conversationOf(body);
+  return {
+    model: body.model ?? modelName,
+    previous_response_id: body.previous_response_id ?? null,
+    ...(conversation === undefined ? {} : { conversation: { id: conversation } }),
+    instructions: body.instructions ?? null,
+    tools: (body.tools ?? []).map(({ name, description, parameters, strict }) => ({
+      type: "function",
+      name,
+      description: description ?? null,
+      parameters: parameters ?? null,
+      strict: strict ?? null,
+    })),
+    tool_choice: toolChoice(body),
+    truncation: body.truncation ?? "disabled",
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    text: { format: { type: "text" } },
+    top_p: body.top_p ?? 1,
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    top_logprobs: 0,
+    temperature: body.temperature ?? 1,
+    reasoning: reasoning(body),
+    max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: body.max_tool_calls ?? null,
+    store: body.store ?? true,
+    background: body.background ?? false,
+    service_tier: "default",
+    metadata: body.metadata ?? {},
+    safety_identifier: body.safety_identifier ?? null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    ...(body.user == null ? {} : { user: body.user }),
+  };
+}
+
+/** Returns the client's name of the conversation, if the request has one. */
+export function conversationOf({ conversation }: CreateResponseRequest): string | undefined {
+  if (conversation === undefined || conversation === null) return undefined;
+  return typeof conversation === "string" ? conversation : conversation.id;
+}
+
+function toolChoice({ tool_choice: choice }: CreateResponseRequest): ResponseEcho["tool_choice"] {
+  if (choice === undefined || choice === null) return "auto";
+  return typeof choice === "string" ? choice : { type: "function", name: choice.name };
+}
+
+type Reasoning = NonNullable<ResponseEcho["reasoning"]>;
+
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
+const SUMMARIES = ["auto", "concise", "detailed"] as const;
+
+/** Returns only known values, because clients validate them. */
+function reasoning({ reasoning: requested }: CreateResponseRequest): Reasoning | null {
+  if (requested === undefined || requested === null) return null;
+  return {
+    effort: EFFORTS.find((effort) => effort === requested.effort) ?? null,
+    summary: SUMMARIES.find((summary) => summary === requested.summary) ?? null,
   };
 }

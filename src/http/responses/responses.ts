@@ -1,22 +1,23 @@
 import type { Response as ResponseObject } from "../../../generated/http/client/types.gen.ts";
 import { toRunEvent } from "../../agent/run/event.ts";
-import { isFinalStatus, responseIdOf } from "../../agent/run/run.ts";
+import { isFinal } from "../../agent/run/queries.ts";
+import { responseIdOf } from "../../agent/run/run.ts";
 import { followRun } from "../../agent/run/follow.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { ResponseRow } from "../../store/schema/tables.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { idempotencyOf } from "../edge/idempotency.ts";
-import { ResponseReducer } from "./reducer.ts";
-import { echoOf, type ResponseRequest } from "./object.ts";
-import { reduceEvents, readResponse, readWhole, responseEvents } from "./read.ts";
-import { planResponse, type CreateRequest } from "./request.ts";
+import { ResponseReducer, type ResponseRequest } from "./reducer.ts";
+import { echoOf, planResponse, type CreateRequest } from "./request.ts";
+import { reduceEvents, readResponse, readComplete, responseEvents } from "./read.ts";
 import { startResponse } from "./start.ts";
-import { findResponse, forgetResponse, storedInput, storedRequest, touchResponse } from "./store.ts";
+import { findResponse, removeResponse, storedInput, storedRequest, touchResponse } from "./queries.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { RunSubscribers } from "../runs/subscribers.ts";
-import { failedAnswer, failureOf, shuttingDown } from "../runs/failure.ts";
+import type { RunSubscribers } from "../runs/read.ts";
 import {
+  failedAnswer,
+  failureOf,
+  shuttingDown,
   joinRepeated,
   runEvents,
   runHeaders,
@@ -25,59 +26,58 @@ import {
   type StartOptions,
 } from "../prompt/submission.ts";
 
-/** POST /v1/responses: a response is a run, told in the words of this format. */
+/** POST /v1/responses: starts a run and answers in the responses format. */
 export async function createResponse(
   request: CreateRequest,
   deps: HttpDeps,
 ): Promise<HttpResponse<"createResponse">> {
   const { body, signal } = request;
   const options = { claim: idempotencyOf("createResponse", request), signal };
-  const { started, asked } = await startOrJoin(request, deps, options);
+  const { started, stored } = await startOrJoin(request, deps, options);
   const headers = runHeaders(started);
   const { runId } = started.submitted;
-  const reducer = new ResponseReducer(runId, asked);
+  const reducer = new ResponseReducer(runId, stored);
   if (body.background === true && body.stream !== true) {
     await started.events[Symbol.asyncIterator]().return?.();
     await reduceEvents(deps.store, reducer, runId);
     return { status: 200, headers, body: reducer.response };
   }
-  const isAlone = body.background === true || body.agent?.on_disconnect === "continue";
-  const forget = isAlone || started.isJoined ? () => {} : stopWhenGone(signal, runId, deps);
+  const isDetached = body.background === true || body.agent?.on_disconnect === "continue";
+  const stopWatching = isDetached || started.isJoined ? () => {} : stopWhenGone(signal, runId, deps);
   if (body.stream === true) return { status: 200, headers, stream: responseEvents(reducer, started.events) };
-  return whole(reducer, started, headers).finally(forget);
+  return collect(reducer, started, headers).finally(stopWatching);
 }
 
-/** The run, new or the one that this request made before, and what its response repeats of the request. */
+/**
+ * Starts a run, or joins that of an equal earlier request. Also returns the fields that the response repeats of
+ * its request.
+ */
 async function startOrJoin(
   request: CreateRequest,
   deps: HttpDeps,
   options: StartOptions,
-): Promise<{ readonly started: StartedRun; readonly asked: ResponseRequest }> {
+): Promise<{ readonly started: StartedRun; readonly stored: ResponseRequest }> {
   const joined = await joinRepeated(deps, options);
-  if (joined) return { started: joined, asked: await askedBefore(request, joined, deps) };
+  if (joined) return { started: joined, stored: await storedRequestOf(request, joined, deps) };
   const plan = await planResponse(request, deps);
   const started = await startResponse(plan, deps, options);
-  const { request: asked } = plan.kept;
-  return { started, asked: started.replayed ? await askedBefore(request, started, deps) : asked };
+  const { request: stored } = plan.record;
+  return { started, stored: started.replayed ? await storedRequestOf(request, started, deps) : stored };
 }
 
-/** As it was stored when it was; else as this same request says. */
-async function askedBefore(
+/** Returns what the response stored of its request; without a stored response, reads this request. */
+async function storedRequestOf(
   { body }: CreateRequest,
   { submitted }: StartedRun,
   { store, settings }: HttpDeps,
 ): Promise<ResponseRequest> {
-  const row = await store.read
-    .selectFrom("responses")
-    .select("request")
-    .where("id", "=", responseIdOf(submitted.runId))
-    .executeTakeFirst();
+  const row = await store.find("responses", { id: responseIdOf(submitted.runId) });
   const { toolItems, showReasoning, modelName } = settings;
   return row ? storedRequest(row) : { echo: echoOf(body, modelName), toolItems, showReasoning };
 }
 
-/** The whole answer, once the run has ended. */
-async function whole(
+/** Returns the whole answer when the run ends. */
+async function collect(
   reducer: ResponseReducer,
   { events, submitted }: StartedRun,
   headers: ReturnType<typeof runHeaders>,
@@ -97,12 +97,15 @@ async function whole(
 function tooLate(runId: string): ServiceError {
   return new ServiceError(
     "idempotency_key_conflict",
-    `The run ${runId} of this Idempotency-Key is not kept whole any more. Use a new key.`,
+    `Some events of the run ${runId} of this Idempotency-Key have expired. Use a new key.`,
     { param: "Idempotency-Key" },
   );
 }
 
-/** GET /v1/responses/{response_id}: as it is now, or with `stream` what happened after an event, then what happens. */
+/**
+ * GET /v1/responses/{response_id}: returns the response as it is now. With `stream`, replays its events and
+ * follows.
+ */
 export async function getResponse(
   { path, query, ctx, signal }: HttpRequest<"getResponse", HttpContext>,
   deps: HttpDeps,
@@ -116,28 +119,28 @@ export async function getResponse(
     return { status: 200, headers, body: (await readResponse(store, row)).response };
   }
   const after = query.starting_after ?? -1;
-  const { count } = await readWhole(store, row);
-  if (after >= count) throw beyond(after, count - 1);
-  const leave = subscribers.enter(row.run_id);
-  signal.addEventListener("abort", leave, { once: true });
+  const { count } = await readComplete(store, row);
+  if (after >= count) throw beyondEnd(after, count - 1);
+  const release = subscribers.enter(row.run_id);
+  signal.addEventListener("abort", release, { once: true });
   const events = store.journal.follow({ runId: row.run_id }, { signal });
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
-  return { status: 200, headers, stream: leaving(responseEvents(reducer, events, after), leave) };
+  return { status: 200, headers, stream: releaseAtEnd(responseEvents(reducer, events, after), release) };
 }
 
-/** Calls `leave` when the events are over, or nobody wants them any more. */
-async function* leaving<T>(events: AsyncIterable<T>, leave: () => void): AsyncGenerator<T> {
+/** Calls `release` when the events end, or when the reader stops. */
+async function* releaseAtEnd<T>(events: AsyncIterable<T>, release: () => void): AsyncGenerator<T> {
   try {
     yield* events;
   } finally {
-    leave();
+    release();
   }
 }
 
-function beyond(after: number, last: number): ServiceError {
+function beyondEnd(after: number, last: number): ServiceError {
   return new ServiceError(
     "invalid_cursor",
-    `starting_after is ${after}, and the last event of the response so far is ${last}.`,
+    `starting_after is ${after}, but the last event of the response so far is ${last}.`,
     { param: "starting_after" },
   );
 }
@@ -148,18 +151,18 @@ export async function deleteResponse(
   deps: HttpDeps,
 ): Promise<HttpResponse<"deleteResponse">> {
   const row = await findResponse(deps, path.response_id, ctx.identity.name);
-  await forgetResponse(deps.store, row.id);
-  if (!(await hasEnded(deps, row))) await deps.turns.stop(row.run_id, "the response was deleted");
+  await removeResponse(deps.store, row.id);
+  if (!(await isFinal(deps.store, row.run_id))) await deps.turns.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }
 
-/** POST /v1/responses/{response_id}/cancel: answers when the run has really ended. */
+/** POST /v1/responses/{response_id}/cancel: answers when the run has ended. */
 export async function cancelResponse(
   { path, ctx, signal }: HttpRequest<"cancelResponse", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"cancelResponse">> {
   const row = await findResponse(deps, path.response_id, ctx.identity.name);
-  if (await hasEnded(deps, row))
+  if (await isFinal(deps.store, row.run_id))
     return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
   await deps.turns.stop(row.run_id, "the response was cancelled");
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
@@ -168,22 +171,13 @@ export async function cancelResponse(
   return { status: 200, body: reducer.response };
 }
 
-/** ServiceError `response_not_cancellable` for one that ended in another way. */
+/** Returns a cancelled response. ServiceError `response_not_cancellable` for any other end. */
 function cancelled(response: ResponseObject): ResponseObject {
   if (response.status === "cancelled") return response;
   throw new ServiceError(
     "response_not_cancellable",
-    `The response is ${response.status} already; only one that is at work can be cancelled.`,
+    `The response is already ${response.status}. Only a running response can be cancelled.`,
   );
-}
-
-async function hasEnded({ store }: HttpDeps, row: ResponseRow): Promise<boolean> {
-  const run = await store.read
-    .selectFrom("runs")
-    .select("status")
-    .where("id", "=", row.run_id)
-    .executeTakeFirst();
-  return run === undefined || isFinalStatus(run.status);
 }
 
 /** GET /v1/responses/{response_id}/input_items */
@@ -197,7 +191,7 @@ export async function listResponseInputItems(
   const items = order === "asc" ? stored : stored.toReversed();
   const start = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
   if (after !== undefined && start === 0) {
-    const what = `after is ${JSON.stringify(after)}, which is no item of this response.`;
+    const what = `after is ${JSON.stringify(after)}, which is not an item of this response.`;
     throw new ServiceError("invalid_cursor", what, { param: "after" });
   }
   const data = items.slice(start, start + limit);

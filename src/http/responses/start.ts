@@ -1,16 +1,22 @@
-import { responseIdOf } from "../../agent/run/run.ts";
+import { hasLaterRun } from "../../agent/run/queries.ts";
+import { deleteUnused, lastMessageThrough } from "../../agent/session/queries.ts";
+import { responseIdOf, isFinalStatus } from "../../agent/run/run.ts";
 import type { Prompt } from "../../agent/run/prompt.ts";
 import type { SessionAddress } from "../../agent/session/session.ts";
-import type { ResponseRow } from "../../store/schema/tables.ts";
-import { branchFrom, claimNext, contextUpTo, dropBranch, isTip, Overtaken } from "./chain.ts";
+import type { ResponseRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ResponsePlan } from "./request.ts";
-import { keepResponse } from "./store.ts";
+import { storeResponse } from "./queries.ts";
 import type { HttpDeps } from "../deps.ts";
 import { startRun, type StartedRun, type StartOptions } from "../prompt/submission.ts";
+import { branchSession } from "../../agent/session/branch.ts";
+import { loadContext } from "../../agent/session/transcript.ts";
+import type { Message } from "../../agent/message.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { Store, Tx } from "../../store/store.ts";
 
 /**
- * Starts the run of a response in the session it belongs to. ServiceErrors of {@link startRun}; `session_busy` when it
- * would need a branch from a response that is at work.
+ * Starts the run of a response in its session. ServiceErrors of {@link startRun}; `session_busy` when it would
+ * branch from a running response.
  */
 export async function startResponse(
   plan: ResponsePlan,
@@ -20,16 +26,16 @@ export async function startResponse(
   const { previous, address } = plan;
   if (!previous) return submit(plan, { address }, deps, options);
   const { owner } = previous;
-  if (!plan.kept.request.echo.store) {
-    // Nobody can go on from it: it leaves no mark on what it goes on from.
+  if (!plan.record.request.echo.store) {
+    // Nothing can continue this response, so it leaves the previous one unchanged.
     const opening = [...(await contextUpTo(deps.store, previous)), ...(plan.prompt.input.opening ?? [])];
     const input = { ...plan.prompt.input, opening };
     return submit({ ...plan, prompt: { ...plan.prompt, input } }, { address: { owner } }, deps, options);
   }
-  if (await isTip(deps.store, previous)) {
+  if (await isLatest(deps.store, previous)) {
     try {
-      const place = { address: { owner, id: previous.session_id }, claims: previous };
-      return await submit(plan, place, deps, options);
+      const target = { address: { owner, id: previous.session_id }, claims: previous };
+      return await submit(plan, target, deps, options);
     } catch (error) {
       if (!(error instanceof Overtaken)) throw error;
     }
@@ -52,29 +58,94 @@ async function inBranch(
     inUse = started.submitted.sessionId;
     return started;
   } finally {
-    if (inUse !== branch.id) await dropBranch(deps.store, branch.id);
+    if (inUse !== branch.id) await deleteUnused(deps.store, branch.id);
   }
 }
 
-interface Place {
+interface Target {
   readonly address: SessionAddress;
-  /** The response whose one successor in its session this is to be. */
+  /** The response that this one continues in the same session. Only one response can. */
   readonly claims?: ResponseRow;
 }
 
 function submit(
-  { prompt, kept }: ResponsePlan,
-  { address, claims }: Place,
+  { prompt, record }: ResponsePlan,
+  { address, claims }: Target,
   deps: HttpDeps,
   options: StartOptions,
 ): Promise<StartedRun> {
-  const placed: Prompt = {
+  const addressed: Prompt = {
     ...prompt,
     address,
     alsoRecord: async (tx, run) => {
       if (claims) await claimNext(tx, claims, responseIdOf(run.id));
-      if (kept.request.echo.store) await keepResponse(tx, run, kept, deps.settings.maxStoredResponses);
+      if (record.request.echo.store) await storeResponse(tx, run, record, deps.settings.maxStoredResponses);
     },
   };
-  return startRun(placed, deps, options);
+  return startRun(addressed, deps, options);
+}
+
+/** Thrown inside the transaction of a run when another request has continued its session. */
+export class Overtaken extends Error {
+  override readonly name = "Overtaken";
+}
+
+/** Returns true when a request may continue the session of `previous`: nothing happened there since. */
+export async function isLatest(store: Store, previous: ResponseRow): Promise<boolean> {
+  if (previous.next_id !== null) return false;
+  return !(await hasLaterRun(store, previous.session_id, previous.run_id));
+}
+
+/** Records `id` as the response that continues `previous`, inside its transaction. {@link Overtaken}. */
+export async function claimNext(tx: Tx, previous: ResponseRow, id: string): Promise<void> {
+  const set = { next_id: id, used_at: tx.nowMs };
+  if ((await tx.update("responses", { id: previous.id, next_id: null }, set)) === 1) return;
+  throw new Overtaken();
+}
+
+/**
+ * Creates a session with the conversation up to `previous`; undefined when that is empty. ServiceError
+ * `session_busy` while `previous` is running: only one request can wait for its answer.
+ */
+export async function branchFrom(store: Store, previous: ResponseRow): Promise<SessionRow | undefined> {
+  return store.write(async (tx) => {
+    const throughSeq = await lastMessage(tx, previous);
+    if (throughSeq === undefined) return undefined;
+    await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
+    const { session_id: id, owner } = previous;
+    return branchSession(tx, { id, owner, throughSeq, source: "http" });
+  });
+}
+
+/**
+ * Returns the model's context of the conversation up to `previous`. ServiceError `session_busy` while it is
+ * running.
+ */
+export async function contextUpTo(store: Store, previous: ResponseRow): Promise<readonly Message[]> {
+  const { throughSeq, session } = await store.write(async (tx) => {
+    await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
+    return {
+      throughSeq: await lastMessage(tx, previous),
+      session: await tx.find("sessions", { id: previous.session_id }),
+    };
+  });
+  if (throughSeq === undefined || !session) return [];
+  const isBehind = session.summary_seq !== null && session.summary_seq <= throughSeq;
+  const context = isBehind ? session : { id: session.id, context_seq: 0, summary_seq: null };
+  const messages = await loadContext(store, context);
+  return messages.filter(({ seq }) => seq <= throughSeq).map(({ message }) => message);
+}
+
+/** Returns the number of the last message of the conversation up to `previous`. */
+async function lastMessage(tx: Tx, previous: ResponseRow): Promise<number | undefined> {
+  const run = await tx.find("runs", { id: previous.run_id });
+  if (run && !isFinalStatus(run.status)) {
+    throw new ServiceError(
+      "session_busy",
+      `${previous.id} is still running, and another request continues it. Wait until it ends.`,
+      { param: "previous_response_id", retryAfterSeconds: 1 },
+    );
+  }
+  // A run that was cancelled before it started has no messages. The messages before it count then.
+  return lastMessageThrough(tx, previous.session_id, previous.run_id);
 }

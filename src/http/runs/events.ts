@@ -1,19 +1,21 @@
-import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
+import type { RunEvent, RunSnapshotEvent } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { isFinalEvent, toRunEvent } from "../../agent/run/event.ts";
 import { isFinalStatus, type RunView } from "../../agent/run/run.ts";
+import { firstKept, type FirstKept } from "../../agent/run/queries.ts";
+import { answersOf } from "../../agent/session/queries.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import { firstKept, runSnapshot, type FirstKept } from "./snapshot.ts";
-import type { RunSubscribers } from "./subscribers.ts";
 import { SharedMessage } from "../edge/sse.ts";
+import { textOf } from "../../agent/message.ts";
+import { showRun, type RunSubscribers } from "./read.ts";
 
 /**
- * GET /v1/runs/{run_id}/events: replay after the cursor, then live, to the run's final event. Where the oldest events
- * after the cursor are gone, a snapshot stands for them.
+ * GET /v1/runs/{run_id}/events: replays after the cursor, then follows the run to its final event. A snapshot
+ * replaces events that have expired.
  */
 export async function streamRunEvents(
   { path, headers, query, ctx, signal }: HttpRequest<"streamRunEvents", HttpContext>,
@@ -26,21 +28,21 @@ export async function streamRunEvents(
       ? cursor(query.after, run, "after")
       : cursor(headers["last-event-id"], run, "Last-Event-ID");
   const first = after >= run.last_seq ? undefined : await firstEvent(run, deps);
-  const leave = subscribers.enter(run.id);
-  signal.addEventListener("abort", leave, { once: true });
+  const release = subscribers.enter(run.id);
+  signal.addEventListener("abort", release, { once: true });
   return {
     status: 200,
     headers: { "x-agent-run-id": run.id, "x-agent-session-id": nameOfId(run.session_id) },
-    stream: follow(run, deps, { after, first, signal, leave }),
+    stream: follow(run, deps, { after, first, signal, release }),
   };
 }
 
 async function* follow(
   run: RunView,
   deps: HttpDeps,
-  from: { after: number; first: FirstKept | undefined; signal: AbortSignal; leave: () => void },
+  from: { after: number; first: FirstKept | undefined; signal: AbortSignal; release: () => void },
 ): AsyncGenerator<SseMessage<RunEvent>> {
-  const { signal, leave } = from;
+  const { signal, release } = from;
   try {
     let { after, first } = from;
     if (isFinalStatus(run.status) && after >= run.last_seq) return;
@@ -52,7 +54,7 @@ async function* follow(
       for (const entry of group) {
         const seq = entry.runSeq ?? 0;
         if (seq > after + 1) {
-          // A sweep took away what this slow reader had before it.
+          // Events expired before this slow reader got them.
           first = await firstEvent(run, deps);
           yield frame(await runSnapshot(deps, run, first));
           after = first.seq - 1;
@@ -64,43 +66,84 @@ async function* follow(
       }
     }
   } finally {
-    leave();
+    release();
   }
 }
 
-/** Followers of this process are handed the same events: what is made of one serves all. */
+/** All followers in this process get the same entries, so each entry is encoded once. */
 const shared = new WeakMap<JournalEvent, SharedMessage<RunEvent>>();
 
 function sharedFrame(entry: JournalEvent): SharedMessage<RunEvent> {
-  const known = shared.get(entry);
-  if (known) return known;
-  const made = new SharedMessage(toRunEvent(entry), entry.type, String(entry.runSeq));
-  shared.set(entry, made);
-  return made;
+  const cached = shared.get(entry);
+  if (cached) return cached;
+  const message = new SharedMessage(toRunEvent(entry), entry.type, String(entry.runSeq));
+  shared.set(entry, message);
+  return message;
 }
 
 function frame(event: RunEvent): SseMessage<RunEvent> {
   return { data: event, event: event.event, id: String(event.seq) };
 }
 
-/** A run may be kept longer than its events. ServiceError `run_events_expired`. */
+/** Finds the first kept event. A run may outlive its events: ServiceError `run_events_expired`. */
 async function firstEvent({ id }: RunView, deps: HttpDeps): Promise<FirstKept> {
-  const first = await firstKept(deps, id);
+  const first = await firstKept(deps.store, id);
   if (first) return first;
   throw new ServiceError(
     "run_events_expired",
-    `The events of run ${id} are no longer kept. GET /v1/runs/${id} still tells how it ended.`,
+    `The events of run ${id} have expired. GET /v1/runs/${id} still returns how it ended.`,
   );
 }
 
-/** The number of the last event the client has: a whole number up to the newest one there is. */
+/** Parses the number of the client's last event: a whole number up to the newest one. */
 function cursor(text: string | undefined, row: RunView, param: string): number {
   if (text === undefined || text === "") return 0;
   const after = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (after <= row.last_seq) return after;
   throw new ServiceError(
     "invalid_cursor",
-    `The cursor ${JSON.stringify(text)} is not the number of an event of this run, which are 1 to ${row.last_seq}.`,
+    `The cursor ${JSON.stringify(text)} is not the number of an event of this run. Its events are 1 to ${row.last_seq}.`,
     { param },
   );
+}
+
+/** Returns the event that replaces all events before `first`: the run as it is, and the text up to there. */
+export async function runSnapshot(
+  deps: HttpDeps,
+  { id, owner }: RunView,
+  first: FirstKept,
+): Promise<RunSnapshotEvent & { readonly event: "run.snapshot" }> {
+  const row = await deps.agent.findRun(id, owner);
+  return {
+    event: "run.snapshot",
+    run_id: id,
+    seq: first.seq - 1,
+    timestamp: deps.clock.now() / 1000,
+    run: await showRun(row, deps),
+    text: await textBefore(deps, row, first),
+    truncated: true,
+    first_seq: first.seq,
+  };
+}
+
+const MAX_MESSAGES = 200;
+const MAX_CHARACTERS = 1_048_576;
+
+/** Returns the text of the run before its first kept event, cut at the start when it is long. */
+async function textBefore({ store }: HttpDeps, run: RunView, { atMs }: FirstKept): Promise<string> {
+  const answers = await answersOf(store, {
+    sessionId: run.session_id,
+    runId: run.id,
+    untilMs: atMs,
+    limit: MAX_MESSAGES,
+  });
+  const texts: string[] = [];
+  let left = MAX_CHARACTERS;
+  for (const answer of answers) {
+    const text = textOf(answer);
+    left -= text.length;
+    if (left < 0) break;
+    if (text !== "") texts.unshift(text);
+  }
+  return texts.length === 0 ? (run.output ?? "") : texts.join("\n\n");
 }

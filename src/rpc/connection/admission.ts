@@ -1,4 +1,4 @@
-/** Who may open a socket: decided from the request that asks for it, before anything is accepted. Pure. */
+/** Decides who may open a socket, from the upgrade request alone. Pure. */
 import { ServiceError } from "../../base/errors.ts";
 import type { Tickets } from "../../config/tickets.ts";
 import type { RpcIdentity } from "./peer.ts";
@@ -9,28 +9,28 @@ export interface AdmissionRules {
     find(presented: string): { readonly name: string; readonly scopes: readonly string[] } | undefined;
   };
   readonly tickets: Tickets<RpcIdentity>;
-  /** Names by which this server may be called; undefined: any, it listens on every address. */
+  /** Host names of this server; undefined: any, because it listens on every address. */
   readonly hosts: readonly string[] | undefined;
-  /** Origins of web pages that may connect besides the server's own; `*`: all. */
+  /** Origins of web pages that may connect, besides the server's own; `*`: all. */
   readonly origins: readonly string[];
 }
 
-/** The request, as both runtimes can give it. */
+/** An upgrade request, as both runtimes provide it. */
 export interface SocketRequest {
   /** Path and query. */
   readonly target: string;
   header(name: string): string | null;
 }
 
-/** As everybody is called where no key is asked for. */
-const ANYBODY: RpcIdentity = { owner: "anonymous", scopes: ["admin"] };
+/** The identity of every client while keys are off. */
+const ANONYMOUS: RpcIdentity = { owner: "anonymous", scopes: ["admin"] };
 
-/** Whether this request is one for the gateway. */
+/** Returns true for the paths of the gateway. */
 export function isGatewayPath(target: string): boolean {
   return /^\/(?:api\/ws|v1\/tui\/ws)(?:\?|$)/.test(target);
 }
 
-/** Whether a proxy passed the request on: whoever is behind it may be anywhere. */
+/** Returns true when a proxy forwarded the request. Its sender may then be anywhere. */
 export function isForwarded(request: SocketRequest): boolean {
   return FORWARDING.some((name) => request.header(name) !== null);
 }
@@ -38,19 +38,20 @@ export function isForwarded(request: SocketRequest): boolean {
 const FORWARDING = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
 /**
- * The identity behind the request. ServiceError `host_not_allowed` or `origin_not_allowed` (a page that points its own
- * name here, or any page at all), `missing_api_key` or `invalid_api_key`.
+ * Returns the identity of an upgrade request. ServiceError `host_not_allowed` (DNS rebinding),
+ * `origin_not_allowed`, `missing_api_key` or `invalid_api_key`.
  */
 export function admit(request: SocketRequest, rules: AdmissionRules): RpcIdentity {
   const query = new URLSearchParams(request.target.split("?")[1] ?? "");
   const ticket = query.get("ticket");
-  // Spent by the attempt, whatever else is wrong with it: a page that got hold of one gets no second try.
+  // Every attempt uses the ticket up, so that a page that got hold of one has no second try.
   const holder = ticket === null ? undefined : rules.tickets.take(ticket);
   checkHost(request.header("host"), rules.hosts);
   checkOrigin(request, rules.origins);
-  if (!rules.keys.required) return ANYBODY;
+  if (!rules.keys.required) return ANONYMOUS;
   if (ticket !== null) {
-    if (!holder) throw invalidKey("This ticket was used, is older than 30 s, or never was. Ask for another.");
+    if (!holder)
+      throw invalidKey("This ticket is unknown, was used, or is older than 30 s. Request a new one.");
     return holder;
   }
   const presented =
@@ -74,7 +75,7 @@ function checkHost(host: string | null, hosts: readonly string[] | undefined): v
   );
 }
 
-/** Programs send no origin; browsers always do. */
+/** Checks the origin. Browsers always send one, programs do not. */
 function checkOrigin(request: SocketRequest, origins: readonly string[]): void {
   const origin = request.header("origin");
   if (origin === null || origins.includes("*") || origins.includes(origin)) return;
@@ -82,7 +83,7 @@ function checkOrigin(request: SocketRequest, origins: readonly string[]): void {
   if (host !== "" && /^https?:/.test(origin) && URL.parse(origin)?.host === host) return;
   throw new ServiceError(
     "origin_not_allowed",
-    `Pages of the origin ${JSON.stringify(origin.slice(0, 256))} may not connect. Add it to api_server.cors_origins.`,
+    `Pages of the origin ${JSON.stringify(origin.slice(0, 256))} may not connect. Add the origin to api_server.cors_origins.`,
   );
 }
 

@@ -1,8 +1,7 @@
-/** The calls of one connection: checked, bounded in number, each answered once, alone or as its batch. */
+/** The calls of one connection: validated, limited in number, each answered once, alone or in its batch. */
 import { ServiceError, toServiceError } from "../../base/errors.ts";
 import type { Log } from "../../base/observe/log.ts";
-import type { RpcHandlers } from "./contract.ts";
-import { checkCall, runHandler } from "./dispatch.ts";
+import type { RpcHandlers, RpcContext, RpcCall } from "../deps.ts";
 import {
   errorFrame,
   INVALID_REQUEST,
@@ -14,14 +13,19 @@ import {
   type ResultFrame,
 } from "./frame.ts";
 import type { Outbox } from "./outbox.ts";
-import type { RpcContext } from "../deps.ts";
+import { gatewayRequests, type GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
+import type { RequestMeta } from "../../../generated/gateway/contract.gen.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import { formatIssue, SchemaSet } from "../../base/json/validate.ts";
+import { type RpcIdentity, requireScope } from "./peer.ts";
+import { schemas } from "../../../generated/gateway/schemas.gen.ts";
 
 export interface CallsOptions {
   readonly handlers: RpcHandlers<RpcContext>;
   readonly context: RpcContext;
   readonly outbox: Pick<Outbox, "control" | "hold" | "release">;
   readonly log: Log;
-  /** Takes the host's answer to a question, which comes among its calls. */
+  /** Receives the host's answer to a question, which arrives among its calls. */
   readonly onAnswer: (answer: Extract<Inbound, { readonly kind: "answer" }>) => void;
 }
 
@@ -36,15 +40,15 @@ export class Calls {
     this.#options = options;
   }
 
-  /** Takes what a frame holds. `sizeBytes` is the frame's. */
+  /** Handles one frame of `sizeBytes`. */
   take(value: unknown, sizeBytes: number): void {
     if (Array.isArray(value)) return this.#batch(value, sizeBytes);
-    const call = this.#begin(value, sizeBytes);
+    const call = this.#start(value, sizeBytes);
     if (call instanceof Call) this.#finish(call);
     else if (call) void this.#finishLater(call);
   }
 
-  /** Answers what is no call, by an error of the protocol. */
+  /** Answers a frame that is no call with a protocol error. */
   refuse(code: number, reason: string, message: string): void {
     this.#send(protocolError(null, { code, reason, message }));
   }
@@ -62,18 +66,18 @@ export class Calls {
       members.length === 0
         ? "A batch must not be empty."
         : members.length > max
-          ? `A batch has at most ${max} members, not ${members.length}.`
+          ? `A batch has at most ${max} members; this one has ${members.length}.`
           : undefined;
     if (problem !== undefined) return this.refuse(INVALID_REQUEST, "invalid_request", problem);
-    void Promise.all(members.map((member) => this.#begin(member, sizeBytes))).then((calls) => {
+    void Promise.all(members.map((member) => this.#start(member, sizeBytes))).then((calls) => {
       const replies = calls.flatMap((call) => (call?.reply ? [call.reply] : []));
       if (replies.length > 0) this.#send(replies);
-      for (const call of calls) if (call) this.#leave(call);
+      for (const call of calls) if (call) this.#complete(call);
     });
   }
 
-  /** Undefined when there is nothing to answer; no promise for what is answered at once. */
-  #begin(member: unknown, sizeBytes: number): Call | Promise<Call> | undefined {
+  /** Returns undefined when there is nothing to answer, and no promise for a call that is answered at once. */
+  #start(member: unknown, sizeBytes: number): Call | Promise<Call> | undefined {
     const inbound = readInbound(member);
     if (inbound.kind === "answer") {
       this.#options.onAnswer(inbound);
@@ -120,11 +124,11 @@ export class Calls {
 
   #finish(call: Call): void {
     if (call.reply) this.#send(call.reply);
-    this.#leave(call);
+    this.#complete(call);
   }
 
-  /** Lets the events go that the call held back, and its place. */
-  #leave(call: Call): void {
+  /** Releases the events that the call held back, and its place among the calls in flight. */
+  #complete(call: Call): void {
     call.release();
     if (!call.isInFlight) return;
     this.#inFlight -= 1;
@@ -149,7 +153,7 @@ export class Calls {
 
 type Reply = ResultFrame | ErrorFrame;
 
-/** One call on its way. */
+/** One call in flight. */
 class Call {
   readonly #outbox: CallsOptions["outbox"];
   #held: string[] | undefined;
@@ -160,7 +164,7 @@ class Call {
     this.#outbox = outbox;
   }
 
-  /** See RpcCall. */
+  /** See {@link RpcCall.hold}. */
   readonly hold = (sessionId: string): void => {
     (this.#held ??= []).push(sessionId);
     this.#outbox.hold(sessionId);
@@ -172,8 +176,80 @@ class Call {
 }
 
 function overloaded(inFlight: number): ServiceError {
-  return new ServiceError(
-    "overloaded",
-    `${inFlight} requests are in flight. Wait for some of their answers.`,
-  );
+  return new ServiceError("overloaded", `${inFlight} requests are in flight. Wait for their answers.`);
 }
+
+/** A call with valid parameters. */
+export interface CheckedCall {
+  readonly method: GatewayMethod;
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Checks a call against the spec. ServiceError `unknown_method`, `insufficient_scope`, or `invalid_params` with
+ * `details.issues`. Undeclared parameters are dropped and logged.
+ */
+export function checkCall(
+  method: string,
+  params: unknown,
+  from: { readonly identity: RpcIdentity; readonly log: Log; readonly sizeBytes: number },
+): CheckedCall {
+  if (!isMethod(method)) throw unknownMethod(method);
+  const meta = gatewayRequests[method];
+  if (meta.scope !== undefined) requireScope(from.identity, meta.scope, method);
+  const given = params ?? {};
+  if (!isRecord(given)) {
+    throw invalidParams([
+      { path: "", message: "must be an object: parameters are passed by name", keyword: "type" },
+    ]);
+  }
+  const issues = rpcSchemas.check(meta.params, given, from.sizeBytes);
+  if (issues) throw invalidParams(issues);
+  return { method, params: pick(given, meta, { method, log: from.log }) };
+}
+
+/** Runs the handler. Its errors pass through. */
+export function runHandler(
+  handlers: RpcHandlers<RpcContext>,
+  { method, params }: CheckedCall,
+  more: Omit<RpcCall<GatewayMethod, RpcContext>, "params">,
+): unknown {
+  const handler = handlers[method] as (call: object) => unknown;
+  return handler({ params, ...more });
+}
+
+function isMethod(name: string): name is GatewayMethod {
+  return Object.hasOwn(gatewayRequests, name);
+}
+
+/** Returns the declared parameters with their defaults. */
+function pick(
+  given: Readonly<Record<string, unknown>>,
+  { names, defaults }: RequestMeta,
+  { method, log }: { readonly method: string; readonly log: Log },
+): Readonly<Record<string, unknown>> {
+  const unknown = Object.keys(given).filter((name) => !names.includes(name));
+  if (unknown.length === 0) return { ...defaults, ...given };
+  log.debug("undeclared parameters were ignored", { method, names: unknown.slice(0, MAX_NAMED) });
+  const known = names.filter((name) => Object.hasOwn(given, name));
+  return { ...defaults, ...Object.fromEntries(known.map((name) => [name, given[name]])) };
+}
+
+const MAX_NAMED = 16;
+const MAX_METHOD = 64;
+
+function invalidParams(issues: readonly { path: string; message: string; keyword: string }[]): ServiceError {
+  const [first] = issues;
+  const what = first ? formatIssue(first, "params") : "they do not match the schema";
+  const plain = issues.map(({ path, message }) => ({ path, message }));
+  return new ServiceError("invalid_params", `invalid params: ${what}.`, { details: { issues: plain } });
+}
+
+/** Hosts look for the words "unknown method" and then fall back to another one. */
+function unknownMethod(method: string): ServiceError {
+  const name = method.length > MAX_METHOD ? `${method.slice(0, MAX_METHOD)}...` : method;
+  return new ServiceError("unknown_method", `unknown method: ${name}`);
+}
+
+/** Validators for the schemas of both gateway documents. Each is compiled on first use. */
+export const rpcSchemas = new SchemaSet(schemas);

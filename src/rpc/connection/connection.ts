@@ -1,19 +1,22 @@
-/** One connection: what it is told, what it asks, and how it ends. */
-import type { GatewayEvent, HostMethod, HostRequests } from "../../../generated/gateway/host.gen.ts";
+/** One connection: its calls, its events, its questions, and its end. */
+import {
+  type GatewayEvent,
+  type HostMethod,
+  type HostRequests,
+  type GatewayEvents,
+  hostRequests,
+} from "../../../generated/gateway/host.gen.ts";
 import { createId } from "../../base/ids.ts";
 import type { Log } from "../../base/observe/log.ts";
-import { Calls } from "./calls.ts";
-import type { RpcHandlers } from "./contract.ts";
-import { isDelta } from "./delta.ts";
-import { INVALID_REQUEST, PARSE_ERROR } from "./frame.ts";
-import { Hints } from "./debounce.ts";
-import { Outbox, type Wire } from "./outbox.ts";
+import { Calls, rpcSchemas } from "./calls.ts";
+import type { RpcHandlers, RpcContext, RpcDeps } from "../deps.ts";
+import { isDelta, Outbox, type Wire } from "./outbox.ts";
+import { INVALID_REQUEST, PARSE_ERROR, type HostError, type RpcId } from "./frame.ts";
 import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } from "./peer.ts";
-import { Questions } from "../questions/questions.ts";
 import { readyEvent } from "./ready.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
+import type { Clock } from "../../base/clock.ts";
 
-/** A transport's two ends: how frames leave, and how it ends. */
+/** A transport: sends frames, and closes. */
 export interface ConnectionWire extends Wire {
   close(code: number, reason: string): void;
 }
@@ -25,13 +28,13 @@ export interface ConnectionOptions {
   readonly identity: RpcIdentity;
   readonly transport: RpcPeer["transport"];
   readonly isLocal: boolean;
-  /** Its id, when its first frame was sent before there was a room. */
+  /** The connection's id, when its first frame was sent before the modules were ready. */
   readonly greeted?: string;
-  /** It ended, for whatever reason. */
+  /** Called when the connection ends. */
   readonly onEnd?: (connection: Connection) => void;
 }
 
-/** Codes of WebSocket (RFC 6455, section 7.4) that we close with. */
+/** WebSocket close codes (RFC 6455, section 7.4) that this server sends. */
 export const CLOSE = { shutdown: 1001, tooBig: 1009, failed: 1011, overloaded: 1013 };
 
 const DEFAULT_PROFILE: ClientProfile = { serverRequests: false, optOut: new Set(), deltas: "all" };
@@ -45,7 +48,7 @@ export class Connection implements RpcPeer {
   readonly #options: ConnectionOptions;
   readonly #log: Log;
   readonly #outbox: Outbox;
-  readonly #hints: Hints;
+  readonly #debouncer: EventDebouncer;
   readonly #calls: Calls;
   readonly #questions: Questions;
   readonly #subscriptions: Subscriptions;
@@ -61,10 +64,10 @@ export class Connection implements RpcPeer {
     this.isLocal = isLocal;
     this.#log = deps.log.with({ connection: this.id });
     const onOverflow = () => this.#overflow();
-    // A pipe is not cut: those who fill it wait.
+    // A pipe is never cut: its writers wait.
     const shared = transport === "stdio" ? {} : { readers: deps.store.readers };
     this.#outbox = new Outbox({ wire, clock: deps.clock, maxFrames, maxBytes, onOverflow, ...shared });
-    this.#hints = new Hints(deps.clock, (hint) => this.#outbox.event(hint));
+    this.#debouncer = new EventDebouncer(deps.clock, (hint) => this.#outbox.event(hint));
     const ask = (frame: object, sessionId: string) => this.#outbox.control(JSON.stringify(frame), sessionId);
     this.#questions = new Questions(ask, this.#log);
     this.#calls = new Calls({
@@ -90,7 +93,7 @@ export class Connection implements RpcPeer {
   readonly detach: Subscriptions["detach"] = (sessionId) => this.#subscriptions.detach(sessionId);
   readonly caughtUp: Subscriptions["caughtUp"] = () => this.#subscriptions.caughtUp();
 
-  /** Sends the first frame, unless the host has it. */
+  /** Sends the first frame, unless the host already has it. */
   open(): void {
     const { deps, greeted } = this.#options;
     if (greeted !== undefined) return;
@@ -109,7 +112,7 @@ export class Connection implements RpcPeer {
   event(event: GatewayEvent): void {
     if (this.signal.aborted || this.profile.optOut.has(event.type)) return;
     if (this.profile.deltas === "final" && isDelta(event)) return;
-    if (event.type === "sessions.changed") this.#hints.event(event);
+    if (event.type === "sessions.changed") this.#debouncer.event(event);
     else this.#outbox.event(event);
   }
 
@@ -127,25 +130,25 @@ export class Connection implements RpcPeer {
     return this.#questions.ask(method, id, params, signal);
   }
 
-  /** Takes a frame. `sizeBytes` is its length, where the transport knows it; blank frames are nothing. */
+  /** Handles a frame. `sizeBytes` is its length if the transport knows it. Blank frames are ignored. */
   receive(text: string, sizeBytes = text.length): void {
     if (this.signal.aborted) return;
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
-      if (text.trim() !== "") this.garbled("This is not JSON. Send one JSON value a frame.");
+      if (text.trim() !== "") this.garbled("This is not JSON. Send one JSON value per frame.");
       return;
     }
     this.#calls.take(value, sizeBytes);
   }
 
-  /** Answers what cannot be read. */
+  /** Answers a frame that cannot be parsed. */
   garbled(message: string): void {
     this.#calls.refuse(PARSE_ERROR, "parse_error", message);
   }
 
-  /** Refuses what is no frame at all, such as a line above the limit. */
+  /** Rejects input that is no frame, such as a line above the limit. */
   refuse(message: string, reason: string): void {
     this.#calls.refuse(INVALID_REQUEST, reason, message);
   }
@@ -155,12 +158,12 @@ export class Connection implements RpcPeer {
     return this.#calls.settled();
   }
 
-  /** The transport takes more again. */
+  /** Sends more when the transport has drained. */
   pump(): void {
     this.#outbox.pump();
   }
 
-  /** Ends the connection from our side; what waits is sent first. */
+  /** Ends the connection from this side. Waiting frames are sent first. */
   close(code: number, reason: string): void {
     if (this.signal.aborted) return;
     this.#outbox.flush();
@@ -168,13 +171,13 @@ export class Connection implements RpcPeer {
     this.#options.wire.close(code, reason);
   }
 
-  /** The other side is gone. */
+  /** Ends the connection when the other side is gone. */
   gone(): void {
     if (!this.signal.aborted) this.#stop();
   }
 
   #stop(): void {
-    this.#hints.close();
+    this.#debouncer.close();
     this.#outbox.close();
     this.#end.abort();
     this.#subscriptions.close();
@@ -183,10 +186,107 @@ export class Connection implements RpcPeer {
   }
 
   #overflow(): void {
-    // A pipe has one reader who must get everything; those who fill it wait for drained().
+    // A pipe has one reader, which must get everything; writers wait for drained().
     if (this.transport === "stdio" || this.signal.aborted) return;
-    this.#log.warn("a client does not read: its connection is closed, it may resume by its cursor");
+    this.#log.warn("closed the connection of a client that does not read; it can resume by its cursor");
     this.#stop();
     this.#options.wire.close(CLOSE.overloaded, "overloaded");
+  }
+}
+
+type ReloadEvent = GatewayEvents["sessions.changed"];
+
+/** Longer than a burst of sessions that start or end together, shorter than a user waits for a list. */
+const EVERY_MS = 100;
+
+/** Debounces events that only say "reload": the first is sent at once, those that follow closely become one. */
+export class EventDebouncer {
+  readonly #clock: Clock;
+  readonly #send: (hint: ReloadEvent) => void;
+  #last: ReloadEvent | undefined;
+  #cancel: (() => void) | undefined;
+
+  constructor(clock: Clock, send: (hint: ReloadEvent) => void) {
+    this.#clock = clock;
+    this.#send = send;
+  }
+
+  event(hint: ReloadEvent): void {
+    if (this.#cancel) this.#last = hint;
+    else this.#now(hint);
+  }
+
+  close(): void {
+    this.#cancel?.();
+  }
+
+  #now(hint: ReloadEvent): void {
+    this.#send(hint);
+    this.#cancel = this.#clock.after(EVERY_MS, () => {
+      const last = this.#last;
+      this.#last = undefined;
+      this.#cancel = undefined;
+      if (last) this.#now(last);
+    });
+  }
+}
+
+interface Pending {
+  readonly method: HostMethod;
+  readonly settle: (answer: HostAnswer<HostMethod>) => void;
+}
+
+export class Questions {
+  readonly #send: (frame: object, sessionId: string) => void;
+  readonly #log: Log;
+  readonly #pending = new Map<string, Pending>();
+
+  constructor(send: (frame: object, sessionId: string) => void, log: Log) {
+    this.#send = send;
+    this.#log = log;
+  }
+
+  /** See RpcPeer. A question that is asked again replaces the pending one. */
+  ask<K extends HostMethod>(
+    method: K,
+    id: string,
+    params: HostRequests[K]["params"],
+    signal: AbortSignal | undefined,
+  ): Promise<HostAnswer<K>> {
+    return new Promise((resolve) => {
+      const gone = () => settle({ status: "gone" });
+      const settle = (answer: HostAnswer<HostMethod>) => {
+        this.#pending.delete(id);
+        signal?.removeEventListener("abort", gone);
+        resolve(answer as HostAnswer<K>);
+      };
+      if (signal?.aborted) return resolve({ status: "gone" });
+      this.#pending.get(id)?.settle({ status: "gone" });
+      this.#pending.set(id, { method, settle });
+      signal?.addEventListener("abort", gone, { once: true });
+      this.#send({ jsonrpc: "2.0", id, method, params }, params.session_id);
+    });
+  }
+
+  /** Handles the host's answer. An answer without a pending question is dropped: the question closed meanwhile. */
+  answer(id: RpcId, result: unknown, error: HostError | undefined): void {
+    const pending = typeof id === "string" ? this.#pending.get(id) : undefined;
+    if (!pending) return this.#log.debug("dropped an answer without an open question", { id });
+    const { method, settle } = pending;
+    if (error) {
+      this.#log.debug("the host declined a question", { id, method, code: error.code });
+      return settle({ status: "declined" });
+    }
+    if (rpcSchemas.check(hostRequests[method].result, result)) {
+      // The answer is not logged: it may be a password.
+      this.#log.warn("the host's answer does not match its question", { id, method });
+      return settle({ status: "declined" });
+    }
+    settle({ status: "answered", result: result as HostRequests[HostMethod]["result"] });
+  }
+
+  /** Ends all pending questions. */
+  close(): void {
+    for (const { settle } of this.#pending.values()) settle({ status: "gone" });
   }
 }

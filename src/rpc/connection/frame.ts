@@ -1,10 +1,10 @@
-/** JSON-RPC 2.0 as it travels: strict in what is sent, lenient in what is taken. Pure. */
+/** JSON-RPC 2.0 frames: strict in what is sent, lenient in what is accepted. Pure. */
 import type { ErrorRow, ServiceError } from "../../base/errors.ts";
 import { isRecord } from "../../base/json/schema.ts";
 
 export type RpcId = string | number | null;
 
-/** What one member of a frame turned out to be. */
+/** A parsed member of a frame. */
 export type Inbound =
   | {
       readonly kind: "request";
@@ -48,9 +48,9 @@ export interface ResultFrame {
 export const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;
 
-/** A member that lacks `jsonrpc` is taken; one that names another version is not. */
+/** Parses a member. `jsonrpc` may be missing, but must not name another version. */
 export function readInbound(value: unknown): Inbound {
-  if (!isRecord(value)) return invalid(null, "A request is a JSON object.");
+  if (!isRecord(value)) return invalid(null, "A request must be a JSON object.");
   const id = readId(value["id"]);
   if (id === undefined && "id" in value) return invalid(null, "id must be a string, a number or null.");
   const version = value["jsonrpc"];
@@ -60,7 +60,7 @@ export function readInbound(value: unknown): Inbound {
     return { kind: "answer", id, result: value["result"], error: readError(value["error"]) };
   }
   if (typeof method !== "string" || method === "") {
-    return invalid(id ?? null, "method must be a string that is not empty.");
+    return invalid(id ?? null, "method must be a non-empty string.");
   }
   return id === undefined
     ? { kind: "notification", method, params }
@@ -71,7 +71,7 @@ export function resultFrame(id: RpcId, result: unknown): ResultFrame {
   return { jsonrpc: "2.0", id, result };
 }
 
-/** Errors of the protocol itself. */
+/** Returns the frame of a protocol error. */
 export function protocolError(
   id: RpcId,
   { code, reason, message }: { readonly code: number; readonly reason: string; readonly message: string },
@@ -79,7 +79,10 @@ export function protocolError(
   return { jsonrpc: "2.0", id, error: { code, message, data: { reason, retryable: false } } };
 }
 
-/** By the table: its number, `data.reason`, `data.retryable`, and what the error itself tells. */
+/**
+ * Returns the frame of an error: its number, `data.reason` and `data.retryable` from the table, and its own
+ * details.
+ */
 export function errorFrame(id: RpcId, error: ServiceError): ErrorFrame {
   const row: ErrorRow = error.row;
   const { param, retryAfterSeconds: seconds } = error;
@@ -91,7 +94,7 @@ export function errorFrame(id: RpcId, error: ServiceError): ErrorFrame {
   return { jsonrpc: "2.0", id, error: { code: row.rpc, message: messageOf(error), data } };
 }
 
-/** Hosts look for the words "session busy" to know that they may wait and send again. */
+/** Hosts look for the words "session busy" and then retry. */
 function messageOf({ code, message }: ServiceError): string {
   return code === "session_busy" ? `session busy: ${message}` : message;
 }

@@ -1,13 +1,12 @@
-/** What waits to be sent on one connection: bounded, in order; deltas of one stream merge while they wait. */
-import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
+/** The outbox of one connection: bounded and ordered. Waiting deltas of one stream are merged. */
+import type { GatewayEvent, GatewayEvents } from "../../../generated/gateway/host.gen.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ReaderBudget, ReaderQueue } from "../../store/journal/reader-budget.ts";
-import { isDelta, merge, streamOf, withDropped, type Delta } from "./delta.ts";
 
-/** The way out of a transport. */
+/** The sending side of a transport. */
 export interface Wire {
   send(text: string): void;
-  /** Bytes that were sent and have not left yet. */
+  /** Bytes that were sent and are still in the transport's buffer. */
   buffered(): number;
 }
 
@@ -16,32 +15,32 @@ export interface OutboxOptions {
   readonly clock: Clock;
   readonly maxFrames: number;
   readonly maxBytes: number;
-  /** What this connection and all other readers may have waiting; absent: it counts for itself. */
+  /** The budget of all readers together; absent: only this outbox's own limits hold. */
   readonly readers?: ReaderBudget;
-  /** Called once when more waits than may; nothing is sent from then on. */
+  /** Called once when the limits are exceeded. Nothing is sent from then on. */
   readonly onOverflow: () => void;
 }
 
-/** A delta is kept as it is until it is sent, so that the next can be merged into it. */
+/** A waiting frame. A delta is encoded only when it is sent, so that the next one can be merged into it. */
 interface Waiting {
   readonly text?: string;
   delta?: Delta;
-  /** Characters, which stand for bytes. */
+  /** In characters, as an estimate of bytes. */
   size: number;
 }
 
-/** Events of one session that wait until the calls that hold it were answered. */
+/** Events of a session that wait until the calls that hold it are answered. */
 interface Held {
   calls: number;
   readonly waiting: Waiting[];
 }
 
-/** Deltas that come faster than this are merged. */
+/** Deltas that follow within this time are merged. */
 const TICK_MS = 33;
-/** Above this much in the transport's own buffer, frames wait here, where they can be merged and counted. */
+/** Above this many bytes in the transport's buffer, frames wait here, where they can be merged and counted. */
 const WIRE_BYTES = 262_144;
-/** How often a transport that is full is looked at, besides when it says that it drained. */
-const LOOK_MS = 20;
+/** How often to poll a full transport, besides its drain events. */
+const POLL_MS = 20;
 const ENVELOPE = 160;
 
 export class Outbox {
@@ -50,9 +49,9 @@ export class Outbox {
   #first = 0;
   readonly #held = new Map<string, Held>();
   #heldFrames = 0;
-  /** Of all that waits, held or not. */
+  /** Of all waiting frames, held or not. */
   #size = 0;
-  /** Deltas that were not taken, by stream; the next one that is tells their number. */
+  /** Number of dropped deltas, by stream. The next delta of the stream reports it. */
   readonly #dropped = new Map<string, { count: number }>();
   #lastDeltaMs = Number.NEGATIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
@@ -65,12 +64,15 @@ export class Outbox {
     this.#account = options.readers?.open(() => options.onOverflow());
   }
 
-  /** What waits for the transport; what is held comes on top. */
+  /** Frames that are ready for the transport, without held ones. */
   get #ready(): number {
     return this.#waiting.length - this.#first;
   }
 
-  /** Answers, questions, and every event but deltas: never dropped. What is of a session waits while that is held. */
+  /**
+   * Sends or queues answers, questions, and all events except deltas. They are never dropped. Frames of a held
+   * session wait.
+   */
   control(text: string, sessionId?: string): void {
     if (this.#isClosed) return;
     const held = sessionId === undefined ? undefined : this.#held.get(sessionId);
@@ -85,7 +87,7 @@ export class Outbox {
     this.control(frameOf(event), event.session_id);
   }
 
-  /** Lets the session's events wait, under the same limits, until it is released as often. */
+  /** Holds back the session's events until `release` was called as often. They count towards the limits. */
   hold(sessionId: string): void {
     const held = this.#held.get(sessionId);
     if (held) held.calls += 1;
@@ -103,14 +105,14 @@ export class Outbox {
     this.pump();
   }
 
-  /** Sends what the transport takes. To be called when it drained. */
+  /** Sends as much as the transport accepts. Call it when the transport drains. */
   pump(): void {
     if (this.#isClosed) return;
     while (this.#ready > 0) {
-      if (!this.#hasRoom()) return this.#later(LOOK_MS);
+      if (!this.#hasRoom()) return this.#later(POLL_MS);
       const next = this.#waiting[this.#first];
       if (!next) return;
-      // A delta that is the last may get company until the tick.
+      // The last delta waits for the tick, so that the next one can be merged into it.
       const waitMs = next.delta && this.#ready === 1 ? this.#lastDeltaMs + TICK_MS - this.#now() : 0;
       if (waitMs > 0) return this.#later(waitMs);
       this.#take();
@@ -126,14 +128,14 @@ export class Outbox {
     return this.#drained.promise;
   }
 
-  /** Sends everything but what is held, however slow the transport is: the end of the connection. */
+  /** Sends everything except held frames, however slow the transport is. For the end of the connection. */
   flush(): void {
     if (this.#isClosed) return;
     for (let next = this.#take(); next; next = this.#take()) this.#send(next);
     this.#settle();
   }
 
-  /** Forgets what waits. */
+  /** Drops all waiting frames. */
   close(): void {
     this.#isClosed = true;
     this.#cancelTimer?.();
@@ -215,7 +217,7 @@ export class Outbox {
     this.#drained = undefined;
   }
 
-  /** What the answer's text holds was not lost. */
+  /** Resets the counts of a session: its whole text includes the dropped deltas. */
   #forget(sessionId: string | undefined): void {
     for (const key of this.#dropped.keys()) if (key.startsWith(`${sessionId} `)) this.#dropped.delete(key);
   }
@@ -236,4 +238,38 @@ export class Outbox {
 
 function frameOf(event: GatewayEvent): string {
   return JSON.stringify({ jsonrpc: "2.0", method: "event", params: event });
+}
+
+export type Delta = GatewayEvents["message.delta" | "reasoning.delta" | "thinking.delta"];
+
+export function isDelta(event: GatewayEvent): event is Delta {
+  return (
+    event.type === "message.delta" || event.type === "reasoning.delta" || event.type === "thinking.delta"
+  );
+}
+
+/** Returns the key of a delta's stream. It starts with the session id. */
+export function streamOf({ session_id: session, type }: Delta): string {
+  return `${session} ${type}`;
+}
+
+/** Adds the number of deltas that were dropped before this one. */
+export function withDropped<T extends Delta>(event: T, count: number): T {
+  return { ...event, payload: { ...event.payload, dropped: count + (droppedOf(event) ?? 0) } };
+}
+
+/** Merges two deltas; undefined when `next` does not continue `last`. A thinking line replaces the previous one. */
+export function merge(last: Delta, next: Delta): Delta | undefined {
+  if (last.type !== next.type || last.session_id !== next.session_id || last.turn_id !== next.turn_id) {
+    return undefined;
+  }
+  const firstSeq = last.first_seq ?? last.seq;
+  const text = next.type === "thinking.delta" ? next.payload.text : last.payload.text + next.payload.text;
+  const dropped = (droppedOf(last) ?? 0) + (droppedOf(next) ?? 0);
+  const payload = { ...next.payload, text, ...(dropped > 0 ? { dropped } : {}) };
+  return { ...next, ...(firstSeq === undefined ? {} : { first_seq: firstSeq }), payload };
+}
+
+function droppedOf({ payload }: Delta): number | undefined {
+  return "dropped" in payload ? payload.dropped : undefined;
 }

@@ -1,51 +1,54 @@
-/** A connection as the methods and the followers of the journal see it. Types only. */
+/** A connection, as methods and journal followers see it. */
 import type { GatewayEvent, HostMethod, HostRequests } from "../../../generated/gateway/host.gen.ts";
 import type { Cursor } from "../../../generated/gateway/types/types.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
 
 /**
- * Who is at the other end. Sessions belong to the owner, whose name is also what the limits of the key are found by: a
- * ticket, or anything else that is made of the identity, is under the limits of its key.
+ * The identity of a client. Sessions belong to the owner. The owner's name also finds the limits of the key, so a
+ * ticket shares the limits of the key that requested it.
  */
 export interface RpcIdentity {
   readonly owner: string;
   readonly scopes: readonly string[];
 }
 
-/** What the client said of itself by `client.capabilities`; until then the defaults of version 1. */
+/** What the client declared with `client.capabilities`; before that, the defaults of version 1. */
 export interface ClientProfile {
   readonly name?: string;
   readonly version?: string;
-  /** Questions come as requests and not as events. */
+  /** Questions arrive as requests, not as events. */
   readonly serverRequests: boolean;
-  /** Types of events that it does not want. */
+  /** Event types that the client does not want. */
   readonly optOut: ReadonlySet<string>;
-  /** `final`: it wants no deltas, only what sums them up. */
+  /** `final`: no deltas, only complete texts. */
   readonly deltas: "all" | "final";
 }
 
-/** How a session stood when it was attached. */
+/** The state of a session when it was attached. */
 export interface Attached {
-  /** The session's last event. */
+  /** Number of the session's last event. */
   readonly latestSeq: number;
-  /** Events above the cursor, which are on their way; 0 without a cursor. */
+  /** Number of events after the cursor, which are being sent; 0 without a cursor. */
   readonly replayed: number;
-  /** The cursor is of another journal, or older than what is kept: the history is to be fetched. */
+  /**
+   * True when the cursor belongs to another journal or its events have expired. The client must fetch the history.
+   */
   readonly truncated: boolean;
 }
 
-/** The sessions that one connection follows. Made for each connection; notify.ts is the one implementation. */
+/** The sessions that one connection follows. */
 export interface Subscriptions {
   readonly sessions: ReadonlySet<string>;
   /**
-   * Follows a session, from behind the cursor or from its last event on. A session that is attached already stays as it
-   * is, unless a cursor asks for what was missed.
+   * Follows a session from the cursor, or from its last event. An attached session stays unchanged, unless a
+   * cursor asks for missed events.
    */
   attach(sessionId: string, options?: { readonly cursor?: Cursor }): Promise<Attached>;
-  /** False when it was not attached. */
+  /** Returns false when the session was not attached. */
   detach(sessionId: string): boolean;
-  /** Resolves when all that is committed by now has been told. */
+  /** Resolves when all events committed so far are sent. */
   caughtUp(): Promise<void>;
-  /** The connection ended. */
+  /** Ends all subscriptions. */
   close(): void;
 }
 
@@ -62,7 +65,7 @@ export interface RpcPeer {
   readonly id: string;
   readonly identity: RpcIdentity;
   readonly transport: "stdio" | "ws";
-  /** Stdio, or a socket of this machine: what reaches the machine itself may be offered. */
+  /** True for stdio and sockets of this machine. Only they may reach the machine itself. */
   readonly isLocal: boolean;
   readonly profile: ClientProfile;
   /** Aborts when the connection ends. */
@@ -71,18 +74,18 @@ export interface RpcPeer {
   readonly sessions: ReadonlySet<string>;
   readonly attach: Subscriptions["attach"];
   readonly detach: Subscriptions["detach"];
-  /** Takes over what the client said of itself. */
+  /** Stores what the client declared. */
   introduce(profile: ClientProfile): void;
-  /** Sends an event, in order. Deltas may be merged with their neighbours, and dropped when the client does not read. */
+  /** Sends an event, in order. Deltas may be merged, and dropped when the client does not read. */
   event(event: GatewayEvent): void;
   /**
-   * Resolves when less than half of the outbox is taken, at once in good times. Whoever sends many events waits for it
-   * between them: on stdio always, on a socket while it replays (a live socket that does not read is closed instead).
+   * Resolves when the outbox is less than half full. Writers of many events wait for it: on stdio always, on a
+   * socket during a replay (a live socket that does not read is closed instead).
    */
   drained(): Promise<void>;
   /**
-   * Asks the host, by the question's own id. When `signal` aborts, because another answered first or the question
-   * closed, a late answer is dropped; the host is told of it by the event `request.cancel`.
+   * Asks the host under the question's own id. `signal` aborts when the question closed or another answer came
+   * first; a late answer is then dropped, and the host gets the event `request.cancel`.
    */
   ask<K extends HostMethod>(
     method: K,
@@ -90,4 +93,18 @@ export interface RpcPeer {
     params: HostRequests[K]["params"],
     options?: { readonly signal?: AbortSignal },
   ): Promise<HostAnswer<K>>;
+}
+
+/** Returns true when the identity has the scope. */
+export function hasScope({ scopes }: RpcIdentity, scope: string): boolean {
+  return scopes.includes(scope) || scopes.includes("admin");
+}
+
+/** Checks a scope. ServiceError `insufficient_scope`; `what` needs the scope. */
+export function requireScope(identity: RpcIdentity, scope: string, what: string): void {
+  if (hasScope(identity, scope)) return;
+  throw new ServiceError(
+    "insufficient_scope",
+    `The key ${JSON.stringify(identity.owner)} has no scope ${JSON.stringify(scope)}, which ${what} requires. Add it in api_server.keys.`,
+  );
 }

@@ -3,11 +3,11 @@ import type { GatewayLimits } from "../../../generated/gateway/types/types.gen.t
 
 export const PROTOCOL = { name: "agent-tui-gateway", version: 1, min_version: 1 } as const;
 
-/** What is known as soon as the journal is open: a host need not wait for the rooms to be built. */
+/** What the first frame needs. It is known once the journal is open, before the modules are built. */
 export interface Greeting {
   readonly connectionId: string;
   readonly transport: "stdio" | "ws";
-  /** Of agentd. */
+  /** Version of agentd. */
   readonly version: string;
   /** See Store. */
   readonly epoch: string;
@@ -15,7 +15,7 @@ export interface Greeting {
   readonly nowMs: number;
 }
 
-/** The first event of a connection: what is spoken, by whom, and what it can do. */
+/** Returns the first event of a connection: protocol, server, capabilities and limits. */
 export function readyEvent(greeting: Greeting): GatewayEvents["gateway.ready"] {
   return {
     type: "gateway.ready",
@@ -43,4 +43,21 @@ export function readyEvent(greeting: Greeting): GatewayEvents["gateway.ready"] {
       limits: greeting.limits,
     },
   };
+}
+
+/** The limits of a connection, as `gateway.ready` reports them. Bytes are UTF-8 bytes. */
+export const RPC_LIMITS: GatewayLimits = {
+  max_frame_bytes: 16 * 1_048_576,
+  max_inflight_requests: 256,
+  max_batch: 32,
+  max_outbox_frames: 8_192,
+  max_outbox_bytes: 16 * 1_048_576,
+  max_queue_per_session: 32,
+  max_replay_events: 512,
+  max_replay_bytes: 4 * 1_048_576,
+};
+
+/** Returns the limits with the configured ones. `maxQueue` is sessions.max_queue. */
+export function gatewayLimits(maxQueue: number): GatewayLimits {
+  return { ...RPC_LIMITS, max_queue_per_session: maxQueue };
 }

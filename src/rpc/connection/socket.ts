@@ -1,4 +1,4 @@
-/** The gateway on a WebSocket: one JSON value a message, from one source on either runtime. Touches the machine. */
+/** The gateway on a WebSocket: one JSON value per message. Touches the machine. */
 import { isUtf8 } from "node:buffer";
 import type { Hooks, Message, Peer } from "crossws";
 import { toServiceError, type ServiceError } from "../../base/errors.ts";
@@ -6,25 +6,24 @@ import { admit, isForwarded, isGatewayPath, type AdmissionRules } from "./admiss
 import { CLOSE, type Connection } from "./connection.ts";
 import type { RpcHub } from "../events/hub.ts";
 import type { RpcIdentity } from "./peer.ts";
-import { WriteCoalescer, type Corkable } from "./coalesce.ts";
 
 export interface SocketGateOptions {
   readonly hub: RpcHub;
   readonly rules: AdmissionRules;
-  /** Only this machine reaches the listener. */
+  /** True when only this machine reaches the listener. */
   readonly isLocal: boolean;
 }
 
-/** How often a quiet socket is asked whether it is still there; it has as long to say so. */
+/** A quiet socket is pinged this often, and has as long to answer. */
 const PING_SECONDS = 30;
-/** How long the other side has to answer a close, on Node; Deno waits as long as it sees fit. */
+/** How long the other side may take to answer a close, on Node. Deno decides itself. */
 const CLOSE_MS = 5_000;
-/** As much may be gathered before it leaves. */
-const GATHERED_BYTES = 65_536;
+/** Bytes that may be corked before they are sent. */
+const CORKED_BYTES = 65_536;
 const OPEN = 1;
 const UNREADABLE = "This message is not UTF-8.";
 
-/** Lets sockets in. */
+/** Accepts sockets. */
 export class SocketGate {
   readonly #options: SocketGateOptions;
   readonly #accepted = new WeakMap<Peer, Accepted>();
@@ -33,7 +32,7 @@ export class SocketGate {
     this.#options = options;
   }
 
-  /** A plugin for the server, which then takes upgrades; those of paths that are not the gateway's are refused. */
+  /** Returns a server plugin that handles upgrades. It refuses paths that are not the gateway's. */
   async plugin() {
     const { plugin } = await import("crossws/server");
     const sockets = plugin({ ...this.#hooks(), options: this.#runtimeOptions() });
@@ -41,19 +40,22 @@ export class SocketGate {
       try {
         sockets(server);
       } catch (error) {
-        // A bundle made for Node has no sockets on Deno; everything else it has.
-        this.#options.hub.deps.log.error("there are no WebSockets here: run the source", { error });
+        // A bundle for Node has no WebSockets on Deno. Everything else works.
+        this.#options.hub.deps.log.error(
+          "WebSockets are not available in this bundle; run agentd from source",
+          { error },
+        );
       }
     };
   }
 
-  /** A hook that threw would end the process. */
+  /** Guards each hook: a hook that throws would end the process. */
   #hooks(): Partial<Hooks> {
     const guarded = (peer: Peer, run: () => void) => {
       try {
         run();
       } catch (error) {
-        this.#options.hub.deps.log.error("a socket could not be served", { error });
+        this.#options.hub.deps.log.error("a socket hook failed", { error });
         this.#accepted.get(peer)?.connection.gone();
         peer.close(CLOSE.failed, "internal error");
       }
@@ -68,7 +70,7 @@ export class SocketGate {
       message: (peer, message) => accepted(peer, (socket) => socket.take(message)),
       drain: (peer) => accepted(peer, ({ connection }) => connection.pump()),
       close: (peer) => accepted(peer, ({ connection }) => connection.gone()),
-      // What is wrong with a frame, such as its size, has closed the socket with its code already.
+      // A broken frame, such as an oversize one, has already closed the socket with its code.
       error: () => {},
     };
   }
@@ -77,11 +79,11 @@ export class SocketGate {
     const serverOptions = {
       maxPayload: this.#maxBytes,
       perMessageDeflate: false,
-      // A broken message is answered, not the end of the connection.
+      // A message that is not UTF-8 gets an error answer and does not end the connection.
       skipUTF8Validation: true,
       closeTimeout: CLOSE_MS,
     };
-    // Without a name for all, a request whose host is no host would throw where nobody catches.
+    // Without a fixed namespace, an invalid Host header would throw where nothing catches it.
     const common = { idleTimeout: PING_SECONDS, getNamespace: () => "gateway" };
     return { node: { ...common, serverOptions }, deno: common };
   }
@@ -90,25 +92,25 @@ export class SocketGate {
     return this.#options.hub.deps.settings.limits.max_frame_bytes;
   }
 
-  /** Before a socket is accepted the answer is plain HTTP. */
+  /** Answers the upgrade request with plain HTTP, or accepts it. */
   #upgrade(request: Request): Response | { readonly context: PeerContext } {
     const { url, headers } = request;
     const parsed = URL.parse(url);
-    if (!parsed) return refusal(403, "The request names no host that can be.", "host_not_allowed");
+    if (!parsed) return refusal(403, "The Host header of the request is invalid.", "host_not_allowed");
     const target = parsed.pathname + parsed.search;
-    if (!isGatewayPath(target)) return refusal(404, "There is no socket at this path.", "not_found");
+    if (!isGatewayPath(target)) return refusal(404, "This path has no WebSocket.", "not_found");
     const { hub, rules } = this.#options;
-    const asked = { target, header: (name: string) => headers.get(name) };
+    const upgrade = { target, header: (name: string) => headers.get(name) };
     try {
-      const identity = admit(asked, rules);
-      // A request like any: who connects again and again gets no more by it.
+      const identity = admit(upgrade, rules);
+      // An upgrade counts as a request, so that repeated connections do not bypass the rate limit.
       hub.deps.keyLimits?.countRequest(identity.owner);
-      const isLocal = this.#options.isLocal && !isForwarded(asked);
+      const isLocal = this.#options.isLocal && !isForwarded(upgrade);
       const stream = (request as NodeUpgrade).runtime?.node?.upgrade?.socket;
       return { context: { identity, isLocal, stream } };
     } catch (thrown) {
       const error: ServiceError = toServiceError(thrown);
-      // The target stays out of the log: its query may hold a key.
+      // The target is not logged: its query may hold a key.
       hub.deps.log.info("a socket was refused", { reason: error.code });
       return refusal(error.row.http, error.message, error.code, error.retryAfterSeconds);
     }
@@ -117,7 +119,7 @@ export class SocketGate {
   #open(peer: Peer): void {
     const { hub } = this.#options;
     const { identity, isLocal, stream } = peer.context as unknown as PeerContext;
-    const together = stream && new WriteCoalescer(stream);
+    const coalescer = stream && new WriteCoalescer(stream);
     const socket = peer.websocket;
     socket.binaryType = "arraybuffer";
     const connection = hub.connect({
@@ -127,9 +129,9 @@ export class SocketGate {
       wire: {
         send: (text) => {
           if (socket.readyState !== OPEN) return;
-          together?.gather();
+          coalescer?.cork();
           peer.send(text);
-          if (peer.bufferedAmount > GATHERED_BYTES) together?.flush();
+          if (peer.bufferedAmount > CORKED_BYTES) coalescer?.flush();
         },
         buffered: () => peer.bufferedAmount,
         close: (code, reason) => peer.close(code, reason),
@@ -139,12 +141,12 @@ export class SocketGate {
   }
 }
 
-/** What the request for an upgrade leaves to the socket that comes of it. */
+/** What the upgrade request passes on to its socket. */
 interface PeerContext extends Record<string, unknown> {
   readonly identity: RpcIdentity;
-  /** It came from this machine, as far as can be seen. */
+  /** True when the request came from this machine, as far as the server can tell. */
   readonly isLocal: boolean;
-  /** Under the socket, on Node. */
+  /** The stream below the socket, on Node. */
   readonly stream: Corkable | undefined;
 }
 
@@ -152,16 +154,16 @@ interface NodeUpgrade extends Request {
   readonly runtime?: { readonly node?: { readonly upgrade?: { readonly socket: Corkable } } };
 }
 
-/** The socket of Node tells of a message's bytes besides. */
+/** Node's socket also provides the raw bytes of a message. */
 interface MessageSource {
   on(event: "message", listener: (data: Uint8Array | ArrayBuffer) => void): void;
 }
 
-/** A socket that was let in. */
+/** An accepted socket. */
 class Accepted {
   readonly connection: Connection;
   readonly #maxBytes: number;
-  /** What the text under way was before it was decoded, where the runtime tells. */
+  /** The raw bytes of the current message, where the runtime provides them. */
   #bytes: Uint8Array | undefined;
 
   constructor(connection: Connection, source: Partial<MessageSource>, maxBytes: number) {
@@ -176,7 +178,7 @@ class Accepted {
     const bytes = this.#bytes;
     this.#bytes = undefined;
     if (typeof rawData !== "string") return this.#takeBinary(new Uint8Array(rawData as ArrayBuffer));
-    // Decoding puts this character where the bytes were broken, but it may stand in the text itself.
+    // Decoding replaces invalid bytes by this character, but a valid text may contain it, too.
     if (bytes && rawData.includes("\uFFFD") && !isUtf8(bytes)) return this.connection.garbled(UNREADABLE);
     const size = bytes?.length ?? sizeOf(rawData, this.#maxBytes);
     if (this.#isTooBig(size)) return;
@@ -189,7 +191,7 @@ class Accepted {
     this.connection.receive(decoder.decode(bytes), bytes.length);
   }
 
-  /** Node refuses such a message before it is whole; Deno hands it over. */
+  /** Node rejects such a message before it is complete; Deno delivers it. */
   #isTooBig(size: number): boolean {
     if (size <= this.#maxBytes) return false;
     this.connection.close(CLOSE.tooBig, "frame too large");
@@ -199,7 +201,7 @@ class Accepted {
 
 const decoder = new TextDecoder();
 
-/** Bytes of UTF-8; counted only where the limit is near, else the characters. */
+/** Returns the UTF-8 size. Far below the limit it returns the number of characters. */
 function sizeOf(text: string, maxBytes: number): number {
   return text.length * 3 > maxBytes ? Buffer.byteLength(text) : text.length;
 }
@@ -221,4 +223,40 @@ function refusal(status: number, message: string, code: string, retrySeconds?: n
   };
   const statusText = STATUS_TEXTS[status] ?? "Refused";
   return new Response(body, { status, statusText, headers });
+}
+
+/** A stream that can buffer its writes, as Node's sockets can. */
+export interface Corkable {
+  cork(): void;
+  uncork(): void;
+}
+
+/**
+ * Corks the stream, so that all writes of one event-loop turn are sent by one system call. Such a call costs more
+ * than everything else that a short answer takes.
+ */
+export class WriteCoalescer {
+  readonly #stream: Corkable;
+  #isCorked = false;
+  readonly #release = () => {
+    this.#isCorked = false;
+    this.#stream.uncork();
+  };
+
+  constructor(stream: Corkable) {
+    this.#stream = stream;
+  }
+
+  /** Call before each write. */
+  cork(): void {
+    if (this.#isCorked) return;
+    this.#isCorked = true;
+    this.#stream.cork();
+    setImmediate(this.#release);
+  }
+
+  /** Sends the corked writes now. */
+  flush(): void {
+    if (this.#isCorked) this.#release();
+  }
 }

@@ -1,4 +1,4 @@
-/** The gateway on standard input and output: a JSON value a line. */
+/** The gateway on standard input and output: one JSON value per line. */
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { FrameOutput } from "../../base/system/frame-output.ts";
@@ -11,8 +11,8 @@ import type { RpcIdentity } from "./peer.ts";
 import { readyEvent, type Greeting } from "./ready.ts";
 
 /**
- * Sends the first frame, before there are rooms to serve from. Returns the id of the connection, which
- * {@link serveStdio} carries on; until it reads, what the host sends waits in the pipe.
+ * Sends the first frame before the modules are built. Returns the connection id for {@link serveStdio}. Until
+ * then, the host's input waits in the pipe.
  */
 export function greetStdio(
   output: FrameOutput,
@@ -20,17 +20,15 @@ export function greetStdio(
 ): string {
   const connectionId = createId("con");
   send(output, readyEvent({ ...known, connectionId, transport: "stdio", nowMs: Date.now() }));
-  // Now: modules that load next leave no room for it until the last of them is there.
+  // Flush now: the modules that load next block the event loop until the last one is there.
   void output.flushed();
   return connectionId;
 }
 
-/** Tells a host that was greeted why nothing will answer it. Resolves when it was told, or nobody reads. */
+/** Tells a greeted host why it gets no answers. Resolves when the frame is sent, or when nothing reads it. */
 export async function failStdio(output: FrameOutput, error: unknown): Promise<void> {
   const message =
-    error instanceof ServiceError
-      ? redact(error.message)
-      : "agentd could not start. Its standard error says why.";
+    error instanceof ServiceError ? redact(error.message) : "agentd could not start. See its standard error.";
   send(output, { type: "error", ts: Date.now(), payload: { message, fatal: true } });
   await output.flushed();
 }
@@ -44,15 +42,15 @@ export interface StdioOptions {
   readonly identity: RpcIdentity;
   readonly input: AsyncIterable<Uint8Array>;
   readonly output: FrameOutput;
-  /** What {@link greetStdio} returned, when the first frame is out. */
+  /** The result of {@link greetStdio}, when the first frame is sent. */
   readonly greeted?: string;
-  /** Ends the connection from our side. */
+  /** Ends the connection from this side. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Serves the one connection of this process. Resolves when the input ended and every call of it was answered, when
- * nobody reads the output, or when `signal` aborts. The connection is still open then, for what the end itself says.
+ * Serves the one connection of this process. Resolves when the input has ended and every call is answered, when
+ * the output is broken, or when `signal` aborts. The connection stays open for final events.
  */
 export async function serveStdio(options: StdioOptions): Promise<void> {
   const { hub, identity, input, output, greeted, signal } = options;
@@ -93,5 +91,5 @@ async function readAll(
 function take(connection: Connection, line: Line, maxBytes: number): void {
   if ("text" in line) return connection.receive(line.text, line.sizeBytes);
   if (line.problem === "utf8") return connection.garbled("This line is not UTF-8.");
-  connection.refuse(`A frame has at most ${maxBytes} bytes.`, "frame_too_large");
+  connection.refuse(`A frame may have at most ${maxBytes} bytes.`, "frame_too_large");
 }

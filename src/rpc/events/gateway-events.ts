@@ -1,33 +1,36 @@
 /**
- * What a host is told of the journal of a session. Pure.
- *
- * Each entry of the journal gives exactly one event with a number, its own; so the numbers have no gaps, a cursor is a
- * place in the journal, and a replay gives every event the number it had. Where an entry tells more than one thing, the
- * rest are snapshots without a number (`session.info` behind `message.complete` and `session.title`): whoever resumes at
- * that entry gets them again, which changes nothing, and nobody misses them.
+ * Projects the journal of a session to gateway events. Pure. Each journal entry gives exactly one numbered event,
+ * with the entry's number. So the numbers have no gaps, a cursor is a position in the journal, and a replay
+ * repeats every number. An entry that means more also gives snapshots without a number (`session.info` after
+ * `message.complete` and `session.title`). A client that resumes at that entry gets them again, which is harmless.
  */
 import type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo, SubagentReport } from "../../../generated/gateway/types/types.gen.ts";
 import { isFinalEvent } from "../../agent/run/event.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { completePayload, usageOf } from "./turn-payload.ts";
-import { cancelPayload, questionMethodOf, questionPayload } from "./question-payload.ts";
-import { statusLine } from "./status-line.ts";
-import { subagentChange, subagentReport } from "./subagent-payload.ts";
-import { toolPayload } from "./tool-payload.ts";
-import { taskIdOf, turnIdOf } from "./turn-id.ts";
+import {
+  completePayload,
+  usageOf,
+  statusLine,
+  subagentChange,
+  subagentReport,
+  toolPayload,
+  taskIdOf,
+  turnIdOf,
+} from "./payloads.ts";
+import { cancelPayload, questionMethodOf, questionPayload } from "./questions.ts";
 
-/** What is told of an entry but does not stand in it. */
-export interface EntryFacts {
-  /** Of a run that starts: what it was asked. */
+/** Data of an event that its entry does not contain. */
+export interface EntryExtras {
+  /** For a run that starts: its prompt. */
   readonly prompt?: { readonly role: string; readonly text: string };
-  /** Of a run that is queued: the start of its prompt. */
+  /** For a queued run: the start of its prompt. */
   readonly preview?: string;
-  /** Of a run that was cut: what it had said. */
+  /** For a run that did not complete: its output so far. */
   readonly output?: string;
-  /** The session as it is; wherever {@link Told.wantsInfo} says so. */
+  /** The session as it is, if {@link GatewayReducer.wantsInfo}. */
   readonly info?: SessionInfo;
-  /** Of a question: it is closed by now, or shown in another way. */
+  /** For a question: true when it is closed, or shown in another way. */
   readonly isSettled?: boolean;
 }
 
@@ -41,7 +44,10 @@ type SubagentEventType = Extract<GatewayEventType, `subagent.${string}`>;
 
 type Payload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
 
-/** Types of entries that change what is known or have a trailer, for those who begin in the middle. */
+/**
+ * Entry types that change the reducer's state or have a trailer. A reader that starts in the middle applies them
+ * first.
+ */
 export const STATE_TYPES = [
   "run.queued",
   "run.started",
@@ -65,23 +71,23 @@ export class GatewayReducer {
     this.#sessionId = sessionId;
   }
 
-  /** Whether `facts.info` is needed to tell of the entry. */
+  /** Returns true when the entry needs `extra.info`. */
   wantsInfo(entry: JournalEvent): boolean {
     if (entry.type === "session.updated") return true;
     return isFinalEvent(entry.type) && this.#turn?.runId === entry.runId;
   }
 
-  /** The event with the entry's number, and what goes with it. */
-  tell(entry: JournalEvent, facts: EntryFacts = {}): readonly GatewayEvent[] {
+  /** Returns the entry's numbered event, and its trailer. */
+  project(entry: JournalEvent, extra: EntryExtras = {}): readonly GatewayEvent[] {
     const { type, runId, data } = entry;
     switch (type) {
       case "run.queued":
-        return this.#enqueued(entry, facts);
+        return this.#enqueued(entry, extra);
       case "run.started":
-        return this.#started(entry, facts);
+        return this.#started(entry, extra);
       case "message.started":
       case "message.completed":
-        // What was shown while nothing was said goes.
+        // Clears what was shown while the model was silent.
         return [this.#event(entry, "thinking.delta", { text: "" })];
       case "message.delta":
       case "reasoning.delta":
@@ -91,7 +97,7 @@ export class GatewayReducer {
       case "usage.updated":
         return [this.#event(entry, "session.usage", { usage: usageOf(data["usage"], this.#modelOf(runId)) })];
       case "session.updated":
-        return this.#updated(entry, facts);
+        return this.#updated(entry, extra);
       case "background.complete":
         return [
           this.#event(entry, type, {
@@ -100,27 +106,27 @@ export class GatewayReducer {
           }),
         ];
     }
-    if (isFinalEvent(type)) return this.#ended(entry, facts);
-    return [this.#other(entry, facts)];
+    if (isFinalEvent(type)) return this.#ended(entry, extra);
+    return [this.#other(entry, extra)];
   }
 
-  /** Whether an entry that was told has a snapshot behind it, as the end of a turn and a new title have. */
+  /** Returns true when a snapshot follows the entry's event: after the end of a turn, and after a new title. */
   hasTrailer({ type, data, runId }: JournalEvent): boolean {
     if (type === "session.updated") return data["title"] !== undefined;
     return isFinalEvent(type) && this.#turn?.runId === runId;
   }
 
-  /** What goes with an entry, for those who had its numbered event. */
+  /** Returns the snapshot that follows an entry's numbered event. */
   trailer(entry: JournalEvent, info: SessionInfo): GatewayEvent {
     const { seq: _, ...event } = this.#event(entry, "session.info", this.#now(info));
     return event;
   }
 
-  #other(entry: JournalEvent, facts: EntryFacts): GatewayEvent {
+  #other(entry: JournalEvent, extra: EntryExtras): GatewayEvent {
     const { type, data } = entry;
     const method = questionMethodOf(type);
     if (method !== undefined) {
-      if (type.endsWith(".request")) return this.#question(entry, facts);
+      if (type.endsWith(".request")) return this.#question(entry, extra);
       return this.#event(entry, "request.cancel", cancelPayload(method, entry));
     }
     const tool = toolPayload(entry);
@@ -130,21 +136,21 @@ export class GatewayReducer {
     return this.#event(entry, "status.update", status ?? { kind: "lifecycle", text: "" });
   }
 
-  #enqueued(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+  #enqueued(entry: JournalEvent, extra: EntryExtras): readonly GatewayEvent[] {
     const { position } = entry.data;
-    // A run without a place starts at once: it never waits where anybody sees it.
+    // A run without a queue position starts at once and is never shown as queued.
     if (typeof position === "number") {
-      const waiting = { turn_id: turnIdOf(entry.runId ?? ""), text_preview: facts.preview ?? "" };
+      const waiting = { turn_id: turnIdOf(entry.runId ?? ""), text_preview: extra.preview ?? "" };
       this.#queued = this.#queued.toSpliced(position - 1, 0, waiting);
     }
     return [this.#queue(entry)];
   }
 
-  #started(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+  #started(entry: JournalEvent, extra: EntryExtras): readonly GatewayEvent[] {
     const { runId, data } = entry;
-    // A run that goes on in another process is the same turn.
+    // A run that resumes in another process is the same turn.
     if (this.#turn?.runId === runId) {
-      return [this.#event(entry, "status.update", { kind: "lifecycle", text: "The turn goes on." })];
+      return [this.#event(entry, "status.update", { kind: "lifecycle", text: "The turn continues." })];
     }
     const turnId = turnIdOf(runId ?? "");
     const waited = this.#queued.some(({ turn_id }) => turn_id === turnId);
@@ -157,13 +163,13 @@ export class GatewayReducer {
     }
     const started = this.#event(entry, "message.start", {
       turn_id: turnId,
-      ...(facts.prompt ? { input: facts.prompt } : {}),
+      ...(extra.prompt ? { input: extra.prompt } : {}),
       origin: originOf(this.#turn.kind, waited),
     });
     return [started];
   }
 
-  #ended(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+  #ended(entry: JournalEvent, extra: EntryExtras): readonly GatewayEvent[] {
     const turnId = turnIdOf(entry.runId ?? "");
     if (this.#turn?.runId !== entry.runId) {
       this.#queued = this.#queued.filter(({ turn_id }) => turn_id !== turnId);
@@ -172,26 +178,26 @@ export class GatewayReducer {
     const { kind, model } = this.#turn;
     this.#turn = undefined;
     this.#subagents = new Map();
-    const told =
+    const event =
       kind === "compression"
         ? this.#event(entry, "status.update", { kind: "status", text: "ready" })
-        : this.#event(entry, "message.complete", completePayload(entry, { model, output: facts.output }));
-    return facts.info ? [told, this.trailer(entry, facts.info)] : [told];
+        : this.#event(entry, "message.complete", completePayload(entry, { model, output: extra.output }));
+    return extra.info ? [event, this.trailer(entry, extra.info)] : [event];
   }
 
-  #updated(entry: JournalEvent, { info }: EntryFacts): readonly GatewayEvent[] {
+  #updated(entry: JournalEvent, { info }: EntryExtras): readonly GatewayEvent[] {
     const { title } = entry.data;
     if (title !== undefined) {
-      const told = this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) });
-      // Hosts that do not know of session.title read it here.
-      return info ? [told, this.trailer(entry, info)] : [told];
+      const event = this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) });
+      // Hosts that do not know session.title read the title here.
+      return info ? [event, this.trailer(entry, info)] : [event];
     }
     if (!info) return [this.#event(entry, "status.update", { kind: "status", text: "" })];
     return [this.#event(entry, "session.info", this.#now(info))];
   }
 
-  #question(entry: JournalEvent, { isSettled = false }: EntryFacts): GatewayEvent {
-    // Nobody is to be asked again what was answered; its number stays.
+  #question(entry: JournalEvent, { isSettled = false }: EntryExtras): GatewayEvent {
+    // A settled question is not asked again, but keeps its number.
     if (isSettled) return this.#event(entry, "status.update", { kind: "approval", text: "" });
     const { data } = entry;
     switch (questionMethodOf(entry.type)) {
@@ -225,7 +231,7 @@ export class GatewayReducer {
     return this.#turn?.runId === runId ? (this.#turn?.model ?? "") : "";
   }
 
-  /** By the journal: the session itself may be further by now. */
+  /** Takes `running` from the journal: the session itself may be ahead. */
   #now(info: SessionInfo): SessionInfo {
     return { ...info, running: this.#turn !== undefined };
   }

@@ -2,15 +2,13 @@ import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { Cursor } from "../../../generated/gateway/types/types.gen.ts";
 import type { LiveSession } from "../../agent/session/live-sessions.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { askHost } from "../questions/host-question.ts";
-import { EventProjector } from "./projector.ts";
+import { askHost, questionMethodOf } from "./questions.ts";
+import { EventProjector, replayFrom } from "./projector.ts";
 import type { Attached, RpcPeer, Subscriptions } from "../connection/peer.ts";
-import { questionMethodOf } from "./question-payload.ts";
-import { replayFrom } from "./replay.ts";
 import type { RpcDeps } from "../deps.ts";
 import { sessionInfo } from "../session/session-view.ts";
 
-/** What a connection hears of: for each session a follower of its journal, from a cursor on. */
+/** The subscriptions of a connection: follows the journal of each session from a cursor. */
 export class Notify implements Subscriptions {
   readonly #deps: RpcDeps;
   readonly #peer: RpcPeer;
@@ -45,7 +43,7 @@ export class Notify implements Subscriptions {
       sessionId,
       ...from,
       isReplay: cursor !== undefined,
-      asked: known?.handOver() ?? new Map(),
+      shown: known?.handOver() ?? new Map(),
     });
     this.#followed.set(sessionId, followed);
     void followed.run().catch((error: unknown) => this.#failed(followed, sessionId, error));
@@ -74,12 +72,15 @@ export class Notify implements Subscriptions {
   #failed(followed: Followed, sessionId: string, error: unknown): void {
     if (this.#followed.get(sessionId) !== followed) return;
     this.detach(sessionId);
-    this.#deps.log.error("a session can be followed no more", { session: sessionId, error });
-    const payload = { message: "The events of the session can be read no more. Attach again.", fatal: false };
+    this.#deps.log.error("a session can no longer be followed", { session: sessionId, error });
+    const payload = {
+      message: "The events of the session can no longer be read. Attach again.",
+      fatal: false,
+    };
     this.#peer.event({ type: "error", session_id: sessionId, ts: this.#deps.clock.now(), payload });
   }
 
-  /** A session that somebody looks at is not closed for being idle. */
+  /** Counts viewers. A viewed session is not closed for being idle. */
   #count(sessionId: string, by: 1 | -1): void {
     const live = this.#deps.agent.live.find(sessionId, this.#peer.identity.owner);
     if (live) live.viewers = Math.max(0, live.viewers + by);
@@ -91,70 +92,70 @@ interface From {
   readonly after: number;
   readonly latestSeq: number;
   readonly isReplay: boolean;
-  /** Questions that are on the host's screen by a request, and how to take them away. */
-  readonly asked: Map<string, AbortController>;
+  /** Questions that the host is showing, with what takes them back. */
+  readonly shown: Map<string, AbortController>;
 }
 
-/** One session as one connection hears it: what was missed first, then all that comes, in one stream. */
+/** Sends one session's events to one connection: missed ones first, then live ones, in one stream. */
 class Followed {
   readonly #deps: RpcDeps;
   readonly #peer: RpcPeer;
   readonly #from: From;
   readonly #ended = new AbortController();
   readonly #groups: AsyncIterable<readonly JournalEvent[]>;
-  #asked: From["asked"];
-  /** Questions that were open when the replay began; undefined until that is known. */
+  #shown: From["shown"];
+  /** Questions that were open when the replay began; undefined before that. */
   #open: ReadonlySet<string> | undefined;
-  #toldSeq: number;
+  #sentSeq: number;
   readonly #waiting = new Set<{ readonly seq: number; readonly resolve: () => void }>();
 
   constructor(deps: RpcDeps, peer: RpcPeer, from: From) {
     this.#deps = deps;
     this.#peer = peer;
     this.#from = from;
-    const { sessionId, after, asked } = from;
-    this.#asked = asked;
-    this.#toldSeq = after;
-    // It listens from now on: nothing comes between what was read and what is live.
+    const { sessionId, after, shown } = from;
+    this.#shown = shown;
+    this.#sentSeq = after;
+    // Follow from now on, so that nothing is lost between the replay and the live events.
     this.#groups = deps.store.journal.follow({ sessionId }, { after, signal: this.#ended.signal });
   }
 
   end(): void {
     this.#ended.abort();
-    this.#told(Number.POSITIVE_INFINITY);
-    for (const asked of this.#asked.values()) asked.abort();
-    this.#asked.clear();
+    this.#reportSent(Number.POSITIVE_INFINITY);
+    for (const shown of this.#shown.values()) shown.abort();
+    this.#shown.clear();
   }
 
-  /** Ends, and leaves the questions to whoever takes its place: the host is still to answer them. */
-  handOver(): From["asked"] {
-    const asked = this.#asked;
-    this.#asked = new Map();
+  /** Ends, and hands its questions over to its successor: the host still has to answer them. */
+  handOver(): From["shown"] {
+    const shown = this.#shown;
+    this.#shown = new Map();
     this.end();
-    return asked;
+    return shown;
   }
 
-  /** Resolves when everything was told that is committed by now, or it ended. */
+  /** Resolves when all events committed so far are sent, or when this follower ends. */
   async caughtUp(): Promise<void> {
     const { latestSeq: seq } = await replayFrom(this.#deps.store, this.#from.sessionId);
-    if (seq <= this.#toldSeq) return;
+    if (seq <= this.#sentSeq) return;
     await new Promise<void>((resolve) => this.#waiting.add({ seq, resolve }));
   }
 
-  /** Resolves when it ended. Rejects when the journal cannot be read. */
+  /** Resolves when this follower ends. Rejects when the journal cannot be read. */
   async run(): Promise<void> {
     const { latestSeq } = this.#from;
     const { owner } = this.#peer.identity;
     const projector = await this.#projector();
     for await (const group of this.#groups) {
       for (const entry of group) {
-        const questions = this.#peer.profile.serverRequests && entry.type.endsWith(".request");
-        const events = await projector.tell(entry);
+        const isAsked = this.#peer.profile.serverRequests && entry.type.endsWith(".request");
+        const events = await projector.project(entry);
         if (this.#ended.signal.aborted) return;
         for (const event of events) this.#peer.event(event);
-        if (questions && !this.#isOver(entry)) this.#ask(entry, owner);
+        if (isAsked && !this.#isOver(entry)) this.#ask(entry, owner);
         this.#settle(entry);
-        this.#told(entry.seq);
+        this.#reportSent(entry.seq);
         if (this.#peer.transport === "stdio" || entry.seq <= latestSeq) await this.#peer.drained();
         if (this.#ended.signal.aborted) return;
       }
@@ -180,8 +181,8 @@ class Followed {
     return projector;
   }
 
-  #told(seq: number): void {
-    this.#toldSeq = seq;
+  #reportSent(seq: number): void {
+    this.#sentSeq = seq;
     for (const waiting of this.#waiting) {
       if (waiting.seq > seq) continue;
       this.#waiting.delete(waiting);
@@ -196,17 +197,17 @@ class Followed {
   #ask(entry: JournalEvent, owner: string): void {
     const method = questionMethodOf(entry.type);
     if (method === undefined) return;
-    const asked = new AbortController();
-    this.#asked.set(String(entry.data["request_id"]), asked);
-    void askHost(this.#deps, this.#peer, { method, entry, owner, signal: asked.signal });
+    const shown = new AbortController();
+    this.#shown.set(String(entry.data["request_id"]), shown);
+    void askHost(this.#deps, this.#peer, { method, entry, owner, signal: shown.signal });
   }
 
-  /** Another answered first, or the question closed. */
+  /** Takes the question back after another answer, or after it expired. */
   #settle({ type, data }: JournalEvent): void {
     if (!type.endsWith(".responded") && !type.endsWith(".expired")) return;
     const id = String(data["request_id"]);
-    this.#asked.get(id)?.abort();
-    this.#asked.delete(id);
+    this.#shown.get(id)?.abort();
+    this.#shown.delete(id);
   }
 }
 
@@ -215,7 +216,7 @@ function reclaimedEvent({ id }: LiveSession, ts: number): GatewayEvent {
   return { type: "session.reclaimed", session_id: id, ts, payload };
 }
 
-/** For RpcRoom. */
+/** Creates the subscriptions of a connection. */
 export function createSubscriptions(deps: RpcDeps, peer: RpcPeer): Subscriptions {
   return new Notify(deps, peer);
 }

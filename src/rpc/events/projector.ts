@@ -1,41 +1,42 @@
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
-import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
+import type { SessionInfo, Cursor } from "../../../generated/gateway/types/types.gen.ts";
 import { isFinalEvent } from "../../agent/run/event.ts";
 import { textOf } from "../../agent/message.ts";
+import { eventsUpTo, inputPreviews, lastMessageText } from "../../agent/run/queries.ts";
+import { hasAllEvents } from "../../agent/session/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
+import { headOf } from "../../base/text.ts";
 import type { Store } from "../../store/store.ts";
-import type { EventRow } from "../../store/schema/tables.ts";
-import { GatewayReducer, STATE_TYPES, type EntryFacts } from "./gateway-events.ts";
+import { GatewayReducer, STATE_TYPES, type EntryExtras } from "./gateway-events.ts";
 
-/** Entries that are read back to know how a session stood. */
+/** Entries that are read back to restore the reducer's state. */
 const MAX_STATE_ENTRIES = 1_000;
 const MAX_PREVIEW_CHARACTERS = 120;
 const MAX_INPUT_CHARACTERS = 65_536;
-const MAX_CUT_EVENTS = 5_000;
 
 export interface EventProjectorOptions {
   readonly store: Store;
   readonly sessionId: string;
-  /** The last entry that the listener knows. */
+  /** The last entry that the client has. */
   readonly after: number;
-  /** The session as it is now. */
+  /** Reads the session as it is now. */
   readonly info: () => Promise<SessionInfo | undefined>;
-  /** Whether a question that is told of is closed by now, or shown in another way. */
+  /** Returns true for a question that is closed, or shown in another way. */
   readonly isSettled?: (requestId: string, seq: number) => boolean;
 }
 
-/** Tells of a session's journal from any place in it: reads up what the events need that does not stand in them. */
+/** Projects a session's journal from any position: reads the data that the events need and the entries lack. */
 export class EventProjector {
   readonly #options: EventProjectorOptions;
-  readonly #fold: GatewayReducer;
+  readonly #reducer: GatewayReducer;
 
   private constructor(options: EventProjectorOptions) {
     this.#options = options;
-    this.#fold = new GatewayReducer(options.sessionId);
+    this.#reducer = new GatewayReducer(options.sessionId);
   }
 
-  /** `opening` comes before all others: what the listener may have missed of its last entry. */
+  /** `opening` precedes all other events: the part of its last entry that the client may have missed. */
   static async open(
     options: EventProjectorOptions,
   ): Promise<{ readonly projector: EventProjector; readonly opening: readonly GatewayEvent[] }> {
@@ -43,38 +44,33 @@ export class EventProjector {
     return { projector, opening: await projector.#restore() };
   }
 
-  async tell(entry: JournalEvent): Promise<readonly GatewayEvent[]> {
-    return this.#fold.tell(entry, await this.#factsOf(entry));
+  async project(entry: JournalEvent): Promise<readonly GatewayEvent[]> {
+    return this.#reducer.project(entry, await this.#extraOf(entry));
   }
 
   async #restore(): Promise<readonly GatewayEvent[]> {
     const { store, sessionId, after, info } = this.#options;
     if (after === 0) return [];
-    const rows = await store.read
-      .selectFrom("events")
-      .selectAll()
-      .where("session_id", "=", sessionId)
-      .where("seq", "<=", after)
-      .where("type", "in", [...STATE_TYPES])
-      .orderBy("seq", "desc")
-      .limit(MAX_STATE_ENTRIES)
-      .execute();
-    const entries = rows.reverse().map(toEntry);
+    const entries = await eventsUpTo(
+      store,
+      { sessionId, upTo: after },
+      { types: STATE_TYPES, limit: MAX_STATE_ENTRIES },
+    );
     const queued = entries.filter(({ type }) => type === "run.queued").flatMap(({ runId }) => runId ?? []);
     const previews = await this.#previews(queued);
     let hasTrailer = false;
     for (const entry of entries) {
-      hasTrailer = entry.seq === after && this.#fold.hasTrailer(entry);
-      this.#fold.tell(entry, { preview: previews.get(entry.runId ?? "") ?? "" });
+      hasTrailer = entry.seq === after && this.#reducer.hasTrailer(entry);
+      this.#reducer.project(entry, { preview: previews.get(entry.runId ?? "") ?? "" });
     }
     const last = hasTrailer ? entries.at(-1) : undefined;
     const now = last && (await info());
-    return last && now ? [this.#fold.trailer(last, now)] : [];
+    return last && now ? [this.#reducer.trailer(last, now)] : [];
   }
 
-  async #factsOf(entry: JournalEvent): Promise<EntryFacts> {
+  async #extraOf(entry: JournalEvent): Promise<EntryExtras> {
     const { info, isSettled } = this.#options;
-    const now = this.#fold.wantsInfo(entry) ? await info() : undefined;
+    const now = this.#reducer.wantsInfo(entry) ? await info() : undefined;
     const runId = entry.runId ?? "";
     if (entry.type.endsWith(".request")) {
       return { isSettled: isSettled?.(String(entry.data["request_id"]), entry.seq) ?? false };
@@ -82,60 +78,61 @@ export class EventProjector {
     if (entry.type === "run.queued") return { preview: (await this.#previews([runId])).get(runId) ?? "" };
     if (entry.type === "run.started") return this.#promptOf(runId);
     const isCut = isFinalEvent(entry.type) && entry.type !== "run.completed";
-    const output = now && isCut ? await this.#saidIn(runId) : undefined;
+    const output = now && isCut ? await lastMessageText(this.#options.store, runId) : undefined;
     return { ...(now ? { info: now } : {}), ...(output === undefined ? {} : { output }) };
   }
 
   async #previews(runIds: readonly string[]): Promise<ReadonlyMap<string, string>> {
-    if (runIds.length === 0) return new Map();
-    const rows = await this.#options.store.read
-      .selectFrom("runs")
-      .select(["id", "input_preview"])
-      .where("id", "in", runIds)
-      .execute();
-    return new Map(rows.map(({ id, input_preview: text }) => [id, cut(text ?? "", MAX_PREVIEW_CHARACTERS)]));
+    const previews = await inputPreviews(this.#options.store, runIds);
+    return new Map([...previews].map(([id, text]) => [id, headOf(text, MAX_PREVIEW_CHARACTERS)]));
   }
 
-  async #promptOf(runId: string): Promise<EntryFacts> {
-    const row = await this.#options.store.read
-      .selectFrom("runs")
-      .selectAll()
-      .where("id", "=", runId)
-      .executeTakeFirst();
+  async #promptOf(runId: string): Promise<EntryExtras> {
+    const row = await this.#options.store.find("runs", { id: runId });
     const prompt = row && parseInput(row).prompt.at(-1);
     if (!prompt) return {};
-    return { prompt: { role: prompt.role, text: cut(textOf(prompt), MAX_INPUT_CHARACTERS) } };
-  }
-
-  /** Text of the last message of a run that was cut. */
-  async #saidIn(runId: string): Promise<string> {
-    const rows = await this.#options.store.read
-      .selectFrom("events")
-      .select(["type", "data"])
-      .where("run_id", "=", runId)
-      .where("type", "in", ["message.started", "message.delta"])
-      .orderBy("run_seq", "desc")
-      .limit(MAX_CUT_EVENTS)
-      .execute();
-    const from = rows.findIndex(({ type }) => type === "message.started");
-    const last = (from < 0 ? rows : rows.slice(0, from)).reverse();
-    return last.map(({ data }) => (JSON.parse(data) as { readonly delta: string }).delta).join("");
+    return { prompt: { role: prompt.role, text: headOf(textOf(prompt), MAX_INPUT_CHARACTERS) } };
   }
 }
 
-function toEntry(row: EventRow): JournalEvent {
-  return {
-    sessionId: row.session_id,
-    seq: row.seq,
-    runId: row.run_id,
-    runSeq: row.run_seq,
-    type: row.type,
-    data: JSON.parse(row.data) as Record<string, unknown>,
-    atMs: row.created_at,
-  };
+/** Where a client resumes. */
+export interface ReplayFrom {
+  /** The last entry that the client has; the session's last one when the client must start anew. */
+  readonly after: number;
+  readonly latestSeq: number;
+  readonly truncated: boolean;
 }
 
-/** Never half a character. */
-function cut(text: string, length: number): string {
-  return text.slice(0, length).replace(/[\ud800-\udbff]$/, "");
+/** Checks whether all events after a cursor are kept. Without a cursor, starts at the session's last event. */
+export async function replayFrom(store: Store, sessionId: string, cursor?: Cursor): Promise<ReplayFrom> {
+  const latestSeq = (await store.find("sessions", { id: sessionId }))?.last_seq ?? 0;
+  if (!cursor) return { after: latestSeq, latestSeq, truncated: false };
+  const isKept =
+    cursor.epoch === store.epoch &&
+    cursor.last_seen <= latestSeq &&
+    (await hasAllEvents(store, { sessionId, after: cursor.last_seen, upTo: latestSeq }));
+  if (!isKept) return { after: latestSeq, latestSeq, truncated: true };
+  return { after: cursor.last_seen, latestSeq, truncated: false };
+}
+
+/** Returns the events after `after`, up to the limits. Bytes are UTF-8 bytes. */
+export async function readEvents(
+  options: EventProjectorOptions,
+  limits: { readonly events: number; readonly bytes: number },
+): Promise<readonly GatewayEvent[]> {
+  const { store, sessionId, after } = options;
+  const { projector, opening } = await EventProjector.open(options);
+  const { events: limit, bytes: maxBytes } = limits;
+  const entries = await store.journal.read({ sessionId }, { after, limit, maxBytes });
+  const events = [...opening];
+  let bytes = 0;
+  let lastSeq = after;
+  for (const entry of entries) {
+    const next = await projector.project(entry);
+    bytes += Buffer.byteLength(JSON.stringify(next));
+    if (lastSeq > after && (bytes > limits.bytes || events.length + next.length > limits.events)) break;
+    events.push(...next);
+    lastSeq = entry.seq;
+  }
+  return events;
 }

@@ -1,5 +1,5 @@
-/** The method that runs a command of this program. */
-import type { RpcGroup } from "../connection/contract.ts";
+/** Runs a command of this program. */
+import type { RpcGroup, RpcContext } from "../deps.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { loadConfig } from "../../config/config.ts";
@@ -8,26 +8,22 @@ import { runCommand } from "../../exec/process-group.ts";
 import { notStarted } from "../../agent/commands/quick.ts";
 import { OutputExcerpt } from "../../exec/output.ts";
 import { ownProgram } from "../../base/system/own-program.ts";
-import type { RpcContext } from "../deps.ts";
 import { headOf, tailOf } from "../../base/text.ts";
 
 const MAX_CHARACTERS = 48_000;
-/** Of the output; enough for secrets that a cut at the shown length would halve to be found whole. */
+/** Greater than what is shown, so that redaction sees secrets whole that the cut would split. */
 const MAX_BYTES = 1_048_576;
 
 export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
   "cli.exec": async ({ params, ctx: { deps, peer }, signal }) => {
     const { cliExec } = deps.settings;
-    if (cliExec === "off") throw new ServiceError("disabled", "cli.exec is switched off here.");
+    if (cliExec === "off") throw new ServiceError("disabled", "cli.exec is disabled on this server.");
     if (cliExec === "local" && !peer.isLocal) {
-      throw new ServiceError(
-        "blocked",
-        "cli.exec works from this machine only. Run agentd where the server runs.",
-      );
+      throw new ServiceError("blocked", "cli.exec works only from this machine. Run agentd on the server.");
     }
     const { argv, timeout } = params;
     if (argv.some((word) => word.includes("\0"))) {
-      throw new ServiceError("bad_argv", "The words of a command line must not hold NUL.", { param: "argv" });
+      throw new ServiceError("bad_argv", "Arguments must not contain NUL.", { param: "argv" });
     }
     const hint = blockedBecause(argv);
     if (hint !== undefined) return { blocked: true, hint, code: -1, output: "" };
@@ -42,10 +38,10 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
     if (end.stoppedBy === "timeout") {
       throw new ServiceError(
         "command_timed_out",
-        `The command took longer than ${timeout} seconds and was ended.`,
+        `The command took longer than ${timeout} seconds and was stopped.`,
       );
     }
-    // The command may have read, or written, secrets that were not there when this process began.
+    // The command may have read or written secrets that did not exist when this process started.
     await learnSecrets(deps.config);
     return {
       blocked: false,
@@ -57,34 +53,34 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
 
 async function learnSecrets(from: RpcContext["deps"]["config"]): Promise<void> {
   const loaded = await loadConfig(from).catch(() => undefined);
-  // A file that cannot be read told the command nothing either.
+  // If the file cannot be read here, the command could not read it either.
   if (loaded) hideSecrets(loaded);
 }
 
-/** The beginning and the end, where commands say what went wrong. */
+/** Keeps the start and the end, where commands report errors. */
 function excerpt(text: string): string {
   if (text.length <= MAX_CHARACTERS) return text;
-  const line = `\n[... ${text.length - MAX_CHARACTERS} characters cut here ...]\n`;
+  const line = `\n[... ${text.length - MAX_CHARACTERS} characters omitted ...]\n`;
   const head = MAX_CHARACTERS / 4;
   return headOf(text, head) + line + tailOf(text, MAX_CHARACTERS - head - line.length);
 }
 
-/** Commands that talk with a person, or serve: nobody could end them here. */
+/** Commands that are interactive or do not end. */
 const BLOCKED: Readonly<Record<string, string>> = {
-  setup: "It asks questions. Run `agentd setup` in a terminal.",
-  gateway: "It runs the service. Start it in a terminal or as a unit.",
-  rpc: "It serves standard input, which there is none of here.",
-  acp: "It serves standard input, which there is none of here.",
-  chat: "It is a terminal program. Run `agentd chat` in a terminal.",
-  backup: "It copies your keys. Run `agentd backup` in a terminal of the machine.",
-  "sessions browse": "It is a terminal program. `agentd sessions list` prints the sessions.",
+  setup: "It is interactive. Run `agentd setup` in a terminal.",
+  gateway: "It runs the service. Start it in a terminal or as a system service.",
+  rpc: "It serves standard input, which cli.exec does not provide.",
+  acp: "It serves standard input, which cli.exec does not provide.",
+  chat: "It is interactive. Run `agentd chat` in a terminal.",
+  backup: "It copies your keys. Run `agentd backup` in a terminal on the server.",
+  "sessions browse": "It is interactive. `agentd sessions list` prints the sessions.",
   "config edit": "It opens an editor. Use `agentd config set`.",
 };
 
-/** Undefined for what may run. */
+/** Returns why a command may not run; undefined when it may. */
 function blockedBecause(argv: readonly string[]): string | undefined {
   if (argv.some((word) => /^--reveal(?:=|$)/.test(word))) {
-    return "It prints secrets. Run it in a terminal of the machine.";
+    return "It prints secrets. Run it in a terminal on the server.";
   }
   const [command, sub] = argv.filter((word) => !word.startsWith("-"));
   if (command === undefined) {
@@ -94,7 +90,7 @@ function blockedBecause(argv: readonly string[]): string | undefined {
   return BLOCKED[command] ?? BLOCKED[`${command} ${sub ?? ""}`];
 }
 
-/** Of the same home as this process, whatever the profile was called. */
+/** Returns the environment for the same home as this process, whatever profile selected it. */
 function environment({ env, home }: RpcContext["deps"]["config"]): Record<string, string> {
   const kept = Object.entries(env).filter(
     (entry): entry is [string, string] => entry[1] !== undefined && entry[0] !== "AGENTD_PROFILE",
@@ -102,5 +98,5 @@ function environment({ env, home }: RpcContext["deps"]["config"]): Record<string
   return { ...Object.fromEntries(kept), AGENTD_HOME: home, NO_COLOR: "1", TERM: "dumb" };
 }
 
-/** As a word of a POSIX shell. */
+/** Quotes a word for a POSIX shell. */
 const quoted = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;

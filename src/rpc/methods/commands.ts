@@ -2,15 +2,14 @@
 import type { CommandCatalog } from "../../../generated/gateway/types/types.gen.ts";
 import { parseCommand, type Command, type Directive } from "../../agent/commands/command.ts";
 import { ServiceError, type ErrorCode } from "../../base/errors.ts";
-import { completePath } from "../paths/complete-path.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { showDirective } from "../prompt/directive.ts";
-import { shownRoots } from "../prompt/image-attach.ts";
-import { ensureSaved, knownSession, namedSession, type KnownSession } from "../session/known-session.ts";
-import type { RpcContext } from "../deps.ts";
-import { requireScope } from "../connection/scope.ts";
+import { completePath } from "../session/paths.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { showDirective } from "./prompt.ts";
+import { shownRoots } from "../session/images.ts";
+import { callerSession, namedSession, type CallerSession } from "../session/address.ts";
+import { ensureSaved, notifyChanged, notifyInfo } from "../events/hub.ts";
+import { requireScope } from "../connection/peer.ts";
 import { cwdOf } from "../session/session-view.ts";
-import { notifyChanged, notifyInfo } from "../events/viewers.ts";
 
 type Names =
   | "commands.catalog"
@@ -37,8 +36,10 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     const { command, name, arg } = params;
     const isName = name !== undefined || arg !== undefined;
     if ((command === undefined) === !isName) {
-      throw new ServiceError("invalid_params", "Give either command, or name and arg.", {
-        details: { issues: [{ path: "command", message: "is needed, or name in its place, and not both" }] },
+      throw new ServiceError("invalid_params", "Pass either command, or name and arg.", {
+        details: {
+          issues: [{ path: "command", message: "is required unless name is given, and excludes it" }],
+        },
       });
     }
     const text = command ?? `/${(name ?? "").trim().replace(/^\//, "")} ${arg ?? ""}`;
@@ -50,11 +51,11 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
   "slash.exec": async ({ params, ctx, signal }) => {
     const text = `/${params.command.trim().replace(/^\//, "")}`;
     if (text === "/") throw emptyCommand();
-    const session = await knownSession(ctx, params.session_id);
+    const session = await callerSession(ctx, params.session_id);
     const parsed = parseCommand(text);
     const command = parsed && (await ctx.deps.commands.resolve(parsed.name));
     if (command?.category === "Skills") {
-      throw new ServiceError("not_dispatchable", `/${command.name} is a skill: use command.dispatch.`);
+      throw new ServiceError("not_dispatchable", `/${command.name} is a skill. Use command.dispatch.`);
     }
     const done = await run(ctx, { text, session, signal });
     if (done.type === "exec" && done.sessionId === undefined) return { output: done.output };
@@ -95,7 +96,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
 
 interface Typed {
   readonly text: string;
-  readonly session: KnownSession | undefined;
+  readonly session: CallerSession | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -105,7 +106,7 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
   const parsed = parseCommand(text);
   const command = parsed && (await deps.commands.resolve(parsed.name));
   if (command) checkScope(command, ctx);
-  // Help needs no session; to all others it is there once they are about it.
+  // Help needs no session. Every other command needs a saved one.
   if (session && command && command.category !== "Help") await ensureSaved(deps, session);
   try {
     const done = await deps.commands.dispatch(text, {
@@ -116,23 +117,23 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
     });
     if (command && LISTED.has(command.name)) notifyChanged(deps, owner);
     if (command && FOR_ALL.has(command.name)) await notifyInfo(deps);
-    // A session that was begun is open here, though it is saved with its first prompt only.
+    // A session that a command created is open here, although it is saved only with its first prompt.
     if (done.type === "exec" && done.sessionId !== undefined) {
       deps.agent.live.open({ id: done.sessionId, owner, seed: { source: "tui" } });
     }
     return done;
   } catch (error) {
-    const code = error instanceof ServiceError ? SPOKEN[error.code] : undefined;
+    const code = error instanceof ServiceError ? COMMAND_CODES[error.code] : undefined;
     if (code === undefined || !(error instanceof ServiceError)) throw error;
     throw new ServiceError(code, error.message, { cause: error });
   }
 }
 
-/** Commands that change what lists of sessions show. */
+/** Commands that change the list of sessions. */
 const LISTED: ReadonlySet<string> = new Set(["title", "branch"]);
-/** Commands that may change what holds for all sessions. */
+/** Commands that may change all sessions. */
 const FOR_ALL: ReadonlySet<string> = new Set(["yolo", "reload-mcp"]);
-/** Commands that do what only methods of this scope do otherwise. */
+/** Commands that require the scope of the methods that do the same. */
 const SCOPES: ReadonlyMap<string, string> = new Map([
   ["yolo", "admin"],
   ["mode", "admin"],
@@ -142,14 +143,14 @@ const SCOPES: ReadonlyMap<string, string> = new Map([
   ["grants", "approvals"],
 ]);
 
-/** ServiceError `insufficient_scope`. */
+/** Checks the scope of a command. ServiceError `insufficient_scope`. */
 function checkScope({ name, category }: Command, { peer: { identity } }: RpcContext): void {
   const scope = category === "Your own" || category === "Skills" ? undefined : SCOPES.get(name);
   if (scope !== undefined) requireScope(identity, scope, `/${name}`);
 }
 
-/** What commands throw, in the numbers that hosts know of commands. */
-const SPOKEN: Partial<Record<ErrorCode, ErrorCode>> = {
+/** Maps errors of commands to the codes that hosts know. */
+const COMMAND_CODES: Partial<Record<ErrorCode, ErrorCode>> = {
   model_not_found: "bad_value",
   invalid_request: "bad_value",
   invalid_title: "bad_value",
@@ -170,7 +171,7 @@ function catalogue(commands: readonly Command[]): CommandCatalog {
   return {
     pairs: commands.map(pairOf),
     sub: Object.fromEntries(subs),
-    // A name stands above an alias of another command.
+    // A name wins over an alias of another command.
     canon: Object.fromEntries([...aliases, ...names]),
     categories: [...groups].map(([name, each]) => ({ name, pairs: each.map(pairOf) })),
     skill_count: groups.get("Skills")?.length ?? 0,
@@ -192,6 +193,6 @@ function byName(commands: readonly Command[], start: string) {
 }
 
 const emptyCommand = () =>
-  new ServiceError("empty_command", "The command is empty. /help lists those there are.", {
+  new ServiceError("empty_command", "The command is empty. /help lists all commands.", {
     param: "command",
   });

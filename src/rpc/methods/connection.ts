@@ -1,16 +1,15 @@
-/** Methods about the connection itself. */
+/** Methods about the connection. */
 import { gatewayEvents, hostRequests } from "../../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { DEMO_MODEL, formatModel, isReady } from "../../agent/model.ts";
-import type { RpcGroup } from "../connection/contract.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
 import { PROTOCOL } from "../connection/ready.ts";
-import type { RpcContext } from "../deps.ts";
-import { hasScope } from "../connection/scope.ts";
+import { hasScope } from "../connection/peer.ts";
 
 type Names = "rpc.discover" | "client.capabilities" | "ping" | "gateway.ping" | "setup.status" | "pet.cells";
 
 export const connectionMethods: RpcGroup<Names, RpcContext> = {
-  // The documents are large and seldom asked for: they are read when they are.
+  // The documents are large and rarely requested, so they are loaded on demand.
   "rpc.discover": async () => {
     const [gateway, host] = await Promise.all([
       import("../../../generated/specs/gateway.openrpc.json", { with: { type: "json" } }),
@@ -29,11 +28,11 @@ export const connectionMethods: RpcGroup<Names, RpcContext> = {
     if (version < PROTOCOL.min_version || version > PROTOCOL.version) {
       throw new ServiceError(
         "unsupported_protocol_version",
-        `Version ${version} of the protocol is not served here. Speak version ${PROTOCOL.version}.`,
+        `This server does not support version ${version} of the protocol. Use version ${PROTOCOL.version}.`,
         { details: { supported: { min_version: PROTOCOL.min_version, version: PROTOCOL.version } } },
       );
     }
-    // To answer a request is to answer the question: it takes the same scope as the methods that do.
+    // Answering a request settles the question, so it takes the same scope as the methods that do.
     const serverRequests = params.server_requests && hasScope(peer.identity, "approvals");
     peer.introduce({
       ...(client?.name === undefined ? {} : { name: client.name.slice(0, MAX_NAME) }),
@@ -57,7 +56,8 @@ export const connectionMethods: RpcGroup<Names, RpcContext> = {
     const { provider } = models.default;
     const demo = provider === DEMO_MODEL.provider;
     const known = models.list().find(({ name }) => name === provider);
-    // Hosts make no session where this is false: the demo model answers too, and what needs no key needs no setup.
+    // Hosts create no session while this is false. The demo model also answers, and a provider without a key needs
+    // no setup.
     return {
       provider_configured: known !== undefined && isReady(known),
       model: formatModel(models.default),

@@ -1,12 +1,10 @@
-/** Methods about sub-agents, and the trees of them that hosts keep. */
 import { activeSubagents, subagentsOf } from "../../agent/subagent/delegation.ts";
+import { countToolCalls, findOpenSubagent } from "../../agent/run/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import type { SpawnTree } from "../../agent/subagent/spawn-tree.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { namedSession } from "../session/known-session.ts";
-import type { RpcContext } from "../deps.ts";
-import { savedSession } from "../session/address.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { namedSession, savedSession } from "../session/address.ts";
 
 type Names =
   | "delegation.status"
@@ -25,8 +23,8 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
       owner,
       ...(rootSessionId === undefined ? {} : { rootSessionId }),
     });
-    const tools = await toolCounts(
-      ctx,
+    const tools = await countToolCalls(
+      deps.store,
       active.map(({ subagentId }) => subagentId),
     );
     const { maxDepth, maxConcurrent } = deps.agent.deps.settings.delegation;
@@ -42,7 +40,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
         status: each.status,
         tool_count: tools.get(each.subagentId) ?? 0,
       })),
-      // Who shuts down starts none.
+      // A server that shuts down starts no sub-agents.
       paused: deps.agent.turns.draining,
       max_spawn_depth: maxDepth,
       max_concurrent_children: maxConcurrent,
@@ -52,19 +50,12 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
   "subagent.interrupt": async ({ params, ctx: { deps, peer } }) => {
     const { subagent_id: id, session_id: sessionId } = params;
     if (id === "") throw new ServiceError("missing_param", "subagent_id must name a sub-agent.");
-    const row = await deps.store.read
-      .selectFrom("runs")
-      .selectAll()
-      .where("id", "=", id)
-      .where("owner", "=", peer.identity.owner)
-      .where("parent_id", "is not", null)
-      .where("ended_at", "is", null)
-      .executeTakeFirst();
+    const row = await findOpenSubagent(deps.store, id, peer.identity.owner);
     const isOther = sessionId !== undefined && row && parseInput(row).family?.root.sessionId !== sessionId;
     if (!row || isOther) return { found: false, subagent_id: id };
     const reason = "A host interrupted the sub-agent.";
     const below = await subagentsOf(deps.store, id);
-    // The children first: their parent, when it stops, has no more to wait for.
+    // Children first: their parent then has nothing to wait for when it stops.
     for (const child of below.toReversed()) {
       if (child.endedAtMs === null) await deps.agent.turns.stop(child.subagentId, reason);
     }
@@ -112,36 +103,20 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
 
 const MAX_LISTED = 200;
 
-/** How many tools each of the runs began. */
-async function toolCounts(
-  { deps }: RpcContext,
-  runIds: readonly string[],
-): Promise<ReadonlyMap<string, number>> {
-  if (runIds.length === 0) return new Map();
-  const rows = await deps.store.read
-    .selectFrom("events")
-    .select((db) => ["run_id", db.fn.countAll<number>().as("count")])
-    .where("run_id", "in", runIds)
-    .where("type", "=", "tool.started")
-    .groupBy("run_id")
-    .execute();
-  return new Map(rows.map(({ run_id: id, count }) => [id ?? "", Number(count)]));
-}
-
-/** Trees of the caller's sessions go by their ids; any other name is the caller's own. */
+/** Trees of the caller's sessions are stored under the session id, all others under the caller's name. */
 async function keyOf(ctx: RpcContext, sessionId: string): Promise<string> {
   const { owner } = ctx.peer.identity;
   const isKept = isPlain(sessionId) && (await savedSession(ctx.deps, sessionId, owner));
   return isKept ? sessionId : prefixOf(owner) + sessionId;
 }
 
-/** Names of keys may hold anything: escaped, none of them is the beginning of another. */
+/** Key names may contain anything. Escaped, none is a prefix of another. */
 const prefixOf = (owner: string): string => `${owner.replaceAll("%", "%25").replaceAll(":", "%3A")}:`;
 
-/** An id that nobody could take for an owner's name with a name behind it: clients choose ids, too. */
+/** Returns true for an id that cannot be confused with an owner's prefix. Clients may choose ids. */
 const isPlain = (sessionId: string): boolean => !sessionId.includes(":");
 
-/** The name of a tree's session as the caller gave it; undefined for trees of others. */
+/** Returns the session name of a tree as the caller gave it; undefined for trees of others. */
 async function nameFor(ctx: RpcContext, key: string): Promise<string | undefined> {
   const { owner } = ctx.peer.identity;
   const prefix = prefixOf(owner);
@@ -171,4 +146,4 @@ function asPathError(cause: unknown): SpawnTree {
 }
 
 const noTree = () =>
-  new ServiceError("not_found_or_unsupported", "There is no spawn tree at this path.", { param: "path" });
+  new ServiceError("not_found_or_unsupported", "No spawn tree exists at this path.", { param: "path" });

@@ -1,21 +1,18 @@
-import { defineRpc } from "../connection/contract.ts";
+import { defineRpc, type RpcContext } from "../deps.ts";
 import { cliMethods } from "./cli.ts";
 import { commandMethods } from "./commands.ts";
-import { configMethods } from "./config.ts";
+import { configMethods, modelMethods, reloadMethods } from "./settings.ts";
 import { connectionMethods } from "./connection.ts";
 import { delegationMethods } from "./delegation.ts";
-import { modelMethods } from "./models.ts";
 import { processMethods } from "./processes.ts";
 import { promptMethods } from "./prompt.ts";
-import { reloadMethods } from "./reload.ts";
 import { replyMethods } from "./replies.ts";
 import { sessionEditMethods } from "./session-edit.ts";
 import { sessionLiveMethods } from "./session-live.ts";
 import { sessionMethods } from "./session.ts";
 import { terminalMethods } from "./terminal.ts";
-import type { RpcContext } from "../deps.ts";
 
-/** Every method of specs/gateway.openrpc.yaml, bound to its handler. One without a handler is a compile error. */
+/** Binds each method of specs/gateway.openrpc.yaml to its handler. A missing handler is a compile error. */
 export const rpcHandlers = defineRpc<RpcContext>({
   ...connectionMethods,
   ...promptMethods,

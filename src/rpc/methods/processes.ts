@@ -1,10 +1,10 @@
-/** Methods about what commands run in the background. */
+/** Methods about background processes. */
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
+import { readSessions } from "../../agent/session/queries.ts";
 import type { ProcessView } from "../../agent/tools/process/processes.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { namedSession } from "../session/known-session.ts";
-import type { RpcContext } from "../deps.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { namedSession } from "../session/address.ts";
 
 type Names = "process.list" | "process.kill" | "process.stop";
 
@@ -25,13 +25,9 @@ export const processMethods: RpcGroup<Names, RpcContext> = {
   "process.kill": async ({ params, ctx }) => {
     const view = (await ownProcesses(ctx, params.session_id)).find(({ id }) => id === params.process_id);
     if (!view) {
-      throw new ServiceError(
-        "no_such_process",
-        "There is no such process. process.list shows those there are.",
-        {
-          param: "process_id",
-        },
-      );
+      throw new ServiceError("no_such_process", "No such process exists. process.list shows all processes.", {
+        param: "process_id",
+      });
     }
     return { killed: (await ctx.deps.processes.kill(view.id, view.sessionId)) ? 1 : 0 };
   },
@@ -45,20 +41,15 @@ export const processMethods: RpcGroup<Names, RpcContext> = {
   },
 };
 
-/** Those of the caller's sessions, or of one. */
+/** Returns the processes of one session, or of all the caller's sessions. */
 async function ownProcesses(ctx: RpcContext, sessionId: string | undefined): Promise<readonly ProcessView[]> {
   await namedSession(ctx, sessionId);
   const views = ctx.deps.processes.list(sessionId === undefined ? {} : { sessionId });
   if (sessionId !== undefined || views.length === 0) return views;
   const ids = [...new Set(views.map((view) => view.sessionId))];
-  const rows = await ctx.deps.store.read
-    .selectFrom("sessions")
-    .select("id")
-    .where("id", "in", ids)
-    .where("owner", "=", ctx.peer.identity.owner)
-    .execute();
-  const own = new Set(rows.map(({ id }) => id));
-  return views.filter((view) => own.has(view.sessionId));
+  const sessions = await readSessions(ctx.deps.store, ids);
+  const { owner } = ctx.peer.identity;
+  return views.filter((view) => sessions.get(view.sessionId)?.owner === owner);
 }
 
 function statusOf({ end }: ProcessView): string {

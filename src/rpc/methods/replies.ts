@@ -1,4 +1,4 @@
-/** Methods that answer what the agent asked. All settle the same stored question. */
+/** Methods that answer questions of the agent. All settle the same stored question. */
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
 import {
   toApprovalRequest,
@@ -8,10 +8,9 @@ import {
 } from "../../agent/question/question.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
-import { openApprovals, settleAll } from "../questions/approvals.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { knownSession } from "../session/known-session.ts";
-import type { RpcContext } from "../deps.ts";
+import { openApprovals, settleAll } from "../events/questions.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { callerSession } from "../session/address.ts";
 
 type Names =
   | "clarify.respond"
@@ -23,35 +22,23 @@ type Names =
 
 export const replyMethods: RpcGroup<Names, RpcContext> = {
   "clarify.respond": async ({ params, ctx }) => {
-    const row = await openQuestion(ctx, {
-      id: params.request_id,
-      kind: "clarify",
-      sessionId: params.session_id,
-    });
+    const row = await openQuestion(ctx, { ...wantedBy(params), kind: "clarify" });
     return settle(ctx, row, clarification(row, params.answer));
   },
 
   "sudo.respond": async ({ params, ctx }) => {
-    const row = await openQuestion(ctx, {
-      id: params.request_id,
-      kind: "sudo",
-      sessionId: params.session_id,
-    });
+    const row = await openQuestion(ctx, { ...wantedBy(params), kind: "sudo" });
     return settle(ctx, row, { password: params.password });
   },
 
   "secret.respond": async ({ params, ctx }) => {
-    const row = await openQuestion(ctx, {
-      id: params.request_id,
-      kind: "secret",
-      sessionId: params.session_id,
-    });
+    const row = await openQuestion(ctx, { ...wantedBy(params), kind: "secret" });
     return settle(ctx, row, { value: params.value });
   },
 
   "approval.respond": async ({ params, ctx }) => {
     const { session_id: sessionId, choice, all, request_id: id } = params;
-    await knownSession(ctx, sessionId);
+    await callerSession(ctx, sessionId);
     const { owner } = ctx.peer.identity;
     if (all) return { resolved: await settleAll(ctx.deps, { sessionId, owner, choice }) };
     if (id !== undefined) {
@@ -65,7 +52,7 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "approval.pending": async ({ params, ctx }) => {
-    await knownSession(ctx, params.session_id);
+    await callerSession(ctx, params.session_id);
     return { approvals: (await openApprovals(ctx.deps, params.session_id)).map(toApprovalRequest) };
   },
 
@@ -81,22 +68,22 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
   },
 };
 
+function wantedBy(params: { readonly request_id: string; readonly session_id?: string }) {
+  return { id: params.request_id, sessionId: params.session_id };
+}
+
 interface Wanted {
   readonly id: string;
   readonly kind?: QuestionKind;
   readonly sessionId: string | undefined;
 }
 
-/** ServiceError `ask_not_found` when the caller has no such open question. */
+/** Finds an open question of the caller. ServiceError `ask_not_found`. */
 async function openQuestion(
   { deps, peer }: RpcContext,
   { id, kind, sessionId }: Wanted,
 ): Promise<QuestionRow> {
-  const row = await deps.store.read
-    .selectFrom("questions")
-    .selectAll()
-    .where("id", "=", id)
-    .executeTakeFirst();
+  const row = await deps.store.find("questions", { id });
   const isWanted =
     row?.owner === peer.identity.owner &&
     row.status === "open" &&
@@ -106,14 +93,17 @@ async function openQuestion(
   const shown = JSON.stringify(id.slice(0, MAX_SHOWN));
   throw new ServiceError(
     "ask_not_found",
-    `There is no pending ${kind ?? "question"} request ${shown}. It may be answered or closed already.`,
+    `No ${kind ?? "question"} request ${shown} is pending. It may already be answered or closed.`,
     { param: "request_id" },
   );
 }
 
 const MAX_SHOWN = 64;
 
-/** ServiceError `bad_value` for an answer that does not fit, `ask_not_pending` when another was first. */
+/**
+ * Answers a question. ServiceError `bad_value` for an answer that does not fit, `ask_not_pending` when another
+ * came first.
+ */
 async function settle(
   { deps, peer }: RpcContext,
   row: QuestionRow,
@@ -137,17 +127,17 @@ function notFitting(cause: ServiceError, isChoice: boolean): ServiceError {
   });
 }
 
-/** One text answers the first question; the others are skipped. */
+/** A single text answers the first question; the others are skipped. */
 function clarification(row: QuestionRow, answer: string): QuestionReplies["clarify"] {
   const { questions } = JSON.parse(row.question) as AskQuestions["clarify"];
   return { answers: Object.fromEntries(questions.map(({ id }, at) => [id, at === 0 ? answer : ""])) };
 }
 
-/** ServiceError `bad_value` when the result is none for a question of this kind. */
+/** Reads an answer for this kind of question. ServiceError `bad_value`. */
 function replyOf(row: QuestionRow, result: Readonly<Record<string, unknown>>): QuestionReplies[QuestionKind] {
   switch (row.kind as QuestionKind) {
     case "approval":
-      // Which choices there are the question itself knows.
+      // The question itself knows which choices it offers.
       return { choice: textAt(result, "choice") as AskChoice };
     case "clarify":
       return areTexts(result["answers"])
@@ -163,7 +153,7 @@ function replyOf(row: QuestionRow, result: Readonly<Record<string, unknown>>): Q
 function textAt(result: Readonly<Record<string, unknown>>, ...names: readonly string[]): string {
   const found = names.map((name) => result[name]).find((value) => typeof value === "string");
   if (typeof found === "string") return found;
-  throw new ServiceError("bad_value", `result.${names[0] ?? ""} must be a text.`, { param: "result" });
+  throw new ServiceError("bad_value", `result.${names[0] ?? ""} must be a string.`, { param: "result" });
 }
 
 function areTexts(value: unknown): value is Readonly<Record<string, string>> {

@@ -1,30 +1,29 @@
-/** Methods that change the conversation of a session that is open here. */
+/** Methods that change the conversation of an open session. */
 import { saveSession } from "../../agent/session/save.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
-import { liveSession, savedSession, type SessionPlace } from "../session/address.ts";
-import { sessionUsage } from "../session/session-usage.ts";
-import { describeInfo, titleOf } from "../session/session-view.ts";
-import { countMessages, messageSeq, readMessages } from "../session/transcript.ts";
-import { notifyChanged } from "../events/viewers.ts";
+import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
+import { liveSession, savedSession, type OpenSession } from "../session/address.ts";
+import { sessionUsage, describeInfo, titleOf } from "../session/session-view.ts";
+import { countMessages } from "../../agent/session/queries.ts";
+import { messageSeq, readMessages } from "../session/transcript.ts";
+import { notifyChanged } from "../events/hub.ts";
 
 type Names = "session.compress" | "session.branch" | "session.undo" | "session.title";
 
 export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
   "session.compress": async ({ params, ctx, signal }) => {
     const { deps } = ctx;
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     const focus = params.focus_topic;
-    const done = place.row
+    const done = session.row
       ? await deps.agent
-          .compress(place.id, place.owner, { ...(focus === undefined ? {} : { focus }), signal })
+          .compress(session.id, session.owner, { ...(focus === undefined ? {} : { focus }), signal })
           .catch(asCompressFailure)
-      : { ...NOTHING, note: "Nothing was said yet." };
-    const row = await savedSession(deps, place.id, place.owner);
-    const info = await describeInfo(deps, { row, seed: place.live.seed });
-    const { messages } = await readMessages(deps.store, place.id);
+      : { ...NOTHING, note: "The session has no messages yet." };
+    const row = await savedSession(deps, session.id, session.owner);
+    const info = await describeInfo(deps, { row, seed: session.live.seed });
+    const { messages } = await readMessages(deps.store, session.id);
     const status = done.status === "failed" ? "aborted" : done.status;
     return {
       status,
@@ -34,7 +33,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       before_tokens: done.beforeTokens,
       after_tokens: done.afterTokens,
       summary: summaryOf(status, done),
-      usage: await sessionUsage(deps, { row, seed: place.live.seed }),
+      usage: await sessionUsage(deps, { row, seed: session.live.seed }),
       info,
       messages: [...messages],
     };
@@ -43,16 +42,16 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
   "session.branch": async (call) => {
     const { params, ctx } = call;
     const { deps, peer } = ctx;
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     const { name, count, message_id: messageId } = params;
-    if (!place.row) throw new ServiceError("nothing_to_branch", "The session has no messages yet.");
-    const row = await deps.agent.sessions.branch(place.id, place.owner, {
+    if (!session.row) throw new ServiceError("nothing_to_branch", "The session has no messages yet.");
+    const row = await deps.agent.sessions.branch(session.id, session.owner, {
       ...(name === undefined || name.trim() === "" ? {} : { title: name }),
       ...(count === undefined ? {} : { count }),
       ...(messageId === undefined ? {} : { throughSeq: messageSeq(messageId, "message_id") }),
     });
     await openBranch(deps, row);
-    notifyChanged(deps, place.owner);
+    notifyChanged(deps, session.owner);
     call.hold(row.id);
     await peer.attach(row.id);
     const { messages } = await readMessages(deps.store, row.id);
@@ -60,7 +59,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       session_id: row.id,
       stored_session_id: row.id,
       title: row.title ?? "",
-      parent: place.id,
+      parent: session.id,
       message_count: await countMessages(deps.store, row.id),
       messages: [...messages],
       info: await describeInfo(deps, { row, seed: undefined }),
@@ -79,18 +78,18 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "session.title": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     const { title } = params;
-    const stored = title === undefined ? titleOf({ row: place.row, seed: place.live.seed }) : undefined;
+    const stored = title === undefined ? titleOf({ row: session.row, seed: session.live.seed }) : undefined;
     return {
-      title: stored ?? (await rename(ctx.deps, place, title ?? "")),
-      session_key: place.id,
+      title: stored ?? (await rename(ctx.deps, session, title ?? "")),
+      session_key: session.id,
       pending: false,
     };
   },
 };
 
-/** A branch that cannot be opened is none. */
+/** Deletes a branch that cannot be opened. */
 async function openBranch(deps: RpcDeps, { id, owner, source }: SessionRow): Promise<void> {
   try {
     deps.agent.live.open({ id, owner, seed: { source } });
@@ -100,13 +99,13 @@ async function openBranch(deps: RpcDeps, { id, owner, source }: SessionRow): Pro
   }
 }
 
-/** A session that nobody prompted yet is saved with its name. */
-async function rename(deps: RpcDeps, place: SessionPlace, title: string): Promise<string> {
+/** Renames a session. One that was never prompted is saved first. */
+async function rename(deps: RpcDeps, session: OpenSession, title: string): Promise<string> {
   if (title.trim() === "")
     throw new ServiceError("title_required", "title must not be empty.", { param: "title" });
-  await saveSession(deps.store, place.live);
-  const stored = await deps.agent.sessions.rename(place.id, place.owner, title);
-  notifyChanged(deps, place.owner);
+  await saveSession(deps.store, session.live);
+  const stored = await deps.agent.sessions.rename(session.id, session.owner, title);
+  notifyChanged(deps, session.owner);
   return stored;
 }
 
@@ -122,9 +121,9 @@ const NOTHING = {
 
 function summaryOf(status: "compressed" | "noop" | "aborted", done: Compressed) {
   const headlines = {
-    compressed: `Compressed: ${done.beforeMessages} messages are ${done.afterMessages} now.`,
-    noop: "There is nothing to compress.",
-    aborted: "The conversation stays as it is.",
+    compressed: `Compressed ${done.beforeMessages} messages to ${done.afterMessages}.`,
+    noop: "Nothing to compress.",
+    aborted: "The conversation is unchanged.",
   };
   return {
     headline: headlines[status],

@@ -1,18 +1,28 @@
-/** Methods about sessions that are open here: show, stop, steer, look at, leave. */
+/** Methods about open sessions: show, stop, steer, follow, close. */
 import { ServiceError } from "../../base/errors.ts";
-import { activeSessions } from "../session/active-list.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { openRequest } from "../events/question-payload.ts";
-import { readEvents, replayFrom } from "../events/replay.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
+import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
+import { openRequest } from "../events/questions.ts";
+import { readEvents, replayFrom } from "../events/projector.ts";
+import { queuedIn } from "../../agent/run/queries.ts";
+import { countMessages, messageCounts, readSessions, sessionsAsking } from "../../agent/session/queries.ts";
 import { runningTurn } from "../../agent/run/running.ts";
 import { liveSession } from "../session/address.ts";
-import { describeLive, describeState, openQuestions, sessionInfo } from "../session/session-view.ts";
-import { sessionUsage } from "../session/session-usage.ts";
-import { runIdOf, turnIdOf } from "../events/turn-id.ts";
-import { statusText } from "../session/status-text.ts";
-import { countMessages, readMessages } from "../session/transcript.ts";
-import { notifyViewers } from "../events/viewers.ts";
+import {
+  describeLive,
+  describeState,
+  openQuestions,
+  sessionInfo,
+  sessionUsage,
+  modelRef,
+  statusOf,
+  titleOf,
+} from "../session/session-view.ts";
+import { runIdOf, turnIdOf } from "../events/payloads.ts";
+import { readMessages } from "../session/transcript.ts";
+import { notifyViewers } from "../events/hub.ts";
+import type { ActiveRow, SessionState } from "../../../generated/gateway/types/types.gen.ts";
+import { formatModel } from "../../agent/model.ts";
+import { previewsOf } from "../../agent/session/list.ts";
 
 type Names =
   | "session.active_list"
@@ -33,11 +43,11 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
 
   "session.activate": async (call) => {
     const { params, ctx } = call;
-    const place = await liveSession(ctx, params.session_id);
-    call.hold(place.id);
-    const attached = await ctx.peer.attach(place.id, params.cursor ? { cursor: params.cursor } : {});
+    const session = await liveSession(ctx, params.session_id);
+    call.hold(session.id);
+    const attached = await ctx.peer.attach(session.id, params.cursor ? { cursor: params.cursor } : {});
     const isReplay = params.cursor !== undefined;
-    return describeLive(ctx.deps, place, { omitMessages: params.omit_messages, attached, isReplay });
+    return describeLive(ctx.deps, session, { omitMessages: params.omit_messages, attached, isReplay });
   },
 
   "session.close": ({ params: { session_id: id }, ctx: { deps, peer } }) => {
@@ -55,12 +65,12 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
   "session.interrupt": async ({ params, ctx }) => {
     const { deps } = ctx;
     const { id } = await liveSession(ctx, params.session_id);
-    // What waits goes first, so that none of it begins when the turn ends.
+    // Queued runs first, so that none of them starts when the turn ends.
     const cleared = params.clear_queue ? await clearQueue(deps, id) : undefined;
     const wanted =
       params.turn_id === undefined ? (await runningTurn(deps.store, id))?.runId : runIdOf(params.turn_id);
     const isOurs = wanted !== undefined && (await isOf(deps, wanted, id));
-    const stopped = isOurs && (await deps.agent.turns.stop(wanted, "It was interrupted."));
+    const stopped = isOurs && (await deps.agent.turns.stop(wanted, "The turn was interrupted."));
     return {
       status: stopped ? "interrupted" : "not_interrupted",
       ...(stopped ? { turn_id: turnIdOf(wanted) } : {}),
@@ -76,7 +86,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const isOther = params.turn_id !== undefined && runIdOf(params.turn_id) !== running?.runId;
     if (!running || isOther) return { status: "rejected", text, reason: "idle" };
     if (!running.isTurn) {
-      const what = "The session is being compressed, which cannot be steered. Submit the text as a prompt.";
+      const what = "The session is being compressed and cannot be steered. Submit the text as a prompt.";
       throw new ServiceError("steer_unsupported", what);
     }
     if (await ctx.deps.agent.turns.steer(running.runId, text)) return { status: "queued", text };
@@ -98,8 +108,8 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "session.status": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
-    const state = await describeState(ctx.deps, place);
+    const session = await liveSession(ctx, params.session_id);
+    const state = await describeState(ctx.deps, session);
     return { output: statusText(state), state };
   },
 
@@ -110,10 +120,10 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const epoch = params.epoch ?? deps.store.epoch;
     const from = await replayFrom(deps.store, id, { epoch, last_seen: lastSeen });
     const open = await openQuestions(deps, id);
-    const ids = new Set(open.map((ask) => ask.id));
+    const ids = new Set(open.map((question) => question.id));
     const { owner } = peer.identity;
     const { max_replay_events: events, max_replay_bytes: bytes } = deps.settings.limits;
-    const told = from.truncated
+    const replayed = from.truncated
       ? []
       : await readEvents(
           {
@@ -121,46 +131,85 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
             sessionId: id,
             after: from.after,
             info: () => sessionInfo(deps, id, owner),
-            // What was asked after the look at the open ones is open too.
+            // Questions asked after this check are open, too.
             isSettled: (questionId, seq) => seq <= from.latestSeq && !ids.has(questionId),
           },
           { events, bytes },
         );
     return {
-      events: [...told],
+      events: [...replayed],
       latest_seq: from.latestSeq,
       truncated: from.truncated,
-      count: told.length,
+      count: replayed.length,
       epoch: deps.store.epoch,
       open_requests: open.map(openRequest),
     };
   },
 };
 
-async function queuedRuns(deps: RpcDeps, sessionId: string): Promise<readonly string[]> {
-  const rows = await deps.store.read
-    .selectFrom("runs")
-    .select("id")
-    .where("session_id", "=", sessionId)
-    .where("status", "=", "queued")
-    .execute();
-  return rows.map(({ id }) => id);
-}
-
 async function clearQueue(deps: RpcDeps, sessionId: string): Promise<number> {
   let cleared = 0;
-  for (const runId of await queuedRuns(deps, sessionId)) {
+  for (const runId of await queuedIn(deps.store, sessionId)) {
     if (await deps.agent.turns.stop(runId, "The queue was cleared.")) cleared++;
   }
   return cleared;
 }
 
-/** Turns of other sessions are not this session's to stop. */
+/** Returns true when the run belongs to the session. */
 async function isOf(deps: RpcDeps, runId: string, sessionId: string): Promise<boolean> {
-  const row = await deps.store.read
-    .selectFrom("runs")
-    .select("session_id")
-    .where("id", "=", runId)
-    .executeTakeFirst();
+  const row = await deps.store.find("runs", { id: runId });
   return row?.session_id === sessionId;
+}
+
+/**
+ * Returns the open sessions of an owner, in the order in which they were opened. Hosts poll this about every
+ * second, so it takes a constant number of statements.
+ */
+export async function activeSessions(
+  deps: RpcDeps,
+  owner: string,
+  currentId: string | undefined,
+): Promise<readonly ActiveRow[]> {
+  const open = deps.agent.live.list(owner);
+  await deps.agent.settle(open.map(({ id }) => id));
+  const saved = await readSessions(
+    deps.store,
+    open.map(({ id }) => id),
+  );
+  const ids = [...saved.keys()];
+  const [previews, counts, asking] = await Promise.all([
+    previewsOf(deps.store, ids),
+    messageCounts(deps.store, ids),
+    sessionsAsking(deps.store, ids),
+  ]);
+  return open.map((live) => {
+    const row = saved.get(live.id);
+    const known = { row, seed: live.seed };
+    return {
+      id: live.id,
+      session_key: live.id,
+      title: titleOf(known),
+      preview: previews.get(live.id) ?? "",
+      model: formatModel(modelRef(deps, known)),
+      status: statusOf(row, asking.has(live.id)),
+      current: live.id === currentId,
+      started_at: (row?.created_at ?? live.openedAtMs) / 1000,
+      last_active: Math.max(row?.updated_at ?? 0, live.lastActiveAtMs) / 1000,
+      message_count: counts.get(live.id) ?? 0,
+    };
+  });
+}
+
+/** Returns the state of a session as lines for users. */
+export function statusText(state: SessionState): string {
+  return [
+    `Session   ${state.session_id}`,
+    `Title     ${state.title === "" ? "(none)" : state.title}`,
+    `Model     ${state.model} (${state.provider})`,
+    `Directory ${state.cwd}`,
+    `State     ${state.running ? "running" : "idle"}, ${state.queue_length} queued, ${state.pending_requests} open questions`,
+    `Created   ${new Date(state.created_at * 1000).toISOString()}`,
+    `Active    ${new Date(state.last_active * 1000).toISOString()}`,
+    `Tokens    ${state.usage.total}`,
+  ].join("\n");
 }

@@ -1,4 +1,4 @@
-/** Methods about saved sessions: make, list, resume, name, read, delete. */
+/** Methods about saved sessions: create, list, resume, delete. */
 import type { SessionSeed, SessionSettings } from "../../agent/session/session.ts";
 import { cleanTitle } from "../../agent/session/title.ts";
 import { EFFORTS } from "../../agent/agent.ts";
@@ -9,13 +9,13 @@ import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcCall, RpcGroup } from "../connection/contract.ts";
-import { chosenFolder } from "../session/folder.ts";
-import type { RpcContext, RpcDeps } from "../deps.ts";
+import type { RpcCall, RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
+import { chosenFolder } from "../session/paths.ts";
 import { savedSession } from "../session/address.ts";
 import { describeInfo, describeLive } from "../session/session-view.ts";
-import { messageCounts, readMessages } from "../session/transcript.ts";
-import { closeWithConnection, notifyChanged } from "../events/viewers.ts";
+import { messageCounts } from "../../agent/session/queries.ts";
+import { readMessages } from "../session/transcript.ts";
+import { closeWithConnection, notifyChanged } from "../events/hub.ts";
 
 type Names = "session.create" | "session.list" | "session.most_recent" | "session.resume" | "session.delete";
 type CreateParams = RpcCall<"session.create", RpcContext>["params"];
@@ -29,7 +29,7 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
     const id = createSessionId(deps.clock.now());
     const live = deps.agent.live.open({ id, owner, seed });
     const messages = (params.messages ?? []).map(seedMessage);
-    // What was said before is kept with the session; without it nothing is saved before the first prompt.
+    // Given messages are saved with the session. Without any, nothing is saved before the first prompt.
     const row = messages.length > 0 ? await saveNew(deps, live, messages) : undefined;
     call.hold(id);
     await peer.attach(id);
@@ -115,14 +115,14 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
       if (!(error instanceof ServiceError)) throw error;
       if (error.code === "session_not_found") throw notStored(id);
       if (error.code !== "session_busy") throw error;
-      throw new ServiceError("session_live", "The session is at work. Stop its turn first.");
+      throw new ServiceError("session_live", "The session is running a turn. Stop the turn first.");
     });
     notifyChanged(deps, owner);
     return { deleted: true };
   },
 };
 
-/** By id, saved or only open here, else by exact title. ServiceError `stored_session_not_found`. */
+/** Finds a session by id, saved or open, else by its exact title. ServiceError `stored_session_not_found`. */
 async function find(deps: RpcDeps, owner: string, idOrTitle: string) {
   if (idOrTitle.trim() === "") throw notNamed();
   const row = await savedSession(deps, idOrTitle, owner);
@@ -133,7 +133,7 @@ async function find(deps: RpcDeps, owner: string, idOrTitle: string) {
   return { id: titled.id, row: titled };
 }
 
-/** A session that cannot be saved is not open either. */
+/** Saves a new session. If that fails, closes it again. */
 async function saveNew(deps: RpcDeps, live: LiveSession, messages: readonly Message[]): Promise<SessionRow> {
   try {
     return await saveSession(deps.store, live, messages);
@@ -148,7 +148,7 @@ function notNamed(): ServiceError {
 }
 
 function notStored(id: string): ServiceError {
-  const what = `There is no saved session ${JSON.stringify(id)}. session.list shows those that are.`;
+  const what = `No session ${JSON.stringify(id)} is saved. session.list shows the saved sessions.`;
   return new ServiceError("stored_session_not_found", what, { param: "session_id" });
 }
 
@@ -173,7 +173,7 @@ async function seedOf(ctx: RpcContext, params: CreateParams): Promise<SessionSee
   };
 }
 
-/** A provider without a model stands for the first of its models. */
+/** Resolves the model. A provider without a model stands for its first model. */
 function modelNamed(deps: RpcDeps, { model, provider }: CreateParams): string | undefined {
   if (model === undefined && provider === undefined) return undefined;
   const { models } = deps.agent.deps;
@@ -183,7 +183,7 @@ function modelNamed(deps: RpcDeps, { model, provider }: CreateParams): string | 
   if (ref) return formatModel(ref);
   if (name === undefined)
     throw bad("provider", `${JSON.stringify(provider)} is unknown, or has no known model`);
-  throw bad("model", `${JSON.stringify(name)} is of no configured provider`);
+  throw bad("model", `${JSON.stringify(name)} belongs to no configured provider`);
 }
 
 function seedMessage({

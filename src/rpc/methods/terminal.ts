@@ -1,14 +1,18 @@
-/** Methods about the host's screen, and about images that wait for the next prompt. Touches the machine. */
+/** Methods about the host's screen, and about images for the next prompt. Touches the machine. */
 import { basename } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
-import type { RpcGroup } from "../connection/contract.ts";
-import { mayUseMachine } from "../session/folder.ts";
-import { readClipboardImage } from "../prompt/host-clipboard.ts";
-import { attachImage, attachPlaces, checkImageSize, readImage } from "../prompt/image-attach.ts";
-import { dropImage, queuedImages } from "../prompt/queued-images.ts";
-import type { RpcContext } from "../deps.ts";
+import type { RpcGroup, RpcContext } from "../deps.ts";
+import { mayUseMachine, findTypedPath, looksLikePath, type TypedPath } from "../session/paths.ts";
+import {
+  readClipboardImage,
+  attachImage,
+  attachOptions,
+  checkImageSize,
+  readImage,
+  dropImage,
+  queuedImages,
+} from "../session/images.ts";
 import { liveSession } from "../session/address.ts";
-import { findTypedPath, looksLikePath, type TypedPath } from "../paths/typed-path.ts";
 
 type Names =
   | "terminal.resize"
@@ -25,54 +29,54 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "clipboard.paste": async ({ params, ctx, signal }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     if (!mayUseMachine(ctx)) {
-      return { attached: false, message: "The server's clipboard is not yours. Use image.attach_bytes." };
+      return { attached: false, message: "The server cannot read your clipboard. Use image.attach_bytes." };
     }
     const bytes = await readClipboardImage(ctx.deps.config.env, signal);
-    if (!bytes) return { attached: false, message: "There is no image in the clipboard." };
-    const image = await readImage(dataUrl(bytes.toString("base64")), attachPlaces(ctx, place)).catch(
+    if (!bytes) return { attached: false, message: "The clipboard holds no image." };
+    const image = await readImage(dataUrl(bytes.toString("base64")), attachOptions(ctx, session)).catch(
       (cause: unknown) => {
-        throw new ServiceError("attach_failed", "What is in the clipboard cannot be attached.", { cause });
+        throw new ServiceError("attach_failed", "The clipboard's content cannot be attached.", { cause });
       },
     );
-    const name = freeName(queuedImages(place.live), "clipboard", "png");
-    return attachImage(place, image, { path: name, name });
+    const name = freeName(queuedImages(session.live), "clipboard", "png");
+    return attachImage(session, image, { path: name, name });
   },
 
   "image.attach": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     if (params.path.trim() === "") throw pathRequired("path");
-    const places = attachPlaces(ctx, place);
-    const found = await findTypedPath(params.path, places);
+    const options = attachOptions(ctx, session);
+    const found = await findTypedPath(params.path, options);
     if (!found) {
-      throw new ServiceError("not_found_or_unsupported", "There is no such file.", { param: "path" });
+      throw new ServiceError("not_found_or_unsupported", "No such file exists.", { param: "path" });
     }
     checkImageSize(found.sizeBytes);
-    const image = await readImage(found.path, places);
+    const image = await readImage(found.path, options);
     const name = basename(found.path);
     const { remainder } = found;
-    const attached = attachImage(place, image, { path: found.path, name });
+    const attached = attachImage(session, image, { path: found.path, name });
     return { ...attached, remainder, text: remainder === "" ? `[User attached image: ${name}]` : remainder };
   },
 
   "image.attach_bytes": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     const given = params.content_base64 ?? params.data ?? "";
     if (given.trim() === "") throw pathRequired("content_base64");
     const base64 = given.replace(/^data:[^,]*;base64,/, "").replace(/\s+/g, "");
     checkImageSize(Math.floor((base64.length * 3) / 4) - 2);
     if (!/^[A-Za-z0-9+/]+={0,2}$/.test(base64) || base64.length % 4 === 1) {
-      throw new ServiceError("bad_data", "The image is not base64.", { param: "content_base64" });
+      throw new ServiceError("bad_data", "The image is not valid base64.", { param: "content_base64" });
     }
-    const image = await readImage(dataUrl(base64), attachPlaces(ctx, place));
-    const waiting = queuedImages(place.live);
+    const image = await readImage(dataUrl(base64), attachOptions(ctx, session));
+    const waiting = queuedImages(session.live);
     const wanted = basename((params.filename ?? "").replaceAll("\\", "/"));
     const extension =
       /^\.?([a-z0-9]{1,8})$/i.exec(params.ext ?? "")?.[1] ?? image.attachment.mediaType.slice(6);
     const isFree = wanted !== "" && !waiting.some(({ path }) => path === wanted);
     const name = isFree ? wanted : freeName(waiting, wanted === "" ? "image" : stemOf(wanted), extension);
-    return { ...attachImage(place, image, { path: name, name }), text: `[User attached image: ${name}]` };
+    return { ...attachImage(session, image, { path: name, name }), text: `[User attached image: ${name}]` };
   },
 
   "image.detach": async ({ params, ctx }) => {
@@ -83,31 +87,34 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "input.detect_drop": async ({ params, ctx }) => {
-    const place = await liveSession(ctx, params.session_id);
+    const session = await liveSession(ctx, params.session_id);
     if (!looksLikePath(params.text)) return { matched: false };
-    const places = attachPlaces(ctx, place);
-    const found = await findDrop(params.text, places, ctx);
+    const options = attachOptions(ctx, session);
+    const found = await findDrop(params.text, options, ctx);
     if (!found) return { matched: false };
     const { path, remainder } = found;
     const name = basename(path);
     const about = { matched: true, path, name };
     try {
       checkImageSize(found.sizeBytes);
-      const { count } = attachImage(place, await readImage(path, places), { path, name });
+      const { count } = attachImage(session, await readImage(path, options), { path, name });
       const text = remainder === "" ? `[User attached image: ${name}]` : remainder;
       return { ...about, is_image: true, text, count };
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      // The agent's own tools read it, if it may be read.
+      // The agent's own tools may read it.
       return { ...about, is_image: false, text: `[User attached file: ${path}]\n${remainder}`.trim() };
     }
   },
 };
 
-/** People at this machine drop files from anywhere; what others type must not tell which files there are. */
+/**
+ * Finds a dropped file. Users at this machine may drop files from anywhere; others must not learn which files
+ * exist.
+ */
 async function findDrop(
   text: string,
-  { cwd, userHome, roots }: ReturnType<typeof attachPlaces>,
+  { cwd, userHome, roots }: ReturnType<typeof attachOptions>,
   ctx: RpcContext,
 ): Promise<TypedPath | undefined> {
   try {

@@ -5,22 +5,26 @@ import type {
   OpenRequest,
   SessionInfo,
   SessionState,
+  GatewayUsage,
 } from "../../../generated/gateway/types/types.gen.ts";
-import { settingsOf, type SessionSettings } from "../../agent/session/session.ts";
+import { settingsOf, type SessionSettings, type SessionSeed } from "../../agent/session/session.ts";
 import { Memo } from "../../base/memo.ts";
 import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";
-import { branchOf } from "./folder.ts";
-import { openRequest } from "../events/question-payload.ts";
+import { branchOf } from "./paths.ts";
+import { openRequest } from "../events/questions.ts";
 import type { RpcDeps } from "../deps.ts";
 import { runningTurn } from "../../agent/run/running.ts";
-import { modelOf, type Known } from "./session-model.ts";
-import { savedSession, type SessionPlace } from "./address.ts";
-import { sessionUsage } from "./session-usage.ts";
-import { countMessages, readMessages, type MessagePage } from "./transcript.ts";
-import { turnIdOf } from "../events/turn-id.ts";
+import { savedSession, type OpenSession } from "./address.ts";
+import { countMessages } from "../../agent/session/queries.ts";
+import { readMessages, type MessagePage } from "./transcript.ts";
+import { turnIdOf, usageOf } from "../events/payloads.ts";
 import { turnSoFar } from "../events/turn-so-far.ts";
+import type { ModelRef } from "../../agent/engine.ts";
+import { contextUse } from "../../agent/usage/context-use.ts";
+import { activeSubagents } from "../../agent/subagent/delegation.ts";
+import { formatModel } from "../../agent/model.ts";
 
-/** The session as it is now; undefined when it is neither saved nor open here. */
+/** Returns the session as it is now; undefined when it is neither saved nor open here. */
 export async function sessionInfo(
   deps: RpcDeps,
   id: string,
@@ -31,12 +35,15 @@ export async function sessionInfo(
   return row || live ? describeInfo(deps, { row, seed: live?.seed }) : undefined;
 }
 
-export async function describeInfo(deps: RpcDeps, known: Known): Promise<SessionInfo> {
+export async function describeInfo(deps: RpcDeps, session: SessionRef): Promise<SessionInfo> {
   const { settings, switches } = deps.agent.deps;
-  const chosen = chosenOf(known);
-  const { model, provider } = modelOf(deps, known);
-  const cwd = cwdOf(deps, known);
-  const [{ skills, branch }, usage] = await Promise.all([lookAround(deps, cwd), sessionUsage(deps, known)]);
+  const chosen = chosenOf(session);
+  const { model, provider } = modelOf(deps, session);
+  const cwd = cwdOf(deps, session);
+  const [{ skills, branch }, usage] = await Promise.all([
+    readSurroundings(deps, cwd),
+    sessionUsage(deps, session),
+  ]);
   const servers = deps.mcp.status();
   const effort = chosen.reasoningEffort ?? settings.reasoningEffort;
   return {
@@ -44,12 +51,12 @@ export async function describeInfo(deps: RpcDeps, known: Known): Promise<Session
     provider,
     ...(effort === undefined ? {} : { reasoning_effort: effort }),
     yolo: chosen.yolo === true || switches.yolo || settings.policyMode === "yolo",
-    running: isBusy(known.row),
+    running: isBusy(session.row),
     tools: toolNames(deps),
     skills: skills.length === 0 ? {} : { skills: [...skills] },
     cwd,
     ...(branch === undefined ? {} : { branch }),
-    title: titleOf(known),
+    title: titleOf(session),
     version: deps.version,
     usage,
     ...(servers.length === 0 ? {} : { mcp_servers: servers.map((server) => ({ ...server })) }),
@@ -62,12 +69,12 @@ interface Surroundings {
 }
 
 const MAX_FOLDERS = 64;
-/** All who follow a session ask at the end of its turn. */
+/** All followers of a session read this at the end of its turn. */
 const FRESH_MS = 500;
 const folders = new WeakMap<RpcDeps["skills"], Memo<Surroundings>>();
 
-/** What the folder of a session offers, as it was at most {@link FRESH_MS} ago. */
-function lookAround({ skills, clock }: RpcDeps, cwd: string): Promise<Surroundings> {
+/** Reads the skills and the branch of a folder, at most {@link FRESH_MS} old. */
+function readSurroundings({ skills, clock }: RpcDeps, cwd: string): Promise<Surroundings> {
   const memo = folders.get(skills) ?? new Memo(MAX_FOLDERS);
   folders.set(skills, memo);
   return memo.get(cwd, String(Math.floor(clock.now() / FRESH_MS)), async () => {
@@ -76,25 +83,25 @@ function lookAround({ skills, clock }: RpcDeps, cwd: string): Promise<Surroundin
   });
 }
 
-export async function describeState(deps: RpcDeps, place: SessionPlace): Promise<SessionState> {
-  const known = { row: place.row, seed: place.live.seed };
-  const isRunning = isBusy(place.row);
+export async function describeState(deps: RpcDeps, session: OpenSession): Promise<SessionState> {
+  const ref = { row: session.row, seed: session.live.seed };
+  const isRunning = isBusy(session.row);
   const [open, running, usage] = await Promise.all([
-    openQuestions(deps, place.id),
-    isRunning ? runningTurn(deps.store, place.id) : undefined,
-    sessionUsage(deps, known),
+    openQuestions(deps, session.id),
+    isRunning ? runningTurn(deps.store, session.id) : undefined,
+    sessionUsage(deps, ref),
   ]);
   return {
-    session_id: place.id,
-    status: statusOf(place.row, open.length > 0),
+    session_id: session.id,
+    status: statusOf(session.row, open.length > 0),
     running: isRunning,
     ...(running ? { turn_id: turnIdOf(running.runId) } : {}),
-    ...modelOf(deps, known),
-    cwd: cwdOf(deps, known),
-    title: titleOf(known),
-    created_at: (place.row?.created_at ?? place.live.openedAtMs) / 1000,
-    last_active: Math.max(place.row?.updated_at ?? 0, place.live.lastActiveAtMs) / 1000,
-    queue_length: place.row?.queued ?? 0,
+    ...modelOf(deps, ref),
+    cwd: cwdOf(deps, ref),
+    title: titleOf(ref),
+    created_at: (session.row?.created_at ?? session.live.openedAtMs) / 1000,
+    last_active: Math.max(session.row?.updated_at ?? 0, session.live.lastActiveAtMs) / 1000,
+    queue_length: session.row?.queued ?? 0,
     pending_requests: open.length,
     usage,
   };
@@ -103,24 +110,23 @@ export async function describeState(deps: RpcDeps, place: SessionPlace): Promise
 export interface LiveViewOptions {
   readonly omitMessages: boolean;
   readonly attached: { readonly latestSeq: number; readonly replayed: number; readonly truncated: boolean };
-  /** Whether a cursor was given. */
+  /** True when the client gave a cursor. */
   readonly isReplay: boolean;
 }
 
 export async function describeLive(
   deps: RpcDeps,
-  place: SessionPlace,
+  session: OpenSession,
   options: LiveViewOptions,
 ): Promise<LiveView> {
-  const { id, live } = place;
-  const row = await savedSession(deps, id, place.owner);
-  const known = { row, seed: live.seed };
+  const { id, live } = session;
+  const row = await savedSession(deps, id, session.owner);
   const { latestSeq, replayed, truncated } = options.attached;
-  // Between the two the session may have gone on: what came behind latestSeq is told by events.
+  // The session may have changed since it was attached. Events report everything after latestSeq.
   const hasTurn = isBusy(row) || (row !== undefined && row.last_seq > latestSeq);
   const soFar = hasTurn ? await turnSoFar(deps.store, { sessionId: id, upTo: latestSeq }) : undefined;
   const [info, open, count, { messages }] = await Promise.all([
-    describeInfo(deps, known),
+    describeInfo(deps, { row, seed: live.seed }),
     openQuestions(deps, id),
     countMessages(deps.store, id),
     options.omitMessages ? NO_MESSAGES : readMessages(deps.store, id, { before: soFar?.firstSeq }),
@@ -137,7 +143,7 @@ export async function describeLive(
     started_at: (row?.created_at ?? live.openedAtMs) / 1000,
     status: statusOf(row, open.length > 0),
     ...(soFar?.inflight ? { inflight: soFar.inflight } : {}),
-    open_requests: open.map((ask): OpenRequest => openRequest(ask)),
+    open_requests: open.map((question): OpenRequest => openRequest(question)),
     latest_seq: latestSeq,
     epoch: deps.store.epoch,
     ...(options.isReplay ? { replayed, truncated } : {}),
@@ -159,15 +165,15 @@ export function isBusy(row: SessionRow | undefined): boolean {
   return row !== undefined && row.lease_owner !== null;
 }
 
-export function titleOf({ row, seed }: Known): string {
+export function titleOf({ row, seed }: SessionRef): string {
   return row?.title ?? seed?.title ?? "";
 }
 
-export function cwdOf(deps: RpcDeps, { row, seed }: Known): string {
+export function cwdOf(deps: RpcDeps, { row, seed }: SessionRef): string {
   return row?.cwd ?? (row ? undefined : seed?.cwd) ?? deps.agent.deps.settings.workspace;
 }
 
-function chosenOf({ row, seed }: Known): SessionSettings {
+function chosenOf({ row, seed }: SessionRef): SessionSettings {
   return row ? settingsOf(row) : (seed?.settings ?? {});
 }
 
@@ -175,4 +181,52 @@ function toolNames({ agent }: RpcDeps): Record<string, string[]> {
   const names: Record<string, string[]> = {};
   for (const { name, toolset } of agent.deps.tools()) (names[toolset] ??= []).push(name);
   return names;
+}
+
+/** A session, saved or not. */
+export interface SessionRef {
+  readonly row: SessionRow | undefined;
+  readonly seed: SessionSeed | undefined;
+}
+
+/** Returns the model of the session's next turn. */
+export function modelRef({ agent }: RpcDeps, { row, seed }: SessionRef): ModelRef {
+  const { models } = agent.deps;
+  const name = row ? row.model : seed?.model;
+  return (name === null || name === undefined ? undefined : models.resolve(name)) ?? models.default;
+}
+
+export function modelOf(
+  deps: RpcDeps,
+  session: SessionRef,
+): { readonly model: string; readonly provider: string } {
+  const ref = modelRef(deps, session);
+  return { model: ref.id, provider: ref.provider };
+}
+
+/** Returns the usage of all turns so far. */
+export async function sessionUsage(deps: RpcDeps, session: SessionRef): Promise<GatewayUsage> {
+  const ref = modelRef(deps, session);
+  const contextMax = deps.agent.deps.models.contextTokensOf(ref);
+  const { row } = session;
+  const spent = usageOf(row && deps.agent.sessions.usage(row), formatModel(ref));
+  if (!row) return { ...spent, context_max: contextMax, compressions: 0, active_subagents: 0 };
+  const [{ used, compressions }, subagents] = await Promise.all([
+    contextUse(deps.agent.deps, row),
+    subagentsOf(deps, row),
+  ]);
+  const percent = contextMax > 0 ? Math.min(100, Math.round((used / contextMax) * 1_000) / 10) : 100;
+  return {
+    ...spent,
+    ...(used > 0 ? { context_used: used, context_percent: percent } : {}),
+    context_max: contextMax,
+    compressions,
+    active_subagents: subagents,
+  };
+}
+
+/** Counts running sub-agents. Only a session with a running turn has any. */
+async function subagentsOf({ store }: RpcDeps, { id, owner, lease_owner }: SessionRow): Promise<number> {
+  if (lease_owner === null) return 0;
+  return (await activeSubagents(store, { owner, rootSessionId: id })).length;
 }

@@ -1,16 +1,16 @@
-/** The conversation as people see it. */
+/** The conversation, as users see it. */
 import type { TranscriptMessage } from "../../../generated/gateway/types/types.gen.ts";
 import { readTranscript, type NumberedMessage } from "../../agent/session/transcript.ts";
 import { textOf, type AssistantPart, type Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { Store } from "../../store/store.ts";
-import { oneLine } from "../events/tool-payload.ts";
+import { oneLine } from "../events/payloads.ts";
 import { headOf } from "../../base/text.ts";
 
 const MAX_MESSAGES = 1_000;
 
-/** A page leaves room in the outbox of whoever gets it. */
+/** A page leaves space in the client's outbox. */
 export const MAX_PAGE_CHARACTERS = 4_194_304;
 
 export interface MessagePage {
@@ -19,8 +19,8 @@ export interface MessagePage {
 }
 
 /**
- * A page, oldest first; without `before` the newest. It ends early where messages are very long. ServiceError
- * `bad_value` for an id that names no message.
+ * Returns a page of messages, oldest first; without `before` the newest page. Very long messages end it early.
+ * ServiceError `bad_value` for an id that names no message.
  */
 export async function readMessages(
   store: Store,
@@ -38,7 +38,7 @@ export async function readMessages(
   return { messages, hasMore: page.hasMore || messages.length < all.length };
 }
 
-/** The newest messages that are no longer in all; at least one, if there is one. */
+/** Returns the newest messages within the size, but at least one. */
 export function newestWithin(
   messages: readonly TranscriptMessage[],
   characters: number,
@@ -48,46 +48,26 @@ export function newestWithin(
   return messages.slice(Math.min(from + 1, Math.max(0, messages.length - 1)));
 }
 
-/** How many messages are kept, those that are shown to nobody among them. */
-export async function countMessages(store: Store, sessionId: string): Promise<number> {
-  return (await messageCounts(store, [sessionId])).get(sessionId) ?? 0;
-}
-
-/** The same of many sessions; one without messages is not among them. */
-export async function messageCounts(
-  store: Store,
-  sessionIds: readonly string[],
-): Promise<ReadonlyMap<string, number>> {
-  if (sessionIds.length === 0) return new Map();
-  const rows = await store.read
-    .selectFrom("messages")
-    .select(["session_id", (is) => is.fn.countAll<number | string>().as("count")])
-    .where("session_id", "in", sessionIds)
-    .groupBy("session_id")
-    .execute();
-  return new Map(rows.map(({ session_id, count }) => [session_id, Number(count)]));
-}
-
-/** Number of the message that an id names. ServiceError `bad_value`. */
+/** Returns the number of the message that an id names. ServiceError `bad_value`. */
 export function messageSeq(id: string, param: string): number {
   const seq = Number(/^msg_(\d{1,15})$/.exec(id)?.[1]);
   if (Number.isSafeInteger(seq)) return seq;
   throw new ServiceError("bad_value", `${param} must be a message_id of session.history.`, { param });
 }
 
-/** Of tool calls a line each, at the place of their answers; messages that are nothing but calls are left out. */
+/** Shows each tool call as a line at its result. Messages that contain only calls are left out. */
 export function transcriptOf(messages: readonly NumberedMessage[]): TranscriptMessage[] {
   const calls = new Map<string, unknown>();
   const shown: TranscriptMessage[] = [];
   for (const { seq, message } of messages) {
-    if (message.role === "assistant") for (const part of message.parts) noteCall(part, calls);
+    if (message.role === "assistant") for (const part of message.parts) recordCall(part, calls);
     const about = shownOf(message, calls);
     if (about) shown.push({ ...about, message_id: `msg_${seq}` });
   }
   return shown;
 }
 
-function noteCall(part: AssistantPart, calls: Map<string, unknown>): void {
+function recordCall(part: AssistantPart, calls: Map<string, unknown>): void {
   if (part.type === "tool_call") calls.set(part.callId, part.input);
 }
 
@@ -105,7 +85,7 @@ function shownOf(message: Message, calls: ReadonlyMap<string, unknown>): Transcr
   return { role: "assistant", text, ...(reasoning === "" ? {} : { reasoning }) };
 }
 
-/** What a call was about: its first text, such as a command or a path. */
+/** Returns what a call was about: its first text, such as a command or a path. */
 function contextOf(input: unknown): string {
   if (typeof input !== "object" || input === null) return "";
   const first = Object.values(input).find((value) => typeof value === "string");

@@ -1,4 +1,4 @@
-/** Settings as `config.get` tells them. No secret is in them. Touches the machine. */
+/** Reads settings for `config.get`, without secrets. Touches the machine. */
 import { stat } from "node:fs/promises";
 import type { ConfigValue, SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
 import { getAtPath, parseDotPath } from "../../base/json/dotpath.ts";
@@ -8,19 +8,18 @@ import { loadConfig } from "../../config/config.ts";
 import { configPath } from "../../config/home.ts";
 import { schemaAt } from "../../config/schema-path.ts";
 import { maskSecrets } from "../../config/secrets/values.ts";
-import { displaySetting } from "./display-settings.ts";
-import { shownFolder } from "../session/folder.ts";
-import type { KnownSession } from "../session/known-session.ts";
+import { shownFolder } from "../session/paths.ts";
+import type { CallerSession } from "../session/address.ts";
 import type { RpcContext, RpcDeps } from "../deps.ts";
 import { describeInfo } from "../session/session-view.ts";
 
 export interface SettingQuery {
   readonly key: string;
-  readonly session: KnownSession | undefined;
+  readonly session: CallerSession | undefined;
   readonly cwd: string | undefined;
 }
 
-/** ServiceError `bad_value` for a key that there is not. */
+/** Returns a setting. ServiceError `bad_value` for an unknown key. */
 export async function readSetting(ctx: RpcContext, query: SettingQuery): Promise<ConfigValue> {
   const named = NAMED[query.key];
   if (named) return named(ctx, query);
@@ -50,7 +49,7 @@ type Read = (ctx: RpcContext, query: SettingQuery) => ConfigValue | Promise<Conf
 
 const readCwd: Read = async (ctx, query) => ({ value: (await infoOf(ctx, query)).cwd });
 
-/** Keys that are not keys of the file. */
+/** Keys that do not exist in the file. */
 const NAMED: Readonly<Record<string, Read | undefined>> = {
   __proto__: null as never,
   full: async ({ deps }) => ({
@@ -92,7 +91,7 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
   workdir: readCwd,
 };
 
-/** Of the session, else of a session that would be made now. */
+/** Describes the session, or one that would be created now. */
 async function infoOf(ctx: RpcContext, { session, cwd }: SettingQuery): Promise<SessionInfo> {
   const { deps } = ctx;
   if (session) return describeInfo(deps, { row: session.row, seed: session.live?.seed });
@@ -101,7 +100,7 @@ async function infoOf(ctx: RpcContext, { session, cwd }: SettingQuery): Promise<
   return describeInfo(deps, { row: undefined, seed });
 }
 
-/** The file as it is now; as the process began while the file is broken. */
+/** Reads the current file. While the file is broken, returns the configuration at start. */
 export async function currentConfig({ config: { home, env, atStart } }: RpcDeps): Promise<Config> {
   try {
     return (await loadConfig({ home, env })).config;
@@ -110,3 +109,60 @@ export async function currentConfig({ config: { home, env, atStart } }: RpcDeps)
     throw error;
   }
 }
+
+/** A key that hosts use, and its key in the file. */
+export interface DisplaySetting {
+  readonly key: string;
+  /** The key in the file. */
+  readonly at: string;
+  /** The values in order, so that `cycle` can advance; undefined for any text that fits the schema. */
+  readonly choices?: readonly string[];
+  /** True for on/off settings. */
+  readonly isSwitch?: boolean;
+}
+
+const SECTIONS = ["thinking", "tools", "subagents", "activity"];
+
+const SETTINGS: readonly DisplaySetting[] = [
+  { key: "skin", at: "display.skin" },
+  { key: "indicator", at: "display.indicator" },
+  { key: "details_mode", at: "display.details_mode", choices: ["hidden", "collapsed", "expanded"] },
+  { key: "thinking_mode", at: "display.thinking_mode", choices: ["collapsed", "truncated", "full"] },
+  { key: "verbose", at: "display.tool_progress", choices: ["off", "new", "all", "verbose"] },
+  { key: "statusbar", at: "display.statusbar", choices: ["off", "top", "bottom"] },
+  { key: "compact", at: "display.compact", isSwitch: true },
+  { key: "mouse", at: "display.mouse", isSwitch: true },
+  ...SECTIONS.map((name) => ({ key: `details_mode.${name}`, at: `display.sections.${name}` })),
+];
+
+/** Returns undefined for keys that are not display settings. */
+export function displaySetting(key: string): DisplaySetting | undefined {
+  return SETTINGS.find((setting) => setting.key === key);
+}
+
+/**
+ * Returns the new value as text for the file; undefined removes the key. `now` is the current value: an empty
+ * switch toggles it, and `cycle` advances it. ServiceError `bad_value` for a value that is not text.
+ */
+export function displayValue(setting: DisplaySetting, value: unknown, now: unknown): string | undefined {
+  if (setting.isSwitch) return String(switchValue(value) ?? now !== true);
+  if (typeof value !== "string") throw notText(setting.key);
+  const text = value.trim();
+  const { choices } = setting;
+  if (choices && text === "cycle") return choices[(choices.indexOf(String(now)) + 1) % choices.length];
+  if (setting.key === "statusbar" && ["", "toggle", "on"].includes(text)) {
+    return text === "on" || now === "off" ? "bottom" : "off";
+  }
+  return text === "" || text === "default" || text === "reset" ? undefined : text;
+}
+
+/** Returns the value of a switch; undefined toggles it. ServiceError `bad_value`. */
+export function switchValue(value: unknown): boolean | undefined {
+  if (value === "" || value === null || value === "toggle") return undefined;
+  if ([true, 1, "1", "on", "true", "yes"].some((yes) => yes === value)) return true;
+  if ([false, 0, "0", "off", "false", "no"].some((no) => no === value)) return false;
+  throw new ServiceError("bad_value", "The value must be on or off, or empty to toggle.", { param: "value" });
+}
+
+const notText = (key: string) =>
+  new ServiceError("bad_value", `${key} must be a string.`, { param: "value" });

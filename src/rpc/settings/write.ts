@@ -1,4 +1,4 @@
-/** Settings as `config.set` changes them: for a session, for all sessions, or in the file. Touches the machine. */
+/** Changes settings for `config.set`: for a session, for all sessions, or in the file. Touches the machine. */
 import { realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { ConfigSetResult } from "../../../generated/gateway/types/types.gen.ts";
@@ -10,25 +10,31 @@ import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue, unsetConfigValue } from "../../config/file/edit.ts";
 import { schemaAt } from "../../config/schema-path.ts";
 import { maskSecrets } from "../../config/secrets/values.ts";
-import { displaySetting, displayValue, inputOf, type DisplaySetting } from "./display-settings.ts";
-import { ensureSaved, type KnownSession } from "../session/known-session.ts";
+import {
+  displaySetting,
+  displayValue,
+  switchValue,
+  type DisplaySetting,
+  currentConfig,
+  unknownSetting,
+} from "./read.ts";
+import type { CallerSession } from "../session/address.ts";
+import { ensureSaved, notifyAll, notifyChanged, notifyInfo } from "../events/hub.ts";
 import type { RpcContext } from "../deps.ts";
 import { sessionInfo } from "../session/session-view.ts";
-import { currentConfig, unknownSetting } from "./read.ts";
-import { notifyAll, notifyChanged, notifyInfo } from "../events/viewers.ts";
 
 export interface SettingChange {
   readonly key: string;
   readonly value: unknown;
-  readonly session: KnownSession | undefined;
+  readonly session: CallerSession | undefined;
   readonly scope: "session" | "global" | undefined;
 }
 
-const AT_NEXT_START = "It holds from the next start of agentd on.";
+const AT_NEXT_START = "It takes effect when agentd restarts.";
 
 /**
- * ServiceError `bad_value` for a key or value that there is not, `session_busy` for what a turn at work forbids,
- * `config_failed` when the file cannot be written.
+ * Changes a setting. ServiceError `bad_value` for an unknown key or value, `session_busy` while a turn forbids the
+ * change, `config_failed` when the file cannot be written.
  */
 export async function writeSetting(ctx: RpcContext, change: SettingChange): Promise<ConfigSetResult> {
   const named = NAMED[change.key];
@@ -55,16 +61,16 @@ const model: Write = async (ctx, change) => {
   const { name, isGlobal } = readModel(textOf(change));
   const isForAll = isGlobal || change.scope === "global";
   const ref = ctx.deps.agent.deps.models.resolve(name);
-  if (!ref) throw badValue(`There is no model ${JSON.stringify(name.slice(0, 256))}.`);
+  if (!ref) throw badValue(`No model ${JSON.stringify(name.slice(0, 256))} exists.`);
   const kept = isForAll
     ? await toFile(ctx, { key: "model", at: "model.default", value: formatModel(ref) })
     : undefined;
-  // A model for all sessions is meant for the one at hand too, and there at once.
+  // A model for all sessions also applies to the current one, at once.
   if (kept && !change.session) return kept;
   const session = sessionOf(change);
   await ensureSaved(ctx.deps, session);
   const value = await ctx.deps.agent.chooseModel(session.id, session.owner, name);
-  return { ...(await told(ctx, session, { key: "model", value })), ...kept };
+  return { ...(await withSession(ctx, session, { key: "model", value })), ...kept };
 };
 
 const reasoning: Write = async (ctx, change) => {
@@ -81,10 +87,10 @@ const reasoning: Write = async (ctx, change) => {
   const session = sessionOf(change);
   await ensureSaved(ctx.deps, session);
   await ctx.deps.agent.chooseEffort(session.id, session.owner, effort ?? null);
-  return told(ctx, session, { key: "reasoning", value: level });
+  return withSession(ctx, session, { key: "reasoning", value: level });
 };
 
-/** How much of the model's reasoning hosts show. */
+/** How hosts show the model's reasoning. */
 const SHOWN_REASONING: Readonly<Record<string, { readonly at: string; readonly value: string } | undefined>> =
   {
     __proto__: null as never,
@@ -93,24 +99,24 @@ const SHOWN_REASONING: Readonly<Record<string, { readonly at: string; readonly v
     full: { at: "display.thinking_mode", value: "full" },
     clamp: { at: "display.thinking_mode", value: "truncated" },
   };
-const SHOWN_ONLY = "It says what hosts show; how much the model thinks stays as it is.";
+const SHOWN_ONLY = "This changes only what hosts show, not how much the model thinks.";
 
-const UNTIL_RESTART = "It holds until agentd is started again; approvals.mode is what is kept.";
+const UNTIL_RESTART = "It lasts until agentd restarts. approvals.mode is the permanent setting.";
 
 const yolo: Write = async (ctx, change) => {
   const { agent } = ctx.deps;
-  const wish = inputOf(change.value);
+  const requested = switchValue(change.value);
   if (change.scope === "global" || (!change.session && change.scope === undefined)) {
     const { switches } = agent.deps;
-    switches.yolo = wish ?? !switches.yolo;
+    switches.yolo = requested ?? !switches.yolo;
     await notifyInfo(ctx.deps);
     return { key: "yolo", value: switches.yolo, scope: "global", warning: UNTIL_RESTART };
   }
   const session = sessionOf(change);
   await ensureSaved(ctx.deps, session);
-  const value = wish ?? !(await agent.status(session.id, session.owner)).yolo;
+  const value = requested ?? !(await agent.status(session.id, session.owner)).yolo;
   await agent.sessions.choose(session.id, session.owner, { yolo: value });
-  return told(ctx, session, { key: "yolo", value });
+  return withSession(ctx, session, { key: "yolo", value });
 };
 
 const cwd: Write = async (ctx, change) => {
@@ -118,10 +124,10 @@ const cwd: Write = async (ctx, change) => {
   const wanted = resolve(ctx.deps.agent.deps.settings.workspace, textOf(change));
   const path = await realpath(wanted).catch(() => undefined);
   const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
-  if (path === undefined || !found?.isDirectory()) throw badValue("There is no such directory.");
+  if (path === undefined || !found?.isDirectory()) throw badValue("No such directory exists.");
   await ensureSaved(ctx.deps, session);
   await ctx.deps.agent.sessions.move(session.id, session.owner, path);
-  const done = await told(ctx, session, { key: change.key, value: path });
+  const done = await withSession(ctx, session, { key: change.key, value: path });
   const branch = done.info?.branch;
   return { ...done, cwd: path, ...(branch === undefined ? {} : { branch }) };
 };
@@ -132,13 +138,13 @@ const title: Write = async (ctx, change) => {
   await ensureSaved(ctx.deps, session);
   const value = await ctx.deps.agent.sessions.rename(session.id, session.owner, wanted);
   notifyChanged(ctx.deps, session.owner);
-  return told(ctx, session, { key: "title", value });
+  return withSession(ctx, session, { key: "title", value });
 };
 
 const busy: Write = async (ctx, change) => {
   const value = textOf(change);
   await toFile(ctx, { key: "busy", at: "sessions.when_busy", value });
-  ctx.deps.agent.deps.switches.whenBusy = value as BusyMode; // the file took it: it is one
+  ctx.deps.agent.deps.switches.whenBusy = value as BusyMode; // The file accepted the value, so it is valid.
   return { key: "busy", value, scope: "global" };
 };
 
@@ -149,7 +155,7 @@ const prompt: Write = async (ctx, change) => {
   return { ...(await toFile(ctx, { key: "prompt", at: "agent.instructions", value })), value: text ?? "" };
 };
 
-/** Keys that are not keys of the file, or that may mean a session. */
+/** Keys that do not exist in the file, or that may address a session. */
 const NAMED: Readonly<Record<string, Write | undefined>> = {
   __proto__: null as never,
   model,
@@ -168,7 +174,7 @@ async function writeDisplay(
   { key, value, scope }: SettingChange,
   setting: DisplaySetting,
 ): Promise<ConfigSetResult> {
-  if (scope === "session") throw badValue(`${key} is no setting of a session.`);
+  if (scope === "session") throw badValue(`${key} is not a session setting.`);
   const { deps } = ctx;
   const path = parseDotPath(setting.at) ?? [];
   const wanted = displayValue(setting, value, getAtPath(await currentConfig(deps), path));
@@ -184,28 +190,28 @@ async function writeFileKey(ctx: RpcContext, { key, value, scope }: SettingChang
   const path = parseDotPath(key);
   const schema = path && schemaAt(path);
   if (!schema) throw unknownSetting(key);
-  if (scope === "session") throw badValue(`${key} is no setting of a session.`);
+  if (scope === "session") throw badValue(`${key} is not a session setting.`);
   const isText = schema["type"] === "string";
-  if (isText && typeof value !== "string") throw badValue(`${key} must be a text.`);
+  if (isText && typeof value !== "string") throw badValue(`${key} must be a string.`);
   const isTyped = typeof value === "string" && !isText;
   return toFile(ctx, { key, at: key, value: isTyped ? value : JSON.stringify(value) });
 }
 
 interface FileChange {
   readonly key: string;
-  /** In the file. */
+  /** The key in the file. */
   readonly at: string;
-  /** As it is typed there; undefined takes the key out, so that its default holds. */
+  /** The value as text; undefined removes the key, so that its default applies. */
   readonly value: string | undefined;
 }
 
-/** Resolves to what the file holds now, and not to what was typed. */
+/** Writes a value to the file. Resolves to the value that the file now holds. */
 async function toFile({ deps }: RpcContext, { key, at, value }: FileChange): Promise<ConfigSetResult> {
   const edit = { home: deps.config.home, key: at };
   try {
     await (value === undefined ? unsetConfigValue(edit) : setConfigValue({ ...edit, value }));
   } catch (error) {
-    // What is wrong with the key or its value names the key; all else is wrong with the file.
+    // An error in the key or value names the key. Any other error is one of the file.
     throw error instanceof ServiceError && error.param === at ? error : configFailed(error);
   }
   const path = parseDotPath(at) ?? [];
@@ -216,22 +222,22 @@ async function toFile({ deps }: RpcContext, { key, at, value }: FileChange): Pro
 function configFailed(cause: unknown): ServiceError {
   return new ServiceError(
     "config_failed",
-    "The configuration file cannot be changed as it is. `agentd config check` tells why.",
+    "The configuration file cannot be changed. `agentd config check` says why.",
     { cause },
   );
 }
 
-/** With the session as it is now. */
-async function told(
+/** Adds the current session to the result. */
+async function withSession(
   { deps }: RpcContext,
-  { id, owner }: KnownSession,
+  { id, owner }: CallerSession,
   done: { readonly key: string; readonly value: unknown },
 ): Promise<ConfigSetResult> {
   const info = await sessionInfo(deps, id, owner);
   return { ...done, scope: "session", ...(info ? { info } : {}) };
 }
 
-/** `name`, `name --provider p` or `name --global`, as hosts write it. */
+/** Parses `name`, `name --provider p` or `name --global`. */
 function readModel(text: string): { readonly name: string; readonly isGlobal: boolean } {
   const words = text.split(/\s+/).filter(Boolean);
   const at = words.indexOf("--provider");
@@ -241,7 +247,8 @@ function readModel(text: string): { readonly name: string; readonly isGlobal: bo
     (word, index) => word !== "--global" && (at < 0 || (index !== at && index !== at + 1)),
   );
   const [name, ...more] = rest;
-  if (name === undefined || more.length > 0 || name.startsWith("--")) throw badValue("Name one model.");
+  if (name === undefined || more.length > 0 || name.startsWith("--"))
+    throw badValue("Name exactly one model.");
   return {
     name: provider === undefined ? name : `${provider}:${name}`,
     isGlobal: words.includes("--global"),
@@ -250,12 +257,12 @@ function readModel(text: string): { readonly name: string; readonly isGlobal: bo
 
 function textOf({ key, value }: SettingChange): string {
   if (typeof value === "string" && value.trim() !== "") return value.trim();
-  throw badValue(`${key} must be a text.`);
+  throw badValue(`${key} must be a string.`);
 }
 
-function sessionOf({ key, session }: SettingChange): KnownSession {
+function sessionOf({ key, session }: SettingChange): CallerSession {
   if (session) return session;
-  throw badValue(`${key} is a setting of a session. Name it with session_id.`);
+  throw badValue(`${key} is a session setting. Name the session with session_id.`);
 }
 
 const badValue = (message: string) => new ServiceError("bad_value", message, { param: "value" });

@@ -1,5 +1,10 @@
 import { commandEnvironment } from "../../exec/process-group.ts";
-import { describeScriptFailure, findScriptFile, runScriptFile, type ScriptEnd } from "../../exec/script-file.ts";
+import {
+  describeScriptFailure,
+  findScriptFile,
+  runScriptFile,
+  type ScriptEnd,
+} from "../../exec/script-file.ts";
 import { loadSkill, type LoadedSkill, type Skills } from "../../agent/skills/skills.ts";
 import { isExactNumber } from "../../base/json/exact-json.ts";
 import { isRecord } from "../../base/json/schema.ts";

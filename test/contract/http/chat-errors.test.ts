@@ -43,7 +43,7 @@ for (const [title, body, code, param] of [
     "messages[0].content[0].image_url.url",
   ],
   [
-    "an image where only text can stand",
+    "an image where only text is allowed",
     { messages: [{ role: "system", content: [imagePart("data:,")] }, hi.messages[0]] },
     "invalid_content_part",
     "messages[0].content[0].image_url.url",
@@ -109,7 +109,7 @@ for (const [title, body, code, param] of [
   ],
 ] as const) {
   const config = { limits: { max_messages: 5, max_text_bytes: 200 } };
-  scenario(CHAT, 400, { title: `${title} is refused with its name`, config }, async (service) => {
+  scenario(CHAT, 400, { title: `${title} is refused with its error code`, config }, async (service) => {
     const error = await assertError(await service.chat(body), 400, code);
     if (param !== undefined) assert.equal(error.param, param);
     await assertHealthy(service);
@@ -120,7 +120,7 @@ scenario(
   CHAT,
   400,
   {
-    title: "a model that nothing resolves, where that is asked for",
+    title: "an unknown model is refused when configured so",
     config: { api_server: { unknown_model: "reject" } },
   },
   async (service) => {
@@ -139,7 +139,7 @@ scenario(
 scenario(
   CHAT,
   400,
-  { title: "session names that could not be a file or a header are refused" },
+  { title: "session names that could not be a file name or a header are refused" },
   async (service) => {
     for (const id of ["a/b", "..", "a\\b", "x".repeat(257)]) {
       await assertError(
@@ -155,7 +155,7 @@ scenario(
   },
 );
 
-scenario(CHAT, 401, { title: "no key, or a wrong one, is told so" }, async (service) => {
+scenario(CHAT, 401, { title: "a missing or wrong key is refused" }, async (service) => {
   const none = await service.chat(hi, { headers: { authorization: "" } });
   assert.equal(none.headers.get("www-authenticate"), "Bearer");
   await assertError(none, 401, "missing_api_key");
@@ -174,7 +174,7 @@ scenario(CHAT, 403, { title: "a key without the scope chat", keys: readOnly }, a
 scenario(
   CHAT,
   403,
-  { title: "sessions and foreign host names where no key is asked for", requireKey: false },
+  { title: "sessions and foreign host names are refused while keys are off", requireKey: false },
   async (service) => {
     assert.equal((await service.chat(hi)).status, 200);
     const headers = { "x-agent-session-id": "s" };
@@ -195,7 +195,10 @@ scenario(CHAT, 404, { title: "another owner's session does not exist", keys: two
 scenario(
   CHAT,
   408,
-  { title: "a body that does not arrive in time", config: { limits: { body_timeout_seconds: 1 } } },
+  {
+    title: "a body that does not arrive in time is refused",
+    config: { limits: { body_timeout_seconds: 1 } },
+  },
   async (service) => {
     const { hostname, port } = new URL(service.url);
     const { connect } = await import("node:net");
@@ -223,7 +226,7 @@ scenario(
   CHAT,
   409,
   {
-    title: "a busy session where that is configured",
+    title: "a busy session refuses when configured so",
     config: { sessions: { when_busy: "reject" } },
     script: ({ signal }) => ({ text: until(signal) }),
   },
@@ -247,7 +250,7 @@ scenario(
   CHAT,
   413,
   {
-    title: "a body over the limit, declared or chunked, is refused and nothing is lost",
+    title: "a body over the limit, declared or chunked, is refused, and the connection stays usable",
     config: { limits: { max_body_bytes: 1024 } },
   },
   async (service) => {
@@ -272,14 +275,20 @@ scenario(
   },
 );
 
-scenario(CHAT, 415, { title: "another content type; +json and none at all are taken" }, async (service) => {
-  const headers = { "content-type": "text/plain" };
-  await assertError(await service.chat(hi, { headers }), 415, "unsupported_media_type");
-  assert.equal(
-    (await service.chat(hi, { headers: { "content-type": "application/vnd.x+json; charset=utf-8" } })).status,
-    200,
-  );
-});
+scenario(
+  CHAT,
+  415,
+  { title: "another content type is refused; +json and a missing one are accepted" },
+  async (service) => {
+    const headers = { "content-type": "text/plain" };
+    await assertError(await service.chat(hi, { headers }), 415, "unsupported_media_type");
+    assert.equal(
+      (await service.chat(hi, { headers: { "content-type": "application/vnd.x+json; charset=utf-8" } }))
+        .status,
+      200,
+    );
+  },
+);
 
 scenario(
   CHAT,
@@ -302,7 +311,7 @@ scenario(
   CHAT,
   500,
   {
-    title: "a bug in the engine is an internal error, and its text stays inside",
+    title: "a bug in the engine is an internal error without its message",
     script: () => {
       throw new Error("boom at /etc/secret");
     },
@@ -322,7 +331,7 @@ scenario(
   CHAT,
   502,
   {
-    title: "a provider that fails; not to be repeated once a tool ran",
+    title: "a provider error, which says not to retry after a tool ran",
     script: ({ user, step }) =>
       user === "tool" && step === 0
         ? { calls: [{ tool: "read_file", input: { path: "x" } }] }
@@ -341,7 +350,7 @@ scenario(
 scenario(
   CHAT,
   503,
-  { title: "a server that shuts down, or whose store is gone, says so and when to come back" },
+  { title: "a server that shuts down, or whose store is gone, says when to retry" },
   async (service) => {
     await service.service.store.close();
     await assertError(await service.chat(hi), 503, "state_store_unavailable");
@@ -357,7 +366,7 @@ scenario(
   CHAT,
   504,
   {
-    title: "a run that takes longer than it may",
+    title: "a run that exceeds its time limit",
     config: { agent: { timeout_seconds: 1 } },
     script: ({ signal }) => ({ text: until(signal) }),
   },
@@ -369,7 +378,7 @@ scenario(
 scenario(
   CHAT,
   400,
-  { title: "names that no header can carry are refused or not resolved, never a failure" },
+  { title: "names that no header can carry are refused or not resolved, and never fail the server" },
   async (service) => {
     const inBody = { ...hi, agent: { session_id: "会話" } };
     await assertError(await service.chat(inBody), 400, "invalid_session_id");
@@ -378,7 +387,7 @@ scenario(
   },
 );
 
-test("an image at a private address is refused with what helps: a data URL, and no setting", async () => {
+test("an image at a private address is refused with the hint to send a data URL", async () => {
   await using service = await startTestService();
   const image = imagePart("http://127.0.0.1:1/x.png");
   const response = await service.chat({ messages: [{ role: "user", content: [image] }] });

@@ -29,7 +29,7 @@ interface ToolCall {
 scenario(
   CHAT,
   200,
-  { title: "a call of a client's tool ends the answer with the call", script: callWeather },
+  { title: "a call of a client tool ends the answer with the call", script: callWeather },
   async (service) => {
     const response = await service.chat(ask);
     const { choices, usage } = await response.json();
@@ -54,7 +54,7 @@ scenario(
 scenario(
   CHAT,
   200,
-  { title: "a call of a client's tool goes on with its output, without a session", script: callWeather },
+  { title: "the client continues with the tool's output, without a session", script: callWeather },
   async (service) => {
     const first = await (await service.chat(ask)).json();
     const message = first.choices[0].message;
@@ -69,7 +69,7 @@ scenario(
 scenario(
   CHAT,
   200,
-  { title: "in a session the output of a client's tool alone goes on", script: callWeather },
+  { title: "in a session, the client continues with only the tool's output", script: callWeather },
   async (service) => {
     const headers = { "x-agent-session-id": "tools" };
     const first = await (await service.chat(ask, { headers })).json();
@@ -107,7 +107,7 @@ scenario(
   CHAT,
   200,
   {
-    title: "a client's tool takes the place of the agent's of the same name; tool_choice none hides it",
+    title: "a client tool replaces the agent's tool of the same name; tool_choice none hides it",
     script: ({ tools }) => ({ text: tools.join(",") }),
   },
   async (service) => {
@@ -131,7 +131,7 @@ scenario(
   CHAT,
   200,
   {
-    title: "images and files ride with the prompt, read and typed by what they are",
+    title: "images and files are attached to the prompt, typed by their content",
     script: ({ messages }) => {
       const last = messages.at(-1);
       const attachments = last?.role === "user" ? (last.attachments ?? []) : [];
@@ -158,7 +158,7 @@ scenario(
   },
 );
 
-scenario(CHAT, 400, { title: "more attachments than a request may bring are refused" }, async (service) => {
+scenario(CHAT, 400, { title: "a request with too many attachments is refused" }, async (service) => {
   const part = { type: "image_url", image_url: { url: `data:image/png;base64,${PIXEL}` } };
   const content = Array.from({ length: 33 }, () => part);
   const response = await service.chat({ messages: [{ role: "user", content }] });

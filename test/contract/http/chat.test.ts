@@ -70,32 +70,27 @@ scenario(
   },
 );
 
-scenario(
-  CHAT,
-  200,
-  { title: "tool progress is sent to those who ask for it", script: twoTexts },
-  async (service) => {
-    type Progress = { choices: unknown[]; agent?: { tool?: { type: string; status: string } } };
-    const plain = (await readData(await service.chat({ ...hi, stream: true }))) as Progress[];
-    assert.ok(plain.every((chunk) => chunk.agent?.tool === undefined));
-    const headers = { "x-agent-progress": "1" };
-    const full = (await readData(await service.chat({ ...hi, stream: true }, { headers }))) as Progress[];
-    const tools = full.flatMap((chunk) => (chunk.agent?.tool ? [chunk.agent.tool] : []));
-    assert.deepEqual(
-      tools.map(({ type, status }) => [type, status]),
-      [
-        ["tool.started", "running"],
-        ["tool.completed", "failed"],
-      ],
-    );
-  },
-);
+scenario(CHAT, 200, { title: "tool progress is sent on request", script: twoTexts }, async (service) => {
+  type Progress = { choices: unknown[]; agent?: { tool?: { type: string; status: string } } };
+  const plain = (await readData(await service.chat({ ...hi, stream: true }))) as Progress[];
+  assert.ok(plain.every((chunk) => chunk.agent?.tool === undefined));
+  const headers = { "x-agent-progress": "1" };
+  const full = (await readData(await service.chat({ ...hi, stream: true }, { headers }))) as Progress[];
+  const tools = full.flatMap((chunk) => (chunk.agent?.tool ? [chunk.agent.tool] : []));
+  assert.deepEqual(
+    tools.map(({ type, status }) => [type, status]),
+    [
+      ["tool.started", "running"],
+      ["tool.completed", "failed"],
+    ],
+  );
+});
 
 scenario(
   CHAT,
   200,
   {
-    title: "a session remembers, by id and by key; the messages before the last answer are not taken again",
+    title: "a session remembers, by id and by key; messages before the last answer are not added again",
     script: ({ messages }) => ({ text: messages.map((m) => (m.role === "user" ? m.text : "-")).join("|") }),
   },
   async (service) => {
@@ -148,7 +143,7 @@ scenario(
   CHAT,
   200,
   {
-    title: "the model is named by header before body; a name nobody knows in the body means the default",
+    title: "the header's model wins over the body's; an unknown one in the body means the default",
     providers: [{ name: "openai", type: "openai", models: ["gpt-small"] }],
     config: { api_server: { unknown_model: "default" } },
   },
@@ -195,7 +190,7 @@ scenario(
   CHAT,
   200,
   {
-    title: "a reader that asks for reasoning-capable deltas gets them apart from the content",
+    title: "reasoning is streamed apart from the content",
     script: () => ({ reasoning: "hm", text: "ok" }),
   },
   async (service) => {
@@ -210,7 +205,7 @@ scenario(
   CHAT,
   200,
   {
-    title: "a failure after the stream began is a frame with the error, then [DONE]",
+    title: "a failure after the stream started is an error frame, then [DONE]",
     script: () => ({ text: "partial", error: { code: "provider_error", message: "the provider hung up" } }),
   },
   async (service) => {

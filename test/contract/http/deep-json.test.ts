@@ -28,7 +28,7 @@ const BODIES: readonly (readonly [string, string, string])[] = [
   ["an item of a run", "/v1/runs", `{"input": [{"role": "user", "content": "hi", "x": ${deep(50_000)}}]}`],
 ];
 
-test("deep nesting is refused wherever it stands, with an Idempotency-Key too", async () => {
+test("deep nesting is refused anywhere, also with an Idempotency-Key", async () => {
   await using service = await startTestService();
   for (const [where, path, body] of BODIES) {
     for (const key of [[], [["idempotency-key", "deep"]]]) {
@@ -44,7 +44,7 @@ test("deep nesting is refused wherever it stands, with an Idempotency-Key too", 
   await assertHealthy(service);
 });
 
-test("ordinary nesting passes, and brackets in texts do not count", async () => {
+test("ordinary nesting passes, and brackets in strings do not count", async () => {
   await using service = await startTestService();
   const text = JSON.stringify(`${"[{".repeat(1_000)}\\"`);
   const body = `{"messages": [{"role": "user", "content": ${text}}], "more": ${deep(255)}}`;

@@ -23,7 +23,7 @@ function preflight(service: { readonly url: string }, path: string, more: Record
   return send(service, { method: "OPTIONS", path, headers: { origin: PAGE, ...asked } });
 }
 
-test("a page that may call can read every answer: JSON, streams, errors, paths and methods that there are not", async () => {
+test("an allowed page can read every answer: JSON, streams, errors, unknown paths and methods", async () => {
   await using service = await startTestService({ config });
   const origin = { origin: PAGE };
   assertReadable(await service.request("/v1/models", { headers: origin }), "200");
@@ -38,7 +38,7 @@ test("a page that may call can read every answer: JSON, streams, errors, paths a
   assertReadable(await service.request("/openapi.json", { headers: origin }), "an open path");
 });
 
-test("a preflight is 204 without a key, for any path, with methods, headers and for how long", async () => {
+test("a preflight answers 204 without a key for any path, with methods, headers and cache time", async () => {
   await using service = await startTestService({ config });
   for (const path of ["/v1/chat/completions", "/v1/runs/x/events", "/health", "/v1/nothing"]) {
     const asked = { "access-control-request-headers": "authorization,x-agent-model,x-stainless-os,cookie" };
@@ -63,13 +63,13 @@ test("a preflight of another origin is origin_not_allowed", async () => {
   await assertError(response, 403, "origin_not_allowed");
 });
 
-test("OPTIONS that is no preflight is a method that the path does not have", async () => {
+test("OPTIONS without a preflight is a wrong method", async () => {
   await using service = await startTestService({ config });
   const response = await send(service, { method: "OPTIONS", path: "/v1/models", headers: bearer });
   await assertError(response, 405, "method_not_allowed");
 });
 
-test("while CORS is off no header of it is sent, and a program's Origin header means nothing", async () => {
+test("while CORS is off, no CORS header is sent, and a program's Origin header is ignored", async () => {
   await using service = await startTestService();
   for (const response of [
     await service.chat(hi, { headers: { origin: PAGE } }),
@@ -83,7 +83,7 @@ test("while CORS is off no header of it is sent, and a program's Origin header m
   await assertError(await preflight(service, "/v1/runs"), 405, "method_not_allowed");
 });
 
-test("pages of the server itself may call, whatever is configured", async () => {
+test("pages of the server itself may always call", async () => {
   for (const requireKey of [true, false]) {
     await using service = await startTestService({ config, requireKey });
     const response = await service.chat(hi, { headers: { origin: service.url } });
@@ -92,7 +92,7 @@ test("pages of the server itself may call, whatever is configured", async () => 
   }
 });
 
-test("with * any page may call, and none with credentials", async () => {
+test("with *, any page may call, and none with credentials", async () => {
   await using service = await startTestService({ config: { api_server: { cors_origins: ["*"] } } });
   for (const origin of [PAGE, "null", "https://other.example"]) {
     const response = await service.chat(hi, { headers: { origin } });
@@ -102,7 +102,7 @@ test("with * any page may call, and none with credentials", async () => {
   }
 });
 
-test("a page cannot start a run on an open server by leaving the content type out", async () => {
+test("a page cannot start a run on a server without keys by omitting the content type", async () => {
   await using service = await startTestService({ requireKey: false });
   const headers = { origin: "https://evil.example" };
   const body = JSON.stringify(hi);

@@ -50,7 +50,7 @@ for (const [id, path] of [
   scenario(
     id,
     429,
-    { title: "a key with as many runs as it may have", keys: twoKeys, script: held.script },
+    { title: "a key at its limit of runs", keys: twoKeys, script: held.script },
     async (service) => {
       const running = await startChat(service);
       const response = await post(service, path);
@@ -66,7 +66,7 @@ for (const [id, path] of [
   );
 }
 
-test("a request made before is answered although its key may start no more", async () => {
+test("a repeated request is answered although its key is at its limit", async () => {
   const { script, open } = gate();
   await using service = await startTestService({ keys: twoKeys, script });
   for (const path of ["/v1/runs"]) {
@@ -83,7 +83,7 @@ test("a request made before is answered although its key may start no more", asy
   open();
 });
 
-test("of many requests made at once no more get through than the key may have", async () => {
+test("of many concurrent requests, no more run than the key allows", async () => {
   const { script, open } = gate();
   const keys = [{ key: KEY, name: "limited", scopes: ["admin"], maxConcurrentRuns: 3 }];
   await using service = await startTestService({ keys, script });
@@ -95,7 +95,7 @@ test("of many requests made at once no more get through than the key may have", 
   open();
 });
 
-test("what waits in a session takes none of its key's room", async () => {
+test("queued runs of a session do not count for the key", async () => {
   const { script, open } = gate();
   const keys = [{ key: KEY, name: "limited", scopes: ["admin"], maxConcurrentRuns: 2 }];
   await using service = await startTestService({ keys, script });

@@ -57,7 +57,7 @@ const TABLE: readonly (readonly [number, string, readonly ErrorCode[]])[] = [
 ];
 
 for (const [status, type, codes] of TABLE) {
-  test(`http ${status}: ${codes.join(", ")} are of the type ${type}, in one envelope`, async () => {
+  test(`http ${status}: ${codes.join(", ")} have the type ${type}, in one envelope`, async () => {
     for (const code of codes) {
       const answer = errorAnswer(new ServiceError(code, "What to do next."), { "x-request-id": "req_1" });
       const error = await assertError(answer, status, code);
@@ -72,7 +72,7 @@ for (const [status, type, codes] of TABLE) {
   });
 }
 
-test("http: a wait is told in whole seconds, rounded up, and busy answers that repeat in vain say so", () => {
+test("http: Retry-After is rounded up to seconds, and errors that repeat say not to retry", () => {
   const wait = errorAnswer(new ServiceError("rate_limit_exceeded", "", { retryAfterSeconds: 0.2 }), {});
   assert.equal(wait.headers.get("retry-after"), "1");
   const spent = errorAnswer(new ServiceError("budget_exceeded", ""), {});
@@ -89,7 +89,7 @@ scenario(
   "createChatCompletion",
   500,
   {
-    title: "a bug is told by where it is in the log, and by nothing else",
+    title: "an internal error answers only with its request id",
     script: () => {
       throw new Error("the password is hunter2");
     },
@@ -108,7 +108,7 @@ scenario(
   "createChatCompletion",
   502,
   {
-    title: "a run that somebody stops is agent_incomplete for the client that waits for it",
+    title: "a run that is stopped is agent_incomplete for its waiting client",
     script: ({ signal }) => {
       atWork.resolve();
       return new Promise((_, reject) =>
@@ -131,7 +131,7 @@ scenario(
 scenario(
   "createRun",
   404,
-  { title: "what belongs to another key is not there", keys: twoKeys() },
+  { title: "resources of another key answer 404", keys: twoKeys() },
   async (service) => {
     const headers = { "content-type": "application/json" };
     const post = (body: unknown, more: Record<string, string> = {}) =>
@@ -155,7 +155,7 @@ function twoKeys() {
   ];
 }
 
-test("http 400: a path that is no path, with a request id and without a word in the log", async () => {
+test("http 400: a malformed path has a request id and is not logged", async () => {
   await using service = await startTestService();
   for (const path of ["/v1/runs/%", "/v1/runs/%E0%A4%A", "/v1/models/%ff"]) {
     await assertError(await send(service, { method: "GET", path, headers: bearer }), 400, "invalid_request");
@@ -164,7 +164,7 @@ test("http 400: a path that is no path, with a request id and without a word in 
   await assertHealthy(service);
 });
 
-test("http: names in a path mean what they are escaped from", async () => {
+test("http: names in a path are unescaped", async () => {
   const name = "my org/agent %2F é";
   await using service = await startTestService({ config: { api_server: { model_name: name } } });
   const response = await service.request(`/v1/models/${encodeURIComponent(name)}`);
@@ -172,7 +172,7 @@ test("http: names in a path mean what they are escaped from", async () => {
   await assertError(await service.request("/v1/runs/%00"), 404, "run_not_found");
 });
 
-test("http X-Request-Id: on every answer, also where no operation answers", async () => {
+test("http X-Request-Id: is on every answer, even without an operation", async () => {
   await using service = await startTestService();
   for (const [method, path, status] of [
     ["GET", "/nothing", 404],

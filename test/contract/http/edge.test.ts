@@ -70,7 +70,7 @@ scenarioOfAll(
 
 scenarioOfAll(
   403,
-  { title: "a host that is not this one, where no key is asked for", requireKey: false },
+  { title: "an unknown host name while keys are off", requireKey: false },
   async (service, operation) => {
     await assertError(await ask(service, operation, { host: "evil.example" }), 403, "host_not_allowed");
   },
@@ -78,7 +78,7 @@ scenarioOfAll(
 
 scenarioOfAll(
   403,
-  { title: "a foreign page where no key is asked for, also while CORS is off", requireKey: false },
+  { title: "a foreign page while keys are off, even without CORS", requireKey: false },
   async (service, operation) => {
     const response = await ask(service, operation, { origin: "https://evil.example" });
     await assertError(response, 403, "origin_not_allowed");
@@ -87,7 +87,7 @@ scenarioOfAll(
   },
 );
 
-test("every operation with a scope 403: a key that has all the others", async () => {
+test("every operation with a scope 403: a key with all other scopes", async () => {
   const every = ["chat", "runs", "approvals", "sessions", "jobs", "read"];
   const scopes = new Set(operationsWith(403).flatMap(({ scope }) => scope ?? []));
   assert.ok(scopes.size >= 3, [...scopes].join());
@@ -104,7 +104,7 @@ test("every operation with a scope 403: a key that has all the others", async ()
 /** Those that tell a key what it may do, and what clients ask before anything else. */
 const ANY_SCOPE: ReadonlySet<string> = new Set(["getCapabilities", "listModels", "getModel"]);
 
-test("every operation is open to all, or asks for a key and one scope, or tells a key where it is", () => {
+test("every operation is public, or requires a key with one scope, or describes the key", () => {
   const all = operationsWith(200).concat(operationsWith(202));
   for (const isOpen of [true, false]) assert.ok(all.some(({ scope }) => (scope === undefined) === isOpen));
   for (const { id, security, scope } of all) {
@@ -148,7 +148,7 @@ scenarioOfAll(415, { title: "a body that is not JSON" }, async (service, operati
   }
 });
 
-test("every operation with a body takes JSON of any name, and of none", async () => {
+test("every operation with a body accepts JSON under any JSON content type, and without one", async () => {
   await using service = await startTestService();
   const withBody = operationsWith(415);
   assert.ok(withBody.length > 0);
@@ -214,7 +214,7 @@ for (const id of ["createChatCompletion", "createResponse", "createRun"]) {
   });
 }
 
-test("the edge looks at host, origin, key, rate and input, in this order", async () => {
+test("the edge checks host, origin, key, rate and input, in this order", async () => {
   const wrong = {
     host: "evil.example",
     origin: "https://other.example",
@@ -241,7 +241,7 @@ test("the edge looks at host, origin, key, rate and input, in this order", async
   assert.equal(await post(service, known), "rate_limit_exceeded");
 });
 
-test("a key without scope, or none at all, costs nobody's requests of the minute", async () => {
+test("a refused key does not count for anybody's rate limit", async () => {
   const keys = [{ key: KEY, name: "one", scopes: ["read"], rateLimitRpm: 1 }];
   await using service = await startTestService({ keys });
   for (let i = 0; i < 3; i++) {

@@ -11,7 +11,7 @@ scenario(
   "getDetailedHealth",
   200,
   {
-    title: "tells of each part, with figures of runs and sessions",
+    title: "reports each part, with counts of runs and sessions",
     configProblems: ["foo is not a known key"],
   },
   async (service) => {
@@ -44,7 +44,7 @@ scenario(
 scenario(
   "getDetailedHealth",
   200,
-  { title: "a server that runs no jobs says so, and is ready", config: { cron: { enabled: false } } },
+  { title: "a server with cron off says so, and is ready", config: { cron: { enabled: false } } },
   async (service) => {
     const response = await service.request("/health/detailed?strict=true");
     const { cron } = (await response.json()).readiness.checks;
@@ -58,7 +58,7 @@ scenario(
 scenario(
   "getDetailedHealth",
   200,
-  { title: "is 200 also when something is degraded", config: failing },
+  { title: "is 200 even when something is degraded", config: failing },
   async (service) => {
     while (service.service.deps.mcp.status()[0]?.status === "connecting") {
       await new Promise((resolve) => setImmediate(resolve));
@@ -84,7 +84,7 @@ scenario(
   "getCapabilities",
   200,
   {
-    title: "what this server can do for the key that asks",
+    title: "capabilities are those of the caller's key",
     keys: [{ key: KEY, name: "some", scopes: ["read"], maxConcurrentRuns: 2 }],
     config: { limits: { max_concurrent_runs: 10 } },
   },

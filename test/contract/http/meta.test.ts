@@ -17,7 +17,7 @@ scenario(
   },
 );
 
-scenario("listModels", 401, { title: "asks for a key" }, async (service) => {
+scenario("listModels", 401, { title: "requires a key" }, async (service) => {
   await assertError(
     await service.request("/v1/models", { headers: { authorization: "" } }),
     401,
@@ -30,7 +30,7 @@ for (const scope of ["chat", "runs", "approvals", "sessions", "jobs", "read"]) {
   scenario(
     "listModels",
     200,
-    { title: `clients that ask for the models first are answered with a key for ${scope} alone`, keys },
+    { title: `clients that list models first can do so with only the scope ${scope}`, keys },
     async (service) => {
       const paths = ["/v1/models", "/v1/models/agentd", "/v1/capabilities"];
       for (const path of paths) assert.equal((await service.request(path)).status, 200, path);
@@ -39,20 +39,20 @@ for (const scope of ["chat", "runs", "approvals", "sessions", "jobs", "read"]) {
   );
 }
 
-scenario("getModel", 200, { title: "the agent by name" }, async (service) => {
+scenario("getModel", 200, { title: "returns the agent by name" }, async (service) => {
   assert.equal((await (await service.request("/v1/models/agentd")).json()).id, "agentd");
 });
 
-scenario("getModel", 401, { title: "asks for a key" }, async (service) => {
+scenario("getModel", 401, { title: "requires a key" }, async (service) => {
   const headers = { authorization: "Bearer x" };
   await assertError(await service.request("/v1/models/agentd", { headers }), 401, "invalid_api_key");
 });
 
-scenario("getModel", 404, { title: "any other name" }, async (service) => {
+scenario("getModel", 404, { title: "any other name is unknown" }, async (service) => {
   await assertError(await service.request("/v1/models/gpt-none"), 404, "model_not_found");
 });
 
-scenario("getHealth", 200, { title: "is open to all, also as HEAD" }, async (service) => {
+scenario("getHealth", 200, { title: "is public, also for HEAD" }, async (service) => {
   assert.equal((await fetch(`${service.url}/health`)).status, 200);
   const head = await fetch(`${service.url}/health`, { method: "HEAD" });
   assert.equal(head.status, 200);
@@ -68,7 +68,7 @@ for (const [id, path] of [
   ["getHealth", "/health"],
   ["getHealthV1", "/v1/health"],
 ] as const) {
-  scenario(id, 503, { title: "a server that shuts down tells load balancers" }, async (service) => {
+  scenario(id, 503, { title: "a server that shuts down reports it to load balancers" }, async (service) => {
     await assertHealthy(service);
     await service.service.turns.drain(0);
     const response = await fetch(`${service.url}${path}`);
@@ -79,7 +79,7 @@ for (const [id, path] of [
   });
 }
 
-scenario("getOpenApi", 200, { title: "serves the bundled document to all" }, async (service) => {
+scenario("getOpenApi", 200, { title: "serves the bundled document to everyone" }, async (service) => {
   assert.deepEqual(await (await fetch(`${service.url}/openapi.json`)).json(), openApi);
 });
 
@@ -90,7 +90,7 @@ test("http 404: a path that does not exist answers not_found, with the envelope"
   }
 });
 
-test("http 405: a method that a path does not have answers with Allow", async () => {
+test("http 405: a wrong method answers with Allow", async () => {
   await using service = await startTestService();
   for (const [path, method, allow] of [
     ["/v1/chat/completions", "GET", "POST"],
@@ -105,7 +105,7 @@ test("http 405: a method that a path does not have answers with Allow", async ()
   }
 });
 
-test("http X-Request-Id: a good one is repeated, any other replaced", async () => {
+test("http X-Request-Id: a valid one is repeated, any other replaced", async () => {
   await using service = await startTestService();
   const given = await service.request("/health", { headers: { "x-request-id": "abc-123" } });
   assert.equal(given.headers.get("x-request-id"), "abc-123");
@@ -115,7 +115,7 @@ test("http X-Request-Id: a good one is repeated, any other replaced", async () =
   }
 });
 
-test("http headers: control characters and oversize headers are refused, and the service lives on", async () => {
+test("http headers: control characters and oversize headers are refused, and the service stays up", async () => {
   await using service = await startTestService();
   const { hostname, port } = new URL(service.url);
   const { connect } = await import("node:net");

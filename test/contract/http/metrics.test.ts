@@ -12,7 +12,7 @@ async function figuresOf(service: TestService) {
   return parseExposition(await response.text());
 }
 
-scenario("getMetrics", 200, { title: "figures in the text format 0.0.4" }, async (service) => {
+scenario("getMetrics", 200, { title: "metrics are in the text format 0.0.4" }, async (service) => {
   const response = await service.request("/metrics");
   assert.equal(response.headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   const families = parseExposition(await response.text());
@@ -28,11 +28,11 @@ scenario("getMetrics", 404, off, async (service) => {
 });
 
 const keys = [{ key: KEY, name: "scraper", scopes: ["read"] }];
-scenario("getMetrics", 200, { title: "a key that may only read is enough", keys }, async (service) => {
+scenario("getMetrics", 200, { title: "the scope read is enough", keys }, async (service) => {
   await figuresOf(service);
 });
 
-test("runs are counted by state while they are at work, and by kind and status when they ended", async () => {
+test("open runs are counted by status, ended ones by kind and status", async () => {
   const gate = Promise.withResolvers<void>();
   const script = async ({ user }: { readonly user: string }) => {
     if (user === "wait") await gate.promise;
@@ -69,7 +69,7 @@ test("runs are counted by state while they are at work, and by kind and status w
   assert.equal(sampleValue(after, "agentd_queue_depth"), 0);
 });
 
-test("a run whose process died is counted by the one that ends it", async () => {
+test("a run whose process died is counted by the process that ends it", async () => {
   const service = await startTestService();
   // What a process that is gone leaves: a run at work, under a lease that ran out.
   const session = sessionRow({ lease_owner: "gone:1:x", lease_until: 1 });
@@ -107,7 +107,7 @@ test("requests are counted by operation and status, with their durations", async
   );
 });
 
-test("subscribers are the event streams that are open, until their clients leave", async () => {
+test("subscribers are the open event streams, until their clients leave", async () => {
   const gate = Promise.withResolvers<void>();
   const script = async () => {
     await gate.promise;
@@ -134,7 +134,7 @@ test("subscribers are the event streams that are open, until their clients leave
   assert.equal(await open(), 0);
 });
 
-test("metrics without their database show what they can", async () => {
+test("without the database, the other metrics are still shown", async () => {
   await using service = await startTestService();
   await service.service.store.close();
   const families = await figuresOf(service);

@@ -27,7 +27,7 @@ const gate = createGate();
 scenario(
   "createResponse",
   200,
-  { title: "in the background it is answered at once, and fetched until it is done", script: gate.script },
+  { title: "a background response is answered at once, and fetched until it completes", script: gate.script },
   async (service) => {
     const first = await responseOf(service, background);
     assert.ok(["queued", "in_progress"].includes(first.status));
@@ -51,7 +51,7 @@ const followed = createGate();
 scenario(
   "createResponse",
   200,
-  { title: "in the background as a stream, which can be left and taken up again", script: followed.script },
+  { title: "a background stream can be left and resumed", script: followed.script },
   async (service) => {
     const answer = await respond(service, { ...background, stream: true });
     const runId = answer.headers.get("x-agent-run-id")!;
@@ -68,7 +68,7 @@ const stopped = createGate();
 scenario(
   "cancelResponse",
   200,
-  { title: "answers when the run has ended, and again with the same", script: stopped.script },
+  { title: "answers when the run has ended, and the same again", script: stopped.script },
   async (service) => {
     const { id, agent } = await responseOf(service, background);
     await runEvent(service, agent!.run_id, "message.delta");
@@ -86,7 +86,7 @@ const queue = createGate();
 scenario(
   "cancelResponse",
   200,
-  { title: "one that waits for its turn is cancelled before it begins", script: queue.script },
+  { title: "a queued response is cancelled before it starts", script: queue.script },
   async (service) => {
     const first = await responseOf(service, background);
     const second = await responseOf(service, { ...background, previous_response_id: first.id });
@@ -102,7 +102,7 @@ const waiting = createGate();
 scenario(
   "cancelResponse",
   200,
-  { title: "who waits for the response of a stream sees it end as cancelled", script: waiting.script },
+  { title: "a client that streams the response sees it end as cancelled", script: waiting.script },
   async (service) => {
     const answer = await respond(service, { input: "hi", stream: true });
     const runId = answer.headers.get("x-agent-run-id")!;
@@ -114,7 +114,7 @@ scenario(
   },
 );
 
-scenario("cancelResponse", 409, { title: "one that is done cannot be cancelled" }, async (service) => {
+scenario("cancelResponse", 409, { title: "a completed response cannot be cancelled" }, async (service) => {
   const { id } = await responseOf(service, { input: "hi" });
   const answer = await cancel(service, id);
   assert.equal(answer.headers.get("x-should-retry"), "false");
@@ -122,7 +122,7 @@ scenario("cancelResponse", 409, { title: "one that is done cannot be cancelled" 
   assert.match(error.message, /completed/);
 });
 
-scenario("deleteResponse", 200, { title: "it is gone; its run is not" }, async (service) => {
+scenario("deleteResponse", 200, { title: "the response is deleted, its run is not" }, async (service) => {
   const { id, agent } = await responseOf(service, { input: "hi" });
   const answer = await remove(service, id);
   assert.equal(answer.status, 200);
@@ -137,7 +137,7 @@ const deleted = createGate();
 scenario(
   "deleteResponse",
   200,
-  { title: "one at work is stopped", script: deleted.script },
+  { title: "a running response is stopped", script: deleted.script },
   async (service) => {
     const { id, agent } = await responseOf(service, background);
     await runEvent(service, agent!.run_id, "message.delta");
@@ -146,25 +146,40 @@ scenario(
   },
 );
 
-scenario("deleteResponse", 404, { title: "another key's, or none", keys: twoKeys }, async (service) => {
-  const { id } = await responseOf(service, { input: "hi" });
-  const other = await remove(service, id, { authorization: `Bearer ${OTHER}` });
-  await assertError(other, 404, "response_not_found");
-  assert.equal((await getResponse(service, id)).status, 200);
-  assert.equal((await remove(service, id)).status, 200);
-  await assertError(await remove(service, id), 404, "response_not_found");
-});
+scenario(
+  "deleteResponse",
+  404,
+  { title: "an unknown response, or another key's", keys: twoKeys },
+  async (service) => {
+    const { id } = await responseOf(service, { input: "hi" });
+    const other = await remove(service, id, { authorization: `Bearer ${OTHER}` });
+    await assertError(other, 404, "response_not_found");
+    assert.equal((await getResponse(service, id)).status, 200);
+    assert.equal((await remove(service, id)).status, 200);
+    await assertError(await remove(service, id), 404, "response_not_found");
+  },
+);
 
-scenario("cancelResponse", 404, { title: "another key's, or none", keys: twoKeys }, async (service) => {
-  const { id } = await responseOf(service, { input: "hi" });
-  const other = await cancel(service, id, { authorization: `Bearer ${OTHER}` });
-  await assertError(other, 404, "response_not_found");
-  await assertError(await cancel(service, "resp_none"), 404, "response_not_found");
-});
+scenario(
+  "cancelResponse",
+  404,
+  { title: "an unknown response, or another key's", keys: twoKeys },
+  async (service) => {
+    const { id } = await responseOf(service, { input: "hi" });
+    const other = await cancel(service, id, { authorization: `Bearer ${OTHER}` });
+    await assertError(other, 404, "response_not_found");
+    await assertError(await cancel(service, "resp_none"), 404, "response_not_found");
+  },
+);
 
-scenario("getResponse", 404, { title: "another key's, or none", keys: twoKeys }, async (service) => {
-  const { id } = await responseOf(service, { input: "hi" });
-  const headers = { authorization: `Bearer ${OTHER}` };
-  await assertError(await service.request(`/v1/responses/${id}`, { headers }), 404, "response_not_found");
-  await assertError(await getResponse(service, "resp_none", "?stream=true"), 404, "response_not_found");
-});
+scenario(
+  "getResponse",
+  404,
+  { title: "an unknown response, or another key's", keys: twoKeys },
+  async (service) => {
+    const { id } = await responseOf(service, { input: "hi" });
+    const headers = { authorization: `Bearer ${OTHER}` };
+    await assertError(await service.request(`/v1/responses/${id}`, { headers }), 404, "response_not_found");
+    await assertError(await getResponse(service, "resp_none", "?stream=true"), 404, "response_not_found");
+  },
+);

@@ -35,7 +35,7 @@ scenario(
   CREATE,
   200,
   {
-    title: "a response goes on from a stored one, in its session; instructions are not carried on",
+    title: "a response continues a stored one in its session; instructions are not inherited",
     script: recall,
   },
   async (service) => {
@@ -55,7 +55,7 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "a second request from the same response begins a branch of it", script: recall },
+  { title: "a second request from the same response starts a branch", script: recall },
   async (service) => {
     const one = await ask(service, "a");
     const two = await ask(service, "b", one.id);
@@ -71,7 +71,10 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "of requests from one response made at once, one goes on and the others branch", script: recall },
+  {
+    title: "of concurrent requests from one response, one continues it and the others branch",
+    script: recall,
+  },
   async (service) => {
     const one = await ask(service, "a");
     const done = await Promise.all(["b", "c", "d", "e"].map((text) => ask(service, text, one.id)));
@@ -90,7 +93,7 @@ scenario(
   CREATE,
   200,
   {
-    title: "what was said in the session meanwhile is not in a response that goes on from before",
+    title: "later messages of the session are not part of a response that continues an earlier one",
     script: recall,
   },
   async (service) => {
@@ -107,8 +110,7 @@ scenario(
   CREATE,
   200,
   {
-    title:
-      "a response that is at work is waited for by the one that goes on from it; others are told to wait",
+    title: "the first request waits for a running response; further ones are refused",
     script: (state) => (state.user === "slow" ? gate.script(state) : recall(state)),
   },
   async (service) => {
@@ -129,7 +131,7 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "store: false goes on from a response and leaves no mark on it", script: recall },
+  { title: "store: false continues a response and leaves it unchanged", script: recall },
   async (service) => {
     const one = await ask(service, "a");
     const aside = await ask(service, "x", one.id, { store: false });
@@ -166,7 +168,7 @@ scenario(
   CREATE,
   200,
   {
-    title: "session headers continue a session, with all the client knows or only what is new",
+    title: "session headers continue a session, with the whole conversation or only the new part",
     script: recall,
   },
   async (service) => {
@@ -188,7 +190,7 @@ scenario(
   CREATE,
   200,
   {
-    title: "of more responses than are kept the one not used for longest goes first",
+    title: "above the limit, the least recently used response is deleted first",
     script: recall,
     config: { limits: { max_stored_responses: 3 } },
   },
@@ -209,7 +211,7 @@ scenario(
   CREATE,
   200,
   {
-    title: "a response at work is kept although it is the oldest; each key has its own",
+    title: "a running response is kept although it is the oldest; each key has its own limit",
     script: (state) => (state.user === "slow" ? slow.script(state) : recall(state)),
     config: { limits: { max_stored_responses: 1 } },
     keys: [
@@ -232,7 +234,10 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "an Idempotency-Key repeats a request whose previous response has gone on since", script: recall },
+  {
+    title: "an Idempotency-Key repeats a request whose previous response was continued since",
+    script: recall,
+  },
   async (service) => {
     const one = await ask(service, "a");
     const body = { input: "b", previous_response_id: one.id };
@@ -250,7 +255,7 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "items of stored responses can be named instead of sent", script: recall },
+  { title: "a request can refer to items of stored responses", script: recall },
   async (service) => {
     const one = await ask(service, "a");
     const said = one.output[0]!.id;

@@ -41,7 +41,7 @@ for (const [title, body, code, param] of [
     "input[0].content[0].file_data",
   ],
   [
-    "an image where only text can stand",
+    "an image where only text is allowed",
     {
       input: [
         { role: "system", content: [{ type: "input_image", image_url: "data:," }] },
@@ -166,7 +166,7 @@ for (const [title, body, code, param] of [
   ],
 ] as const) {
   const config = { limits: { max_messages: 5, max_text_bytes: 200 } };
-  scenario(CREATE, 400, { title: `${title} is refused with its name`, config }, async (service) => {
+  scenario(CREATE, 400, { title: `${title} is refused with its error code`, config }, async (service) => {
     const error = await assertError(await respond(service, body), 400, code);
     if (param !== undefined) assert.equal(error.param, param);
     await assertHealthy(service);
@@ -176,7 +176,7 @@ for (const [title, body, code, param] of [
 scenario(
   CREATE,
   400,
-  { title: "a conversation in the body that is not the one in the header" },
+  { title: "a conversation in the body that differs from the one in the header" },
   async (service) => {
     const headers = { "x-agent-session-key": "a" };
     const answer = await respond(service, { ...hi, conversation: "b" }, { headers });
@@ -188,7 +188,7 @@ scenario(
 scenario(
   CREATE,
   403,
-  { title: "a conversation where no key is asked for", requireKey: false },
+  { title: "a conversation is refused while keys are off", requireKey: false },
   async (service) => {
     await assertError(await respond(service, { ...hi, conversation: "c" }), 403, "auth_required_for_session");
     const headers = { "x-agent-session-id": "s" };
@@ -235,7 +235,7 @@ scenario(
   CREATE,
   409,
   {
-    title: "a busy session where that is configured",
+    title: "a busy session refuses when configured so",
     config: { sessions: { when_busy: "reject" } },
     script: ({ signal }) => ({ text: until(signal) }),
   },
@@ -257,7 +257,7 @@ scenario(
   CREATE,
   429,
   {
-    title: "more runs at once than the limit; a branch that was not used is not kept",
+    title: "more runs than the limit; an unused branch is deleted",
     config: { limits: { max_concurrent_runs: 1 } },
     script: ({ user, signal }) => ({ text: user === "slow" ? until(signal) : "ok" }),
   },
@@ -294,7 +294,7 @@ scenario(
   CREATE,
   502,
   {
-    title: "a provider that fails; not to be repeated once a tool ran",
+    title: "a provider error, which says not to retry after a tool ran",
     script: ({ user, step }) =>
       user === "tool" && step === 0
         ? { calls: [{ tool: "read_file", input: { path: "x" } }] }
@@ -314,7 +314,7 @@ scenario(
   CREATE,
   504,
   {
-    title: "a run that takes longer than it may",
+    title: "a run that exceeds its time limit",
     config: { agent: { timeout_seconds: 1 } },
     script: ({ signal }) => ({ text: until(signal) }),
   },

@@ -39,7 +39,7 @@ async function assertResumes(service: TestService, id: string, all: readonly Res
 scenario(
   "getResponse",
   200,
-  { title: "a stream cut at any event goes on after it, and equals the uncut one", script, tools },
+  { title: "a stream cut at any event resumes after it, and equals the uncut one", script, tools },
   async (service) => {
     const all = await eventsOf(await respond(service, { input: "go", stream: true }));
     const { id } = checkStream(all);
@@ -49,7 +49,7 @@ scenario(
   },
 );
 
-test("getResponse: the same stream and object after a restart, from any event on", async () => {
+test("getResponse: the same stream and object after a restart, from any event", async () => {
   const before = await startTestService({ script, tools });
   const all = await eventsOf(await respond(before, { input: "go", stream: true }));
   const { id } = checkStream(all);
@@ -67,7 +67,7 @@ const gate = createGate();
 scenario(
   "getResponse",
   200,
-  { title: "a live stream is followed by several at once, each from its own event on", script: gate.script },
+  { title: "several clients follow a live stream, each from its own event", script: gate.script },
   async (service) => {
     const answer = await respond(service, { input: "go", stream: true, background: true });
     const runId = answer.headers.get("x-agent-run-id")!;
@@ -82,7 +82,7 @@ scenario(
   },
 );
 
-test("getResponse: a stream that the end of the server cuts is failed, not just over", async () => {
+test("getResponse: a stream that shutdown cuts fails, and does not just end", async () => {
   const held = createGate();
   const before = await startTestService({ script: held.script });
   const answer = await respond(before, { input: "go", stream: true, background: true });
@@ -96,7 +96,7 @@ test("getResponse: a stream that the end of the server cuts is failed, not just 
   assert.deepEqual(await objectOf(await getResponse(after, final.id)), final);
 });
 
-scenario("getResponse", 400, { title: "an event that has not been", script }, async (service) => {
+scenario("getResponse", 400, { title: "a cursor beyond the last event", script }, async (service) => {
   const all = await eventsOf(await respond(service, { input: "go", stream: true, agent: { toolsets: [] } }));
   const { id } = checkStream(all);
   const beyond = await getResponse(service, id, `?stream=true&starting_after=${all.length}`);
@@ -117,7 +117,7 @@ async function forget(service: TestService, response: ResponseObject, ...seqs: n
 scenario(
   "getResponse",
   200,
-  { title: "without its first events it still says what came of it", script, tools },
+  { title: "without its first events, the response still says how it ended", script, tools },
   async (service) => {
     const whole = await responseOf(service, { input: "go", metadata: { a: "b" } });
     await forget(service, whole, 1, 2, 3, 4);
@@ -127,7 +127,7 @@ scenario(
   },
 );
 
-scenario("getResponse", 410, { title: "the events are no longer all kept" }, async (service) => {
+scenario("getResponse", 410, { title: "some events have expired" }, async (service) => {
   const response = await responseOf(service, { input: "hi" });
   await forget(service, response, 3);
   const stream = await getResponse(service, response.id, "?stream=true");

@@ -34,7 +34,7 @@ const outputs = (response: ResponseObject) =>
 scenario(
   CREATE,
   200,
-  { title: "calls of client tools end the response; their outputs go on from it", script },
+  { title: "calls of client tools end the response; their outputs continue it", script },
   async (service) => {
     const first = await responseOf(service, ask);
     assert.equal(first.status, "completed");
@@ -58,7 +58,7 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "the same as streams, with the calls sent again beside their outputs", script },
+  { title: "the same as streams, with the calls repeated beside their outputs", script },
   async (service) => {
     const first = checkStream(await eventsOf(await respond(service, { ...ask, stream: true })));
     const input = [...callsOf(first), ...outputs(first)];
@@ -70,7 +70,7 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "without anything stored the client sends the calls and their outputs", script },
+  { title: "without stored responses, the client sends the calls and their outputs", script },
   async (service) => {
     const first = await responseOf(service, { ...ask, store: false });
     const input = [{ role: "user", content: ask.input }, ...callsOf(first), ...outputs(first)];
@@ -81,7 +81,7 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "two requests may answer the same calls; each goes its own way", script },
+  { title: "two requests may answer the same calls, in two branches", script },
   async (service) => {
     const first = await responseOf(service, ask);
     const [rome, oslo] = callsOf(first);
@@ -104,7 +104,7 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "in a conversation the outputs find their calls too", script },
+  { title: "in a conversation, outputs find their calls, too", script },
   async (service) => {
     const first = await responseOf(service, { ...ask, conversation: "c" });
     const second = await responseOf(service, { ...ask, input: outputs(first), conversation: "c" });
@@ -115,7 +115,7 @@ scenario(
 scenario(
   CREATE,
   200,
-  { title: "in a session a client may send all it knows; nothing is said twice", script },
+  { title: "in a session, a client may send the whole conversation, and nothing is repeated", script },
   async (service) => {
     const headers = { "x-agent-session-id": "s" };
     const first = await responseOf(service, ask, { headers });
@@ -133,7 +133,7 @@ scenario(
   },
 );
 
-scenario(CREATE, 400, { title: "an output whose call nobody knows", script }, async (service) => {
+scenario(CREATE, 400, { title: "an output without a known call", script }, async (service) => {
   const first = await responseOf(service, ask);
   const stray = { type: "function_call_output", call_id: "call_none", output: "x" };
   for (const body of [

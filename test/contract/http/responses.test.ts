@@ -31,7 +31,7 @@ const echo: Script = ({ messages, instructions }) => ({
 });
 const heard = (response: ResponseObject) => JSON.parse(outputText(response));
 
-scenario(CREATE, 200, { title: "text in, text out; it can be fetched again" }, async (service) => {
+scenario(CREATE, 200, { title: "text in, text out; the response can be fetched" }, async (service) => {
   const answer = await respond(service, { model: "gpt-4o", input: "hi", metadata: { a: "b" } });
   const body: ResponseObject = await answer.json();
   assert.equal(answer.status, 200, JSON.stringify(body));
@@ -54,7 +54,7 @@ scenario(
   CREATE,
   200,
   {
-    title: "as a stream, which ends with the same response",
+    title: "a stream ends with the same response",
     script: () => ({ text: "one two", chunkSize: 2 }),
   },
   async (service) => {
@@ -148,7 +148,7 @@ for (const [toolItems, types] of [
     CREATE,
     200,
     {
-      title: `tool_items ${toolItems}; reasoning is left out where it is not to be shown`,
+      title: `tool_items ${toolItems}; reasoning is hidden when configured so`,
       config: { api_server: { tool_items: toolItems, show_reasoning: false } },
       tools: [terminal],
       script: (state) => ({ reasoning: "hm", ...callsOnce("a")(state) }),
@@ -166,7 +166,10 @@ for (const [toolItems, types] of [
 scenario(
   CREATE,
   200,
-  { title: "a turn that a limit cut is incomplete", script: () => ({ text: "cut", stop: "length" }) },
+  {
+    title: "a run cut by a limit gives an incomplete response",
+    script: () => ({ text: "cut", stop: "length" }),
+  },
   async (service) => {
     const response = await responseOf(service, { input: "go", max_output_tokens: 1 });
     assert.equal(response.status, "incomplete");
@@ -179,7 +182,7 @@ scenario(
   CREATE,
   200,
   {
-    title: "a failure inside a stream is its last event",
+    title: "a failure in a stream is its last event",
     script: () => ({ text: "begun", error: { code: "budget_exceeded", message: "spent" } }),
   },
   async (service) => {
@@ -191,7 +194,7 @@ scenario(
   },
 );
 
-scenario(CREATE, 200, { title: "store: false keeps nothing to fetch" }, async (service) => {
+scenario(CREATE, 200, { title: "store: false stores nothing" }, async (service) => {
   const response = await responseOf(service, { input: "hi", store: false });
   assert.equal(response.store, false);
   assert.equal((await getResponse(service, response.id)).status, 404);
@@ -203,7 +206,10 @@ const gate = createGate();
 scenario(
   CREATE,
   200,
-  { title: "leaving a stream cancels the run; with on_disconnect: continue it goes on", script: gate.script },
+  {
+    title: "leaving a stream cancels the run; with on_disconnect: continue the run continues",
+    script: gate.script,
+  },
   async (service) => {
     const left = await respond(service, { input: "hi", stream: true });
     await left.body!.cancel();
@@ -219,7 +225,7 @@ scenario(
   CREATE,
   200,
   {
-    title: "an approval waits for its answer over the run; deny refuses at once",
+    title: "an approval waits for its answer through the run; deny refuses at once",
     tools: [terminal],
     config: { approvals: { mode: "ask" } },
     script: callsOnce("rm -rf /tmp/x"),

@@ -76,7 +76,7 @@ for (const [alias, choice] of [
 scenario(
   APPROVAL,
   200,
-  { title: "answers the oldest, or the one that is named", ...asksTwice },
+  { title: "answers the oldest question, or the named one", ...asksTwice },
   async (service) => {
     const run = await waiting(service, 2);
     const [first, second] = run.approvals;
@@ -86,10 +86,10 @@ scenario(
     const oldest = await answer(service, run.id, { choice: "once" });
     assert.equal((await oldest.json()).request_id, first?.request_id);
     const { output } = await fetchRun(service, run.id, 30);
-    const told = (ask: typeof first, text: string) =>
+    const answersTo = (ask: typeof first, text: string) =>
       ask?.command === "rm -rf one" ? [text, ""] : ["", text];
     const [one, two] = (output ?? "").split("\n");
-    const expected = told(first, "ok").map((text) => (text === "" ? "denied" : text));
+    const expected = answersTo(first, "ok").map((text) => (text === "" ? "denied" : text));
     assert.deepEqual([one?.split(":")[0], two?.split(":")[0]], expected);
   },
 );
@@ -106,7 +106,7 @@ for (const name of ["all", "resolve_all"]) {
 scenario(
   APPROVAL,
   200,
-  { title: "of answers at the same time one wins, always", ...questions },
+  { title: "of concurrent answers, exactly one wins", ...questions },
   async (service) => {
     for (let round = 0; round < 25; round++) {
       const run = await waiting(service);
@@ -133,7 +133,7 @@ scenario(
 scenario(
   APPROVAL,
   200,
-  { title: "session covers the same again in this session", ...questions },
+  { title: "session also approves the same call later in this session", ...questions },
   async (service) => {
     const { run_id: id } = await startRun(service, { session_id: "s" });
     const run = await fetchRun(service, id, 30);
@@ -153,7 +153,7 @@ scenario(
 scenario(
   APPROVAL,
   400,
-  { title: "a choice that there is not, or that is not offered", ...questions },
+  { title: "an unknown choice, or one that is not offered", ...questions },
   async (service) => {
     const run = await waiting(service);
     const unknown = await assertError(
@@ -201,7 +201,7 @@ scenario(APPROVAL, 400, { title: "a request that the run does not have", ...ques
 scenario(
   APPROVAL,
   404,
-  { title: "an unknown run and another's look the same", ...questions, keys },
+  { title: "an unknown run and another key's look the same", ...questions, keys },
   async (service) => {
     const run = await waiting(service);
     const headers = { authorization: `Bearer ${OTHER}` };
@@ -214,7 +214,7 @@ scenario(
 scenario(
   APPROVAL,
   409,
-  { title: "nothing is open, or it is closed already", ...questions },
+  { title: "no question is open, or it is already closed", ...questions },
   async (service) => {
     const run = await waiting(service);
     const named = { choice: "once", request_id: run.approval?.request_id };
@@ -231,7 +231,7 @@ scenario(
   APPROVAL,
   409,
   {
-    title: "nobody answered in time: denied, and the run goes on",
+    title: "an expired question is denied, and the run continues",
     ...questions,
     config: { approvals: { timeout_seconds: 1 } },
   },

@@ -69,9 +69,9 @@ scenario(
     assert.equal((await fetchRun(service, id, 30)).status, "cancelled");
     assert.equal(await stopped(service, id), "cancelled");
     const events = await allEvents(service, id);
-    const told = events.filter(({ event }) => event === "run.stopping" || event === "run.cancelled");
+    const states = events.filter(({ event }) => event === "run.stopping" || event === "run.cancelled");
     assert.deepEqual(
-      told.map((event) => [event.event, "reason" in event ? event.reason : undefined]),
+      states.map((event) => [event.event, "reason" in event ? event.reason : undefined]),
       [
         ["run.stopping", "enough"],
         ["run.cancelled", "enough"],
@@ -129,7 +129,7 @@ scenario(
 scenario(
   "stopRun",
   200,
-  { title: "many stops at once make one end", script: createGate().script },
+  { title: "many concurrent stops give one end", script: createGate().script },
   async (service) => {
     for (let round = 0; round < 10; round++) {
       const { run_id: id } = await startRun(service);
@@ -146,7 +146,7 @@ scenario(
   },
 );
 
-scenario("stopRun", 400, { title: "a body that says something else" }, async (service) => {
+scenario("stopRun", 400, { title: "a body with a wrong type" }, async (service) => {
   const { run_id: id } = await startRun(service);
   await assertError(await stop(service, id, { why: "x" }), 400, "invalid_request");
   await assertError(await stop(service, id, "{"), 400, "invalid_json");
@@ -155,7 +155,7 @@ scenario("stopRun", 400, { title: "a body that says something else" }, async (se
 scenario(
   "stopRun",
   404,
-  { title: "an unknown run and another's look the same", keys: twoKeys },
+  { title: "an unknown run and another key's look the same", keys: twoKeys },
   async (service) => {
     const { run_id: id } = await startRun(service);
     const headers = { authorization: `Bearer ${OTHER}` };
@@ -165,31 +165,36 @@ scenario(
 );
 
 const steered = steps();
-scenario("steerRun", 200, { title: "reaches the model at its next step", ...steered }, async (service) => {
-  const { run_id: id } = await startRun(service, { input: "go" });
-  await runEvent(service, id, "message.delta");
-  for (const [name, text] of [
-    ["input", "one"],
-    ["message", "two"],
-    ["text", "three"],
-  ] as const) {
-    const response = await steer(service, id, { [name]: text });
-    assert.deepEqual(await response.json(), { object: "agent.run.steer", run_id: id, accepted: true });
-    assert.equal(response.status, 200);
-  }
-  steered.open();
-  assert.equal((await fetchRun(service, id, 30)).output, "go | one | two | three");
-  const texts = (await allEvents(service, id)).flatMap((event) =>
-    event.event === "run.steered" ? [event.text] : [],
-  );
-  assert.deepEqual(texts, ["one", "two", "three"]);
-});
+scenario(
+  "steerRun",
+  200,
+  { title: "the text reaches the model at its next step", ...steered },
+  async (service) => {
+    const { run_id: id } = await startRun(service, { input: "go" });
+    await runEvent(service, id, "message.delta");
+    for (const [name, text] of [
+      ["input", "one"],
+      ["message", "two"],
+      ["text", "three"],
+    ] as const) {
+      const response = await steer(service, id, { [name]: text });
+      assert.deepEqual(await response.json(), { object: "agent.run.steer", run_id: id, accepted: true });
+      assert.equal(response.status, 200);
+    }
+    steered.open();
+    assert.equal((await fetchRun(service, id, 30)).output, "go | one | two | three");
+    const texts = (await allEvents(service, id)).flatMap((event) =>
+      event.event === "run.steered" ? [event.text] : [],
+    );
+    assert.deepEqual(texts, ["one", "two", "three"]);
+  },
+);
 
 const late = createGate();
 scenario(
   "steerRun",
   200,
-  { title: "what comes too late is handed back", script: late.script },
+  { title: "text that comes too late is returned", script: late.script },
   async (service) => {
     const { run_id: id } = await startRun(service);
     await runEvent(service, id, "message.delta");
@@ -223,7 +228,7 @@ scenario(
 scenario(
   "steerRun",
   404,
-  { title: "an unknown run and another's look the same", keys: twoKeys },
+  { title: "an unknown run and another key's look the same", keys: twoKeys },
   async (service) => {
     const { run_id: id } = await startRun(service);
     const headers = { authorization: `Bearer ${OTHER}` };
@@ -235,7 +240,7 @@ scenario(
 scenario(
   "steerRun",
   409,
-  { title: "only in running: not while it waits for approval, nor when it is over", ...asksOnce },
+  { title: "only a running run can be steered, not a waiting or ended one", ...asksOnce },
   async (service) => {
     const { run_id: id } = await startRun(service);
     assert.equal((await fetchRun(service, id, 30)).status, "waiting_for_approval");
@@ -250,7 +255,7 @@ const stopping = stubborn();
 scenario(
   "steerRun",
   409,
-  { title: "only in running: not while it is queued or stopping", script: stopping.script },
+  { title: "only a running run can be steered, not a queued or stopping one", script: stopping.script },
   async (service) => {
     const first = await startRun(service, { session_id: "s" });
     const second = await startRun(service, { session_id: "s" });

@@ -35,7 +35,7 @@ async function refused(service: TestService, body: unknown, ...[status, code, pa
   return error;
 }
 
-scenario(RUN, 202, { title: "answers at once, with where to look", script: echo }, async (service) => {
+scenario(RUN, 202, { title: "answers at once with its URLs", script: echo }, async (service) => {
   const response = await post(service, "/v1/runs", { input: "hi", metadata: { a: "b" } });
   const body = await response.json();
   const id: string = body.run_id;
@@ -65,7 +65,7 @@ const gate = createGate();
 scenario(
   RUN,
   202,
-  { title: "the run needs no client: it goes on when nobody follows", script: gate.script },
+  { title: "the run needs no client and continues without followers", script: gate.script },
   async (service) => {
     const { run_id: id } = await startRun(service);
     const events = await service.request(`/v1/runs/${id}/events`);
@@ -78,7 +78,7 @@ scenario(
 scenario(
   RUN,
   202,
-  { title: "input as chat messages, with calls and their answers", script: echo },
+  { title: "input as chat messages, with calls and their results", script: echo },
   async (service) => {
     const call = { id: "c1", type: "function", function: { name: "look", arguments: "{}" } };
     const { user, roles, instructions } = await echoOf(service, {
@@ -101,7 +101,7 @@ scenario(
 scenario(
   RUN,
   202,
-  { title: "input as items of the responses format, and an opening", script: echo },
+  { title: "input as items of the responses format, with earlier messages", script: echo },
   async (service) => {
     const { user, roles } = await echoOf(service, {
       conversation_history: [
@@ -122,7 +122,7 @@ scenario(
 scenario(
   RUN,
   202,
-  { title: "goes on in the session that body or headers name; the headers win", script: echo },
+  { title: "continues the session named in body or headers; the headers win", script: echo },
   async (service) => {
     const first = await startRun(service, { session_id: "s1", session_key: "k1", input: "one" });
     assert.equal(first.session_id, "s1");
@@ -152,7 +152,7 @@ scenario(
 scenario(
   RUN,
   202,
-  { title: "goes on from a stored response: in its session, or in a branch of it", script: echo },
+  { title: "continues a stored response, in its session or in a branch", script: echo },
   async (service) => {
     const response = await (await post(service, "/v1/responses", { input: "one" })).json();
     const next = { previous_response_id: response.id, input: "two" };
@@ -183,7 +183,7 @@ scenario(
 scenario(
   RUN,
   202,
-  { title: "narrows the tools", script: echo, tools: [testTool(async () => "")] },
+  { title: "toolsets narrow the tools", script: echo, tools: [testTool(async () => "")] },
   async (service) => {
     assert.ok((await echoOf(service, {})).tools.includes("read_file"));
     assert.ok(!(await echoOf(service, { toolsets: ["terminal"] })).tools.includes("read_file"));
@@ -229,7 +229,7 @@ scenario(
   RUN,
   202,
   {
-    title: "an Idempotency-Key makes one run, also for requests at once and when no more runs are admitted",
+    title: "an Idempotency-Key starts one run, also for concurrent requests and at the run limit",
     script: once.script,
     config: { limits: { max_concurrent_runs: 1 } },
   },
@@ -257,7 +257,7 @@ scenario(
   },
 );
 
-scenario(RUN, 400, { title: "names what is wrong with the input" }, async (service) => {
+scenario(RUN, 400, { title: "an invalid input is named" }, async (service) => {
   await refused(service, {}, 400, "missing_required_parameter", "input");
   for (const input of ["", [], 7, null, {}])
     await refused(service, { input }, 400, "invalid_request", "input");
@@ -276,7 +276,7 @@ scenario(RUN, 400, { title: "names what is wrong with the input" }, async (servi
 scenario(
   RUN,
   400,
-  { title: "names what is too long", config: { limits: { max_text_bytes: 10, max_messages: 2 } } },
+  { title: "a too long input is named", config: { limits: { max_text_bytes: 10, max_messages: 2 } } },
   async (service) => {
     const long = "x".repeat(11);
     await refused(service, { input: long }, 400, "string_above_max_length", "input");
@@ -293,13 +293,13 @@ scenario(
   },
 );
 
-scenario(RUN, 400, { title: "a model that nobody has" }, async (service) => {
+scenario(RUN, 400, { title: "an unknown model" }, async (service) => {
   await refused(service, { input: "hi", model: "nope:x" }, 400, "model_not_found", "model");
   const response = await post(service, "/v1/runs", { input: "hi" }, { "x-agent-model": "nope:x" });
   assert.equal((await assertError(response, 400, "model_not_found")).param, "X-Agent-Model");
 });
 
-scenario(RUN, 400, { title: "names of sessions and keys that cannot be" }, async (service) => {
+scenario(RUN, 400, { title: "invalid session names and keys" }, async (service) => {
   await refused(service, { input: "hi", session_id: "a/b" }, 400, "invalid_session_id", "session_id");
   await refused(service, { input: "hi", session_key: "a\nb" }, 400, "invalid_session_key", "session_key");
   const both = { input: "hi", session_id: "s", previous_response_id: "resp_x" };
@@ -308,7 +308,7 @@ scenario(RUN, 400, { title: "names of sessions and keys that cannot be" }, async
   await assertError(response, 400, "invalid_idempotency_key");
 });
 
-scenario(RUN, 400, { title: "a webhook that may not be told" }, async (service) => {
+scenario(RUN, 400, { title: "a webhook that is not allowed" }, async (service) => {
   const webhook = { url: "http://127.0.0.1:1/x", secret: "0123456789abcdef" };
   await refused(service, { input: "hi", webhook }, 400, "invalid_request", "webhook.url");
   const unsigned = { url: "https://example.com/x" };
@@ -328,7 +328,7 @@ scenario(RUN, 403, { title: "sessions need a key", requireKey: false }, async (s
 scenario(
   RUN,
   404,
-  { title: "sessions and responses that are not there or another's look the same", keys: twoKeys },
+  { title: "unknown sessions and responses and another key's look the same", keys: twoKeys },
   async (service) => {
     const response = await (await post(service, "/v1/responses", { input: "one" })).json();
     const headers = { authorization: `Bearer ${OTHER}` };

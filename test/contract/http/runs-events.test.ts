@@ -120,7 +120,7 @@ scenario(
   },
 );
 
-scenario("streamRunEvents", 400, { title: "a cursor that is no event of the run" }, async (service) => {
+scenario("streamRunEvents", 400, { title: "a cursor that is not an event of the run" }, async (service) => {
   const id = await chatRun(service);
   for (const after of ["999", "-1", "1.5", "abc", "99999999999999999999"]) {
     const path = `/v1/runs/${id}/events`;
@@ -144,7 +144,7 @@ scenario(
   },
 );
 
-scenario("streamRunEvents", 410, { title: "events that are no longer kept" }, async (service) => {
+scenario("streamRunEvents", 410, { title: "events that have expired" }, async (service) => {
   const id = await chatRun(service);
   await service.service.store.write(async (tx) => {
     await tx.db.deleteFrom("events").where("run_id", "=", id).execute();
@@ -156,7 +156,7 @@ scenario(
   "streamRunEvents",
   429,
   {
-    title: "more followers of a run than the limit; a place is free again when one leaves",
+    title: "more followers of a run than the limit; a follower that leaves frees its place",
     config: { limits: { max_subscribers_per_run: 2 } },
     script: ({ signal }) => ({ text: gated(new Promise(() => {}), signal) }),
   },
@@ -179,7 +179,7 @@ scenario(
   },
 );
 
-/** Thinks, calls a tool that needs leave, and speaks. */
+/** Reasons, calls a tool that requires approval, and answers. */
 const eventful: Script = ({ step, toolResults }) =>
   step === 0
     ? {
@@ -232,8 +232,7 @@ scenario(
   EVENTS,
   200,
   {
-    title:
-      "a stream cut at every single event and resumed equals the uncut one, live, replayed and after a restart",
+    title: "a stream cut at any event and resumed equals the uncut one, live, replayed and after a restart",
     script: eventful,
     tools: [loud],
   },
@@ -267,29 +266,24 @@ scenario(
   },
 );
 
-scenario(
-  EVENTS,
-  200,
-  { title: "a cursor at the end of a run that is over ends at once" },
-  async (service) => {
-    const { run_id: id } = await startRun(service);
-    const { last_seq: last } = await fetchRun(service, id, 30);
-    await service.service.store.write(async (tx) => {
-      await tx.db.deleteFrom("events").where("run_id", "=", id).execute();
-    });
-    const got = await frames(await service.request(`/v1/runs/${id}/events?after=${last}`));
-    assert.deepEqual(
-      got.map(({ comment }) => comment),
-      ["connected", "stream closed"],
-    );
-  },
-);
+scenario(EVENTS, 200, { title: "a cursor at the end of an ended run ends at once" }, async (service) => {
+  const { run_id: id } = await startRun(service);
+  const { last_seq: last } = await fetchRun(service, id, 30);
+  await service.service.store.write(async (tx) => {
+    await tx.db.deleteFrom("events").where("run_id", "=", id).execute();
+  });
+  const got = await frames(await service.request(`/v1/runs/${id}/events?after=${last}`));
+  assert.deepEqual(
+    got.map(({ comment }) => comment),
+    ["connected", "stream closed"],
+  );
+});
 
 scenario(
   EVENTS,
   429,
   {
-    title: "who waits for the run counts as a follower",
+    title: "a client that waits for the run counts as a follower",
     config: { limits: { max_subscribers_per_run: 1 } },
     script: createGate().script,
   },

@@ -37,7 +37,7 @@ scenario(
   EVENTS,
   200,
   {
-    title: "when the oldest events are gone, run.snapshot comes first and then what is kept",
+    title: "when the oldest events have expired, run.snapshot comes first and then the kept events",
     script: twoSteps,
     tools: [testTool(async () => "a b")],
   },
@@ -71,7 +71,7 @@ scenario(
   EVENTS,
   200,
   {
-    title: "a run at work that lost its oldest events is followed from a snapshot on, live",
+    title: "an open run whose oldest events expired is followed live from a snapshot",
     script: (state) =>
       state.step < 3
         ? { text: `step ${state.step}`, calls: [{ tool: "terminal", input: { command: "ls" } }] }
@@ -108,7 +108,7 @@ scenario(
   EVENTS,
   200,
   {
-    title: "steering that is kept for recovery makes no gap: the snapshot reaches past it",
+    title: "steering that is kept for recovery leaves no gap: the snapshot covers it",
     script: steered.script,
   },
   async (service) => {

@@ -20,7 +20,7 @@ async function chatRun(service: TestService): Promise<string> {
   return response.headers.get("x-agent-run-id")!;
 }
 
-scenario("getRun", 200, { title: "tells what became of a run" }, async (service) => {
+scenario("getRun", 200, { title: "returns the status and the result of a run" }, async (service) => {
   const id = await chatRun(service);
   const run = await (await service.request(`/v1/runs/${id}`)).json();
   assert.equal(run.status, "completed");
@@ -98,7 +98,7 @@ scenario(
   "getRun",
   200,
   {
-    title: "wait answers when the run asks something, and a queued one when its turn is over",
+    title: "wait answers when the run asks a question, and for a queued one when its turn ends",
     script: callsOnce("rm -rf build"),
     tools: [testTool(async () => "ran")],
   },
@@ -184,7 +184,7 @@ scenario(
   "listRuns",
   200,
   {
-    title: "shows open questions, and no more of a long prompt than its start",
+    title: "shows open questions, and only the start of a long prompt",
     script: callsOnce("rm -rf build"),
     tools: [testTool(async () => "ran")],
   },
@@ -197,7 +197,7 @@ scenario(
   },
 );
 
-scenario("listRuns", 400, { title: "what is no cursor, limit or status", keys: twoKeys }, async (service) => {
+scenario("listRuns", 400, { title: "an invalid cursor, limit or status", keys: twoKeys }, async (service) => {
   const { run_id: id } = await startRun(service);
   const asked = await service.request("/v1/runs?after=run_nope");
   assert.equal((await assertError(asked, 400, "invalid_cursor")).param, "after");
@@ -211,7 +211,7 @@ scenario("listRuns", 400, { title: "what is no cursor, limit or status", keys: t
 scenario(
   "listRuns",
   200,
-  { title: "no runs of a session that is not there or another's", keys: twoKeys },
+  { title: "an unknown session, or another key's, has no runs", keys: twoKeys },
   async (service) => {
     await startRun(service, { session_id: "s" });
     assert.deepEqual((await list(service, "?session_id=nope")).ids, []);

@@ -8,7 +8,7 @@ scenario(
   "createRun",
   202,
   {
-    title: "requests at once with one session key go into one session, whatever the limit of concurrent runs",
+    title: "concurrent requests with one session key share one session, whatever the run limit",
     script: shared.script,
     config: { limits: { max_concurrent_runs: 1 } },
   },
@@ -34,7 +34,7 @@ scenario(
   "createRun",
   202,
   {
-    title: "a request that steers goes into the run at work, and its repetition is answered with that run",
+    title: "a request that steers joins the running run, and its repetition returns that run",
     script: steered.script,
     config: { sessions: { when_busy: "steer" } },
   },
@@ -68,7 +68,7 @@ for (const [own, others] of [
     "createChatCompletion",
     200,
     {
-      title: `what the key ${own} calls its sessions is nothing to the key ${others}`,
+      title: `a session name of the key ${own} means another session for the key ${others}`,
       keys,
       script: ({ messages }) => ({ text: `${messages.length} messages` }),
     },

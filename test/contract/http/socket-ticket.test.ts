@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { scenario } from "../../harness/scenario.ts";
 
-scenario("createSocketTicket", 201, { title: "a ticket that is good for 30 s" }, async (service) => {
+scenario("createSocketTicket", 201, { title: "returns a ticket that works for 30 s" }, async (service) => {
   const ask = () => service.request("/api/auth/ws-ticket", { method: "POST" });
   const [one, other] = await Promise.all([ask(), ask()]);
   assert.equal(one.status, 201);

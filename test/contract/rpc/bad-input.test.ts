@@ -40,7 +40,7 @@ async function assertAlive(...hosts: readonly RpcHost[]): Promise<void> {
 
 rpcScenario(
   ["error -32700", "error -32600", "error -32601", "error -32602"],
-  "the examples of the specification of JSON-RPC 2.0 are answered as it says",
+  "the examples of the JSON-RPC 2.0 specification are answered as specified",
   async (host, { connect }) => {
     const neighbour = await connect();
     // Its methods do not exist here, and parameters travel by name.
@@ -96,11 +96,11 @@ rpcScenario(
 
 rpcScenario(
   "error -32600",
-  "a batch is not empty, has at most 32 members and no batch within",
+  "a batch is not empty, has at most 32 members and no nested batch",
   async (host) => {
     const members = Array.from({ length: 33 }, (_, id) => ({ jsonrpc: "2.0", id, method: "ping" }));
     const { message } = await refused(host, JSON.stringify(members), -32600);
-    assert.match(message, /at most 32 members, not 33/);
+    assert.match(message, /at most 32 members; this one has 33/);
     assert.equal((await raw(host, JSON.stringify(members.slice(1)))).length, 32);
     await refused(host, "[]", -32600);
     const [inner, ...more] = await raw(host, '[[{"jsonrpc":"2.0","id":1,"method":"ping"}]]');
@@ -110,20 +110,24 @@ rpcScenario(
   },
 );
 
-rpcScenario("error -32700", "broken UTF-8 is answered, what only looks like it is taken", async (host) => {
-  const bytes = new TextEncoder().encode('{"id":1,"method":"ping???"}');
-  for (const broken of [[0xff], [0xc3, 0x28], [0xf0, 0x9f, 0x98], [0xed, 0xa0, 0x80]]) {
-    bytes.set(broken, bytes.length - 5);
-    const { message } = await refused(host, bytes, -32700);
-    assert.match(message, /not UTF-8/);
-  }
-  await refused(host, new Uint8Array([0xef, 0xbb]), -32700);
-  const odd = "\uFFFD \u2028\u2029 \u0085 \u{1F600} \uFEFF";
-  assert.equal((await raw(host, `{"id":${JSON.stringify(odd)},"method":"ping"}`)).id, odd);
-  await assertAlive(host);
-});
+rpcScenario(
+  "error -32700",
+  "invalid UTF-8 is answered, and valid replacement characters are accepted",
+  async (host) => {
+    const bytes = new TextEncoder().encode('{"id":1,"method":"ping???"}');
+    for (const broken of [[0xff], [0xc3, 0x28], [0xf0, 0x9f, 0x98], [0xed, 0xa0, 0x80]]) {
+      bytes.set(broken, bytes.length - 5);
+      const { message } = await refused(host, bytes, -32700);
+      assert.match(message, /not UTF-8/);
+    }
+    await refused(host, new Uint8Array([0xef, 0xbb]), -32700);
+    const odd = "\uFFFD \u2028\u2029 \u0085 \u{1F600} \uFEFF";
+    assert.equal((await raw(host, `{"id":${JSON.stringify(odd)},"method":"ping"}`)).id, odd);
+    await assertAlive(host);
+  },
+);
 
-rpcScenario("ping", "blank frames, carriage returns and 1 MB in one frame do no harm", async (host) => {
+rpcScenario("ping", "blank frames, carriage returns and 1 MB frames do no harm", async (host) => {
   for (const blank of ["", " ", "\t \r"]) host.wire.send(blank);
   assert.equal((await raw(host, ' {"id":"a\u2028b","method":"ping"}\r')).id, "a\u2028b");
   assert.deepEqual(await host.result("ping", { padding: "\u2028".repeat(MEGABYTE / 3) }), { pong: true });
@@ -169,7 +173,7 @@ rpcScenario("error -32602", "wrong types name their path, unknown parameters are
 
 rpcScenario(
   ["session.usage 4001", "prompt.submit 4001", "session.status 4001"],
-  "a session that is unknown, closed or merely saved is told apart",
+  "unknown, closed and only saved sessions have different errors",
   async (host, { service, connect }) => {
     const unknown = await host.error("session.usage", { session_id: "20260101_000000_abcdef" }, 4001);
     assert.equal(unknown.data.reason, "session_not_found");
@@ -187,7 +191,7 @@ rpcScenario(
     assert.equal(gone.data.reason, "session_not_found", "it was never saved");
     const other = await connect({ owner: "somebody else", scopes: ["admin"] });
     const { data } = await other.error("session.usage", { session_id: saved }, 4001);
-    assert.equal(data.reason, "session_not_found", "that another has it is not told");
+    assert.equal(data.reason, "session_not_found", "the error does not reveal another owner's session");
     await host.result("session.resume", { session_id: saved });
     await host.result("session.usage", { session_id: saved });
     assert.ok(service.service.hub.size >= 2);
@@ -197,7 +201,7 @@ rpcScenario(
 rpcScenario(
   ["clarify.respond 4009", "approval.respond 4009", "request.answer 4009"],
   {
-    title: "an answer to what was answered already, or never asked, is refused",
+    title: "an answer to a closed or unknown question is refused",
     script: ({ step }) =>
       step === 0 ? { calls: [{ tool: "probe", input: { command: "rm -rf /x" } }] } : { text: "done" },
   },
@@ -214,7 +218,7 @@ rpcScenario(
     await host.error("request.answer", { id: requestId, result: { choice: "once" } }, 4009);
     await host.error("request.answer", { id: "ask_never", result: { choice: "once" } }, 4009);
     await host.event("message.complete");
-    // As an answer to a request of the server: nobody waits for it, and nothing is sent back.
+    // As an answer without a pending request it is dropped.
     host.send({ jsonrpc: "2.0", id: requestId, result: { choice: "always" } });
     host.send({ jsonrpc: "2.0", id: 9, error: { code: -32601, message: "no" } });
     host.send({ jsonrpc: "2.0", id: null, result: {} });
@@ -226,7 +230,7 @@ rpcScenario(
 
 rpcScenario(
   "session.usage",
-  "1,000 requests at once: each is answered or told to come back",
+  "of 1,000 concurrent requests, each is answered or gets overloaded",
   async (host, { connect }) => {
     const neighbour = await connect();
     const id = await openSession(host);

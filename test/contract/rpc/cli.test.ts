@@ -11,7 +11,7 @@ const env = { PATH, HOME, DENO_DIR: DENO_DIR ?? join(HOME, ".cache", "deno") };
 
 rpcScenario(
   "cli.exec",
-  { title: "runs agentd on the home of this service, and tells its exit code", env },
+  { title: "runs agentd on this service's home, and returns its exit code", env },
   async (host) => {
     const version = await host.result("cli.exec", { argv: ["version"] });
     assert.deepEqual([version.blocked, version.code], [false, 0], version.output);
@@ -26,7 +26,7 @@ rpcScenario(
 
 rpcScenario(
   "cli.exec",
-  { title: "words stay words: nothing of them is read by a shell", env },
+  { title: "arguments are never interpreted by a shell", env },
   async (host, { service }) => {
     const marker = join(service.home, "made-by-a-shell");
     // Whether it were quoted or not, and how, a shell would touch the file.
@@ -46,7 +46,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("cli.exec", "what would never end, or needs a person, is refused with a hint", async (host) => {
+rpcScenario("cli.exec", "interactive and endless commands are refused with a hint", async (host) => {
   for (const argv of [
     [],
     ["--verbose"],
@@ -71,7 +71,7 @@ rpcScenario("cli.exec", "what would never end, or needs a person, is refused wit
 
 rpcScenario(
   "cli.exec",
-  { title: "secrets are not in its output, also those that came later", env },
+  { title: "its output has no secrets, even ones added later", env },
   async (host, { service }) => {
     await mkdir(join(service.home, "agentd"), { recursive: true });
     const secret = "canary-0123456789-telegram";
@@ -93,17 +93,17 @@ rpcScenario(
 
 rpcScenario(
   "cli.exec",
-  { title: "at most 48,000 characters, of the start and the end", env },
+  { title: "output is limited to 48,000 characters of the start and the end", env },
   async (host) => {
     const text = `begin-${"x".repeat(90_000)}-end`;
     await host.result("config.set", { key: "agent.instructions", value: text });
     const { output } = await host.result("cli.exec", { argv: ["config", "get", "agent.instructions"] });
     assert.equal(output.length, 48_000);
-    assert.match(output, /^begin-x+\n\[\.\.\. \d+ characters cut here \.\.\.\]\nx+-end\s*$/);
+    assert.match(output, /^begin-x+\n\[\.\.\. \d+ characters omitted \.\.\.\]\nx+-end\s*$/);
   },
 );
 
-rpcScenario("cli.exec 4003", "argv that is no command line", async (host) => {
+rpcScenario("cli.exec 4003", "argv is not a valid command line", async (host) => {
   await host.error("cli.exec", { argv: ["version", "a\0b"] }, 4003);
   for (const bad of [
     {},
@@ -122,7 +122,7 @@ rpcScenario("cli.exec 4003", "argv that is no command line", async (host) => {
 
 rpcScenario(
   "cli.exec 4005",
-  { title: "it is switched off", config: { gateway: { cli_exec: "off" } } },
+  { title: "cli.exec is disabled", config: { gateway: { cli_exec: "off" } } },
   async (host) => {
     const { data } = await host.error("cli.exec", { argv: ["version"] }, 4005);
     assert.equal(data.reason, "disabled");
@@ -136,7 +136,7 @@ rpcScenario("error -32003", "cli.exec needs the scope admin", async (_, { connec
 
 rpcScenario(
   "cli.exec 5016",
-  { title: "a command that takes longer than it may is ended", env },
+  { title: "a command that exceeds its time limit is stopped", env },
   async (host, { service }) => {
     // A model server that accepts and says nothing.
     const server = createServer((socket) => void socket.resume()).listen(0, "127.0.0.1");
@@ -156,16 +156,20 @@ rpcScenario(
   },
 );
 
-rpcScenario("cli.exec 5017", { title: "its folder is no longer there", env }, async (host, { service }) => {
-  await rm(service.home, { recursive: true });
-  const { message } = await host.error("cli.exec", { argv: ["version"] }, 5017);
-  assert.ok(!message.includes(service.home), message);
-});
+rpcScenario(
+  "cli.exec 5017",
+  { title: "the working folder no longer exists", env },
+  async (host, { service }) => {
+    await rm(service.home, { recursive: true });
+    const { message } = await host.error("cli.exec", { argv: ["version"] }, 5017);
+    assert.ok(!message.includes(service.home), message);
+  },
+);
 
 rpcScenario(
   "error -32602",
   {
-    title: "hosts of other machines run no commands and look no further than the workspace",
+    title: "hosts on other machines run no commands and see only the workspace",
     env,
     config: { api_server: { host: "0.0.0.0" } },
   },

@@ -24,10 +24,14 @@ rpcScenario("commands.catalog", "names, descriptions, aliases and groups agree",
   assert.deepEqual(grouped.toSorted(), names.toSorted());
 });
 
-rpcScenario("commands.catalog 4001", "the session is another's", async (host, { connect, owner }) => {
-  const session_id = await openSession(await connect({ owner: `${owner}-too` }));
-  await host.error("commands.catalog", { session_id }, 4001);
-});
+rpcScenario(
+  "commands.catalog 4001",
+  "the session belongs to another owner",
+  async (host, { connect, owner }) => {
+    const session_id = await openSession(await connect({ owner: `${owner}-too` }));
+    await host.error("commands.catalog", { session_id }, 4001);
+  },
+);
 
 rpcScenario("command.resolve", "by name or alias, with the slash or without", async (host) => {
   for (const name of ["branch", "/branch", "fork", "/FORK"]) {
@@ -36,7 +40,7 @@ rpcScenario("command.resolve", "by name or alias, with the slash or without", as
   }
 });
 
-rpcScenario("command.resolve 4011", "there is no such command, and a near one is named", async (host) => {
+rpcScenario("command.resolve 4011", "an unknown command names a similar one", async (host) => {
   assert.match(
     (await host.error("command.resolve", { name: "modle" }, 4011)).message,
     /Did you mean \/model/,
@@ -48,7 +52,7 @@ rpcScenario("command.resolve 4011", "there is no such command, and a near one is
     await host.error("command.resolve", bad, -32602);
 });
 
-rpcScenario("command.dispatch", "the whole text, or name and arg, and exactly one of both", async (host) => {
+rpcScenario("command.dispatch", "either the whole text, or name and arg", async (host) => {
   const session_id = await openSession(host);
   const whole = await host.result("command.dispatch", { command: "/title One", session_id });
   assert.deepEqual(whole, { type: "exec", output: "Title: One" });
@@ -75,7 +79,7 @@ rpcScenario("command.dispatch", "the whole text, or name and arg, and exactly on
 
 rpcScenario(
   "command.dispatch",
-  { title: "every directive that a host can be given", config: COMMANDS },
+  { title: "every directive that a host can get", config: COMMANDS },
   async (host, { service }) => {
     const folder = join(service.home, "agentd", "skills", "tidy");
     await mkdir(folder, { recursive: true });
@@ -108,7 +112,7 @@ for (const [what, form] of [
   ["slash.exec", (text: string) => ({ command: `q ${text}` })],
 ] as const) {
   for (const [host, keeps] of [
-    ["that submits as it is told", true],
+    ["that submits with the given busy mode", true],
     ["that does not know when_busy", false],
   ] as const) {
     const gate = gatedScript();
@@ -124,9 +128,9 @@ for (const [what, form] of [
         const submit = (text: string, more: Json = {}) =>
           connection.result("prompt.submit", { session_id, text, ...more });
         const first = await submit("first");
-        const told = await connection.result(what, { session_id, ...form("later") });
-        assert.deepEqual(told, { type: "send", message: "later", when_busy: "queue" });
-        const { status } = await submit(told.message, keeps ? { when_busy: told.when_busy } : {});
+        const directive = await connection.result(what, { session_id, ...form("later") });
+        assert.deepEqual(directive, { type: "send", message: "later", when_busy: "queue" });
+        const { status } = await submit(directive.message, keeps ? { when_busy: directive.when_busy } : {});
         assert.equal(status, "queued");
         const { state } = await connection.result("session.status", { session_id });
         assert.deepEqual([state.turn_id, state.status], [first.turn_id, "working"]);
@@ -144,7 +148,7 @@ for (const [what, form] of [
 
 rpcScenario(
   ["command.dispatch", "event sessions.changed"],
-  "a command that opens another session names it, and it is open",
+  "a command that opens another session names it, and the session is open",
   async (host) => {
     const session_id = await openSession(host);
     const from = host.frames.length;
@@ -172,7 +176,7 @@ rpcScenario("command.dispatch", "the model of the session: what set_model is", a
 
 rpcScenario(
   "command.dispatch",
-  "commands that are an admin's are not for other keys",
+  "admin commands are refused for other keys",
   async (_, { connect, owner }) => {
     const chat = await connect({ owner: `${owner}-chat`, scopes: ["chat", "sessions", "read"] });
     const session_id = await openSession(chat);
@@ -197,22 +201,18 @@ rpcScenario(
   },
 );
 
-rpcScenario(
-  "command.dispatch",
-  "scheduled jobs are for keys with the scope jobs, which needs no other",
-  async (_, { connect, owner }) => {
-    const host = await connect({ owner: `${owner}-jobs`, scopes: ["chat", "jobs"] });
-    const session_id = await openSession(host);
-    const command = `/cron add every 3h -- Look around for ${owner}`;
-    assert.match((await host.result("command.dispatch", { command, session_id })).output, /Created job/);
-    assert.match((await host.result("slash.exec", { command: "cron", session_id })).output, /Look around/);
-    await host.error("command.dispatch", { command: "/yolo on", session_id }, -32003);
-  },
-);
+rpcScenario("command.dispatch", "/cron requires only the scope jobs", async (_, { connect, owner }) => {
+  const host = await connect({ owner: `${owner}-jobs`, scopes: ["chat", "jobs"] });
+  const session_id = await openSession(host);
+  const command = `/cron add every 3h -- Look around for ${owner}`;
+  assert.match((await host.result("command.dispatch", { command, session_id })).output, /Created job/);
+  assert.match((await host.result("slash.exec", { command: "cron", session_id })).output, /Look around/);
+  await host.error("command.dispatch", { command: "/yolo on", session_id }, -32003);
+});
 
 rpcScenario(
   "command.dispatch",
-  { title: "what is switched for all sessions is told to all who see one", config: {} },
+  { title: "a switch for all sessions notifies all their viewers", config: {} },
   async (host, { connect, owner }) => {
     const other = await connect({ owner: `${owner}-too` });
     const session_id = await openSession(other);
@@ -230,7 +230,7 @@ rpcScenario(
 
 rpcScenario(
   ["command.dispatch 4001", "slash.exec 4001"],
-  "the session is not there, or another's",
+  "the session is unknown, or another owner's",
   async (host, { connect, owner }) => {
     const other = await openSession(await connect({ owner: `${owner}-too` }));
     for (const session_id of ["none", other]) {
@@ -247,7 +247,7 @@ rpcScenario(
 
 rpcScenario(
   ["command.dispatch 4002", "slash.exec 4002"],
-  "what the command is given is not there",
+  "the argument of the command does not exist",
   async (host) => {
     const session_id = await openSession(host);
     for (const command of [
@@ -264,7 +264,7 @@ rpcScenario(
 
 rpcScenario(
   ["command.dispatch 4004", "slash.exec 4004"],
-  "empty, no command, or used wrongly",
+  "empty, not a command, or wrong usage",
   async (host) => {
     const session_id = await openSession(host);
     for (const command of [
@@ -292,7 +292,7 @@ rpcScenario(
   const gate = gatedScript();
   rpcScenario(
     ["command.dispatch 4009", "slash.exec 4009"],
-    { title: "a turn at work forbids what changes what it reads", script: gate.script },
+    { title: "a running turn forbids changes of what it reads", script: gate.script },
     async (host) => {
       const session_id = await openSession(host);
       const from = host.frames.length;
@@ -308,7 +308,7 @@ rpcScenario(
   );
 }
 
-rpcScenario(["command.dispatch 4011", "slash.exec 4011"], "there is no such command", async (host) => {
+rpcScenario(["command.dispatch 4011", "slash.exec 4011"], "the command is unknown", async (host) => {
   const session_id = await openSession(host);
   for (const command of ["/modle x", "/constructor", "/tostring"]) {
     await host.error("command.dispatch", { command, session_id }, 4011);
@@ -339,7 +339,7 @@ rpcScenario(
 
 rpcScenario(
   ["command.dispatch 4090", "slash.exec 4090"],
-  { title: "no more sessions may be open", config: { sessions: { max_live: 1 } } },
+  { title: "too many sessions are open", config: { sessions: { max_live: 1 } } },
   async (host) => {
     const session_id = await openSession(host);
     await takeTurn(host, session_id, "hello");
@@ -353,7 +353,7 @@ rpcScenario(
 
 rpcScenario(
   ["command.dispatch 5017", "slash.exec 5017"],
-  { title: "the folder of the session is no longer there", config: COMMANDS },
+  { title: "the session's folder no longer exists", config: COMMANDS },
   async (host, { service }) => {
     const folder = join(service.workspace, "gone");
     await mkdir(folder);
@@ -367,7 +367,7 @@ rpcScenario(
 
 rpcScenario(
   "slash.exec",
-  { title: "prints what a command says, or is a directive", config: COMMANDS },
+  { title: "prints the command's output, or is a directive", config: COMMANDS },
   async (host) => {
     const session_id = await openSession(host);
     assert.deepEqual(await host.result("slash.exec", { session_id, command: "title One" }), {
@@ -384,7 +384,7 @@ rpcScenario(
 
 rpcScenario(
   "slash.exec 4018",
-  { title: "a skill is command.dispatch's", config: {} },
+  { title: "skills require command.dispatch", config: {} },
   async (host, { service }) => {
     const folder = join(service.home, "agentd", "skills", "tidy");
     await mkdir(folder, { recursive: true });
@@ -394,6 +394,6 @@ rpcScenario(
       { session_id: await openSession(host), command: "tidy up" },
       4018,
     );
-    assert.match(message, /use command.dispatch/);
+    assert.match(message, /Use command.dispatch/);
   },
 );

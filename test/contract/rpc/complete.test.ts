@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Json } from "../../harness/rpc.ts";
 import { openSession, rpcScenario } from "./scenario.ts";
 
-rpcScenario("complete.slash", "names first, then what a command may be given", async (host) => {
+rpcScenario("complete.slash", "completes names first, then arguments", async (host) => {
   const session_id = await openSession(host);
   const complete = (text: string) => host.result("complete.slash", { text, session_id });
   const names = await complete("/mo");
@@ -22,14 +22,14 @@ rpcScenario("complete.slash", "names first, then what a command may be given", a
   await host.error("complete.slash", { text: "x".repeat(4097) }, -32602);
 });
 
-rpcScenario(["complete.slash 4001", "complete.path 4001"], "the session is not there", async (host) => {
+rpcScenario(["complete.slash 4001", "complete.path 4001"], "the session is unknown", async (host) => {
   await host.error("complete.slash", { text: "/", session_id: "none" }, 4001);
   await host.error("complete.path", { word: "a", session_id: "none" }, 4001);
 });
 
 rpcScenario(
   "complete.path",
-  "what lies in the session's folder, folders first",
+  "lists the session's folder, folders first",
   async (host, { service, owner }) => {
     const folder = join(service.workspace, owner);
     await mkdir(join(folder, "sub", "deep"), { recursive: true });
@@ -56,7 +56,7 @@ rpcScenario(
 
 rpcScenario(
   "complete.path",
-  "a folder of many is looked at in part, and shown as 30",
+  "a large folder is read in part, and 30 entries are shown",
   async (host, { service, owner }) => {
     const folder = join(service.workspace, `${owner}-many`);
     await mkdir(folder);

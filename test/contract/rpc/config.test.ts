@@ -28,113 +28,101 @@ display:
   skin: mono
 `;
 
-rpcScenario(
-  "config.get",
-  own("full, mtime and every named key; no secret is in them"),
-  async (host, setting) => {
-    await writeConfig(setting, CANARIES);
-    const session_id = await openSession(host);
-    const { config } = await host.result("config.get", { key: "full" });
-    assert.deepEqual([config.display.skin, config.display.details_mode], ["mono", "collapsed"]);
-    assert.ok((await host.result("config.get", { key: "mtime" })).mtime > 1e9);
-    const keys = `full provider profile project prompt model reasoning yolo busy title cwd terminal.cwd workdir skin
+rpcScenario("config.get", own("full, mtime and every named key, without secrets"), async (host, setting) => {
+  await writeConfig(setting, CANARIES);
+  const session_id = await openSession(host);
+  const { config } = await host.result("config.get", { key: "full" });
+  assert.deepEqual([config.display.skin, config.display.details_mode], ["mono", "collapsed"]);
+  assert.ok((await host.result("config.get", { key: "mtime" })).mtime > 1e9);
+  const keys = `full provider profile project prompt model reasoning yolo busy title cwd terminal.cwd workdir skin
       indicator details_mode details_mode.tools thinking_mode compact statusbar mouse verbose api_server api_server.key
       mcp mcp.servers.files.env.FILES_TOKEN model.providers.local database.url`;
-    for (const key of keys.split(/\s+/)) {
-      for (const params of [{ key }, { key, session_id }]) {
-        const text = JSON.stringify(await host.result("config.get", params));
-        assert.ok(!text.includes("canary"), `${key}: ${text}`);
-      }
+  for (const key of keys.split(/\s+/)) {
+    for (const params of [{ key }, { key, session_id }]) {
+      const text = JSON.stringify(await host.result("config.get", params));
+      assert.ok(!text.includes("canary"), `${key}: ${text}`);
     }
-    const { model, provider, providers } = await host.result("config.get", { key: "provider" });
-    assert.deepEqual([model, provider, providers], ["demo", "demo", ["demo"]]);
-  },
-);
+  }
+  const { model, provider, providers } = await host.result("config.get", { key: "provider" });
+  assert.deepEqual([model, provider, providers], ["demo", "demo", ["demo"]]);
+});
 
-rpcScenario(
-  "config.get",
-  own("mtime grows with a change, and the change is in full"),
-  async (host, setting) => {
-    await writeConfig(setting, "version: 1\n");
-    const before = await host.result("config.get", { key: "mtime" });
-    await host.result("config.set", { key: "compact", value: true });
-    const after = await host.result("config.get", { key: "mtime" });
-    assert.ok(after.mtime > before.mtime);
-    assert.equal((await host.result("config.get", { key: "full" })).config.display.compact, true);
-  },
-);
-
-rpcScenario("config.get", own("a broken file is told as it was at the start"), async (host, setting) => {
-  await writeConfig(setting, "version: [\n");
-  assert.equal((await host.result("config.get", { key: "full" })).config.version, 1);
+rpcScenario("config.get", own("a change updates mtime and full"), async (host, setting) => {
+  await writeConfig(setting, "version: 1\n");
+  const before = await host.result("config.get", { key: "mtime" });
+  await host.result("config.set", { key: "compact", value: true });
+  const after = await host.result("config.get", { key: "mtime" });
+  assert.ok(after.mtime > before.mtime);
+  assert.equal((await host.result("config.get", { key: "full" })).config.display.compact, true);
 });
 
 rpcScenario(
-  ["config.get 4002", "config.set 4002"],
-  "keys and values that there are not are refused",
-  async (host) => {
-    for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope", "k".repeat(256)]) {
-      await host.error("config.get", { key }, 4002);
-      const { message } = await host.error("config.set", { key, value: "x" }, 4002);
-      assert.match(message, /unknown config key/);
-    }
-    const session_id = await openSession(host);
-    for (const [key, value] of [
-      ["model", "no:such:model x"],
-      ["model", "m --provider"],
-      ["model", 5],
-      ["reasoning", "wild"],
-      ["yolo", "perhaps"],
-      ["cwd", "nowhere"],
-      ["cwd", "a\0b"],
-      ["title", ""],
-      ["title", "t".repeat(100_000)],
-      ["busy", "dance"],
-      ["busy", null],
-      ["skin", "../../etc/passwd"],
-      ["details_mode", "huge"],
-      ["details_mode.tools", "huge"],
-      ["mouse", "perhaps"],
-      ["statusbar", { on: true }],
-      ["api_server.port", 99_999],
-      ["api_server.host", ["a"]],
-    ] as const) {
-      const { data } = await host.error("config.set", { key, value, session_id }, 4002);
-      assert.equal(data.reason, "bad_value", key);
-    }
-    await host.error("config.set", { key: "title", value: "of none" }, 4002);
-    await host.error("config.set", { key: "skin", value: "mono", scope: "session" }, 4002);
-    await host.error("config.set", { key: "log.level", value: "debug", scope: "session" }, 4002);
-    for (const bad of [
-      {},
-      { key: 5 },
-      { key: "k".repeat(257) },
-      { key: "skin" },
-      { key: "yolo", value: 1, scope: "x" },
-    ]) {
-      await host.error("config.set", bad, -32602);
-    }
+  "config.get",
+  own("while the file is broken, returns the configuration at start"),
+  async (host, setting) => {
+    await writeConfig(setting, "version: [\n");
+    assert.equal((await host.result("config.get", { key: "full" })).config.version, 1);
   },
 );
 
-rpcScenario(
-  ["config.get 4001", "config.set 4001"],
-  "settings of a session that is not there",
-  async (host) => {
-    await host.error("config.get", { key: "model", session_id: "none" }, 4001);
-    await host.error("config.set", { key: "yolo", value: "on", session_id: "none" }, 4001);
-  },
-);
+rpcScenario(["config.get 4002", "config.set 4002"], "unknown keys and values are refused", async (host) => {
+  for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope", "k".repeat(256)]) {
+    await host.error("config.get", { key }, 4002);
+    const { message } = await host.error("config.set", { key, value: "x" }, 4002);
+    assert.match(message, /unknown config key/);
+  }
+  const session_id = await openSession(host);
+  for (const [key, value] of [
+    ["model", "no:such:model x"],
+    ["model", "m --provider"],
+    ["model", 5],
+    ["reasoning", "wild"],
+    ["yolo", "perhaps"],
+    ["cwd", "nowhere"],
+    ["cwd", "a\0b"],
+    ["title", ""],
+    ["title", "t".repeat(100_000)],
+    ["busy", "dance"],
+    ["busy", null],
+    ["skin", "../../etc/passwd"],
+    ["details_mode", "huge"],
+    ["details_mode.tools", "huge"],
+    ["mouse", "perhaps"],
+    ["statusbar", { on: true }],
+    ["api_server.port", 99_999],
+    ["api_server.host", ["a"]],
+  ] as const) {
+    const { data } = await host.error("config.set", { key, value, session_id }, 4002);
+    assert.equal(data.reason, "bad_value", key);
+  }
+  await host.error("config.set", { key: "title", value: "of none" }, 4002);
+  await host.error("config.set", { key: "skin", value: "mono", scope: "session" }, 4002);
+  await host.error("config.set", { key: "log.level", value: "debug", scope: "session" }, 4002);
+  for (const bad of [
+    {},
+    { key: 5 },
+    { key: "k".repeat(257) },
+    { key: "skin" },
+    { key: "yolo", value: 1, scope: "x" },
+  ]) {
+    await host.error("config.set", bad, -32602);
+  }
+});
+
+rpcScenario(["config.get 4001", "config.set 4001"], "settings of an unknown session", async (host) => {
+  await host.error("config.get", { key: "model", session_id: "none" }, 4001);
+  await host.error("config.set", { key: "yolo", value: "on", session_id: "none" }, 4001);
+});
 
 rpcScenario(
   ["config.set", "event session.info"],
-  "what holds for a session is told to all who see it",
+  "a session setting notifies all viewers",
   async (host, setting) => {
     const session_id = await openSession(host);
     const other = await setting.connect();
     await other.result("session.resume", { session_id });
     await mkdir(join(setting.service.workspace, setting.owner));
-    for (const [key, value, told] of [
+    for (const [key, value, expected] of [
       ["yolo", "", { yolo: true }],
       ["yolo", "off", { yolo: false }],
       ["reasoning", "high", { reasoning_effort: "high" }],
@@ -146,8 +134,8 @@ rpcScenario(
       const set = await host.result("config.set", { key, value, session_id });
       assert.deepEqual([set.key, set.scope], [key, "session"]);
       const { payload } = await other.event("session.info", (event) => event.session_id === session_id, from);
-      assert.partialDeepStrictEqual(payload, told);
-      assert.partialDeepStrictEqual(set.info, told);
+      assert.partialDeepStrictEqual(payload, expected);
+      assert.partialDeepStrictEqual(set.info, expected);
     }
     await host.result("config.set", { key: "title", value: "A name", session_id });
     assert.equal((await other.event("session.title")).payload.title, "A name");
@@ -156,7 +144,7 @@ rpcScenario(
 
 rpcScenario(
   ["config.set", "event sessions.changed"],
-  "a session that a setting saves is listed from then on",
+  "a session that a setting saved is listed from then on",
   async (host, setting) => {
     const session_id = await openSession(host);
     const other = await setting.connect();
@@ -171,14 +159,14 @@ rpcScenario(
   },
 );
 
-rpcScenario("config.set", own("yolo for all sessions is told to all who see one"), async (host, setting) => {
+rpcScenario("config.set", own("yolo for all sessions notifies every viewer"), async (host, setting) => {
   const session_id = await openSession(host);
   const other = await setting.connect({ owner: `${setting.owner}-too` });
   const own_id = await openSession(other);
   const [from, too] = [host.frames.length, other.frames.length];
   const set = await other.result("config.set", { key: "yolo", value: "on", scope: "global" });
   assert.deepEqual([set.value, set.scope], [true, "global"]);
-  assert.match(set.warning, /until agentd is started again/);
+  assert.match(set.warning, /until agentd restarts/);
   const seen = await host.event("session.info", (event) => event.session_id === session_id, from);
   assert.equal(seen.payload.yolo, true);
   assert.equal(
@@ -190,12 +178,12 @@ rpcScenario("config.set", own("yolo for all sessions is told to all who see one"
 
 rpcScenario(
   "config.set",
-  own("a model for all sessions is kept, and there at once in this one"),
+  own("a model for all sessions is saved, and applies to the current one at once"),
   async (host, setting) => {
     const session_id = await openSession(host);
     const set = await host.result("config.set", { key: "model", value: "demo:demo --global", session_id });
     assert.deepEqual([set.value, set.scope], ["demo:demo", "global"]);
-    assert.match(set.warning, /next start/);
+    assert.match(set.warning, /when agentd restarts/);
     assert.match(await readFile(fileOf(setting), "utf8"), /default: demo:demo/);
     assert.equal((await host.result("config.get", { key: "model", session_id })).value, "demo:demo");
     assert.equal(
@@ -207,7 +195,7 @@ rpcScenario(
 
 rpcScenario(
   ["config.set", "event skin.changed"],
-  own("a look is kept, and everybody is told"),
+  own("a skin is saved, and every client is notified"),
   async (host, setting) => {
     const other = await setting.connect({ owner: "somebody-else" });
     const from = other.frames.length;
@@ -221,7 +209,7 @@ rpcScenario(
 
 rpcScenario(
   "config.set",
-  own("what hosts show: switches switch, choices go round, sections fall back"),
+  own("display settings: switches toggle, choices cycle, sections fall back"),
   async (host) => {
     const set = async (key: string, value: unknown) =>
       (await host.result("config.set", { key, value })).value;
@@ -249,7 +237,7 @@ rpcScenario(
   const gate = gatedScript();
   rpcScenario(
     "config.set",
-    { ...own("busy holds for the next prompt already"), script: gate.script },
+    { ...own("busy applies to the next prompt"), script: gate.script },
     async (host) => {
       const session_id = await openSession(host);
       await host.result("prompt.submit", { session_id, text: "one" });
@@ -265,7 +253,7 @@ rpcScenario(
   const gate = gatedScript();
   rpcScenario(
     "config.set 4009",
-    { title: "a turn at work keeps its folder", script: gate.script },
+    { title: "a running turn keeps its folder", script: gate.script },
     async (host) => {
       const session_id = await openSession(host);
       const from = host.frames.length;
@@ -280,7 +268,7 @@ rpcScenario(
 
 rpcScenario(
   "config.set 5001",
-  own("a file that cannot be changed is told without its path"),
+  own("a file that cannot be changed is reported without its path"),
   async (host, setting) => {
     await rm(fileOf(setting), { force: true });
     await mkdir(fileOf(setting), { recursive: true });

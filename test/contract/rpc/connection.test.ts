@@ -6,7 +6,7 @@ import { openSession, rpcScenario, takeTurn } from "./scenario.ts";
 
 rpcScenario(
   "rpc.discover",
-  "the first document, with the second one's methods and the events",
+  "returns the first document, with the second one's methods and the events",
   async (host) => {
     const document = await host.result("rpc.discover");
     const names = document.methods.map(({ name }: Json) => name);
@@ -21,7 +21,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("client.capabilities", "what the host understands is taken over, and answered", async (host) => {
+rpcScenario("client.capabilities", "the host's capabilities are stored and answered", async (host) => {
   const done = await host.result("client.capabilities", {
     protocol_version: 1,
     client: { name: "n".repeat(1000), version: "1" },
@@ -38,14 +38,14 @@ rpcScenario("client.capabilities", "what the host understands is taken over, and
   assert.ok(types.includes("message.complete") && !types.some((type) => type.endsWith(".delta")));
 });
 
-rpcScenario("client.capabilities", "a client that says nothing of itself speaks version 1", async (host) => {
+rpcScenario("client.capabilities", "a client that declares nothing speaks version 1", async (host) => {
   const done = await host.result("client.capabilities", {});
   assert.deepEqual([done.protocol.version, done.server_requests], [1, []]);
 });
 
 rpcScenario(
   "client.capabilities 4026",
-  "a version that is not served is refused with those that are",
+  "an unsupported version is refused with the supported ones",
   async (host) => {
     for (const protocol_version of [0, 2, -1, Number.MAX_SAFE_INTEGER]) {
       const { data } = await host.error("client.capabilities", { protocol_version }, 4026);
@@ -67,7 +67,7 @@ rpcScenario(["ping", "gateway.ping"], "both are answered, with parameters or wit
   }
 });
 
-rpcScenario("setup.status", "the demo model is enough for a session, and it is said", async (host) => {
+rpcScenario("setup.status", "the demo model is enough for a session, and is reported", async (host) => {
   assert.deepEqual(await host.result("setup.status"), {
     provider_configured: true,
     model: "demo:demo",
@@ -78,7 +78,7 @@ rpcScenario("setup.status", "the demo model is enough for a session, and it is s
 rpcScenario(
   "setup.status",
   {
-    title: "a provider without a key answers nothing",
+    title: "a provider without a key is not ready",
     providers: [{ name: "openai", type: "openai", models: ["gpt-x"], hasKey: false }],
   },
   async (host) => {
@@ -90,7 +90,7 @@ rpcScenario(
 rpcScenario(
   "setup.status",
   {
-    title: "a server of one's own needs no key",
+    title: "a self-hosted provider needs no key",
     providers: [{ name: "local", type: "openai_compatible", models: ["m"], hasKey: false }],
   },
   async (host) => {
@@ -99,7 +99,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("pet.cells", "there is no pet, whatever is asked of it", async (host) => {
+rpcScenario("pet.cells", "pet.cells is always disabled", async (host) => {
   assert.deepEqual(await host.result("pet.cells", { state: "idle", graphics: null }), { enabled: false });
 });
 

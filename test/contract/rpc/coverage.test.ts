@@ -51,7 +51,7 @@ test("the coverage check fails when a scenario is missing", () => {
   assert.deepEqual(missingFrom(provenBy(rest)), ["rpc.discover"]);
 });
 
-test("no scenario names what no document declares", async () => {
+test("no scenario names anything undeclared", async () => {
   const proven = provenBy(await readScenarios());
   assert.deepEqual(
     [...proven].filter((each) => !declared.includes(each)),

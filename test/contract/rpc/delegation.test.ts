@@ -16,7 +16,7 @@ function family(goals: readonly string[], child: Script): Script {
 const untilAborted: Script = ({ signal }) =>
   new Promise((resolve) => signal.addEventListener("abort", () => resolve({ text: "" }), { once: true }));
 
-const told = (host: RpcHost, type: string): Json[] =>
+const eventsOf = (host: RpcHost, type: string): Json[] =>
   host.events().flatMap((event) => (event.type === type ? [event.payload] : []));
 
 /** Of a sub-agent that reasons, says something, calls a tool and answers. */
@@ -34,7 +34,7 @@ rpcScenario(
     "event subagent.complete",
   ],
   {
-    title: "a real delegation is told of from the request to the end, in order, inside of its tool",
+    title: "a delegation is reported from the request to the end, in order, inside its tool",
     tools: [createDelegateTask()],
     script: family(["dig", "fill"], ({ step, user }) =>
       step === 0
@@ -79,7 +79,7 @@ rpcScenario(
 rpcScenario(
   "delegation.status",
   {
-    title: "who is at work, for whom, and what the limits are",
+    title: "lists running sub-agents, their parents and the limits",
     tools: [createDelegateTask()],
     config: { delegation: { max_concurrent: 2, max_depth: 1 } },
     script: family(["one", "two", "three"], untilAborted),
@@ -92,7 +92,7 @@ rpcScenario(
     const status = await host.result("delegation.status", { session_id });
     assert.deepEqual(status.active.map((each: Json) => each.goal).toSorted(), ["one", "two"]);
     assert.deepEqual([status.paused, status.max_spawn_depth, status.max_concurrent_children], [false, 1, 2]);
-    assert.equal(told(host, "subagent.spawn_requested").length, 3);
+    assert.equal(eventsOf(host, "subagent.spawn_requested").length, 3);
     const [first] = status.active;
     assert.deepEqual([first.depth, first.model, first.tool_count], [1, "demo:demo", 0]);
     assert.ok(first.started_at > 1e9 && first.parent_id);
@@ -103,14 +103,14 @@ rpcScenario(
     await host.result("session.interrupt", { session_id });
     await host.event("message.complete", (event) => event.turn_id === turn_id);
     // Each that was asked for has an end, also the one that never began.
-    const ends = told(host, "subagent.complete");
+    const ends = eventsOf(host, "subagent.complete");
     assert.deepEqual(ends.map((each) => each.goal).toSorted(), ["one", "three", "two"]);
     assert.ok(ends.every((each) => each.status === "interrupted"));
     assert.deepEqual((await host.result("delegation.status")).active, []);
   },
 );
 
-rpcScenario("delegation.status 4001", "the session is not there", async (host) => {
+rpcScenario("delegation.status 4001", "the session is unknown", async (host) => {
   await host.error("delegation.status", { session_id: "none" }, 4001);
   await host.error("delegation.status", { session_id: {} }, -32602);
 });
@@ -118,7 +118,7 @@ rpcScenario("delegation.status 4001", "the session is not there", async (host) =
 rpcScenario(
   "subagent.interrupt",
   {
-    title: "this sub-agent ends, its sisters and its parent go on",
+    title: "this sub-agent ends, its siblings and its parent continue",
     tools: [createDelegateTask()],
     script: family(["wait", "work"], (state) =>
       state.user === "wait" ? untilAborted(state) : { text: "worked" },
@@ -139,7 +139,7 @@ rpcScenario(
     });
     const { payload: done } = await host.event("message.complete", (event) => event.turn_id === turn_id);
     assert.deepEqual([done.status, done.text], ["complete", "over"]);
-    const ends = told(host, "subagent.complete").map(({ goal, status }) => [goal, status]);
+    const ends = eventsOf(host, "subagent.complete").map(({ goal, status }) => [goal, status]);
     assert.deepEqual(Object.fromEntries(ends), { wait: "interrupted", work: "completed" });
     assert.deepEqual(await host.result("subagent.interrupt", { subagent_id }), missed);
   },

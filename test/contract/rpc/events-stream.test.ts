@@ -5,7 +5,7 @@ import { openSession, rpcScenario, takeTurn } from "./scenario.ts";
 
 rpcScenario(
   "event gateway.ready",
-  "it is the first frame, and says what there is",
+  "is the first frame, with limits and capabilities",
   async (host, { service }) => {
     const [{ method, params }] = host.frames;
     assert.deepEqual(
@@ -31,7 +31,7 @@ rpcScenario(
     "event session.usage",
   ],
   {
-    title: "a turn tells of its words, its thoughts, its tools and its cost, each with its number",
+    title: "a turn reports text, reasoning, tools and usage, each with its number",
     script: ({ step }) =>
       step === 0
         ? {
@@ -49,9 +49,9 @@ rpcScenario(
     const id = await openSession(host);
     const end = await takeTurn(host, id, "go");
     assertTurnOrder(host.frames, id, 0);
-    const told = (type: string) => host.events(id).filter((event) => event.type === type);
+    const eventsOf = (type: string) => host.events(id).filter((event) => event.type === type);
     const textOf = (type: string) =>
-      told(type)
+      eventsOf(type)
         .map(({ payload }) => payload.text)
         .join("");
     assert.equal(textOf("message.delta"), "One moment.Seen.");
@@ -59,12 +59,12 @@ rpcScenario(
     assert.equal(textOf("reasoning.available"), "Let me see.");
     assert.equal(textOf("thinking.delta"), "");
     assert.equal(end.text, "Seen.");
-    const [progress] = told("tool.progress");
-    const [complete] = told("tool.complete");
+    const [progress] = eventsOf("tool.progress");
+    const [complete] = eventsOf("tool.complete");
     assert.deepEqual([progress.payload.name, progress.payload.preview], ["probe", "halfway\n"]);
     assert.deepEqual(complete.payload.result, { found: 2 });
     assert.equal(complete.payload.tool_id, progress.payload.tool_id);
-    const [usage] = told("session.usage");
+    const [usage] = eventsOf("session.usage");
     assert.ok(usage.payload.usage.calls >= 1 && usage.payload.usage.calls <= end.usage.calls);
   },
 );
@@ -72,7 +72,7 @@ rpcScenario(
 rpcScenario(
   ["event tool.complete", "event tool.start"],
   {
-    title: "a change of a file comes with its diff, a plan with its items, a failure with its reason",
+    title: "a file change has its diff, a plan its items, a failure its reason",
     config: { approvals: { mode: "yolo" } },
     script: ({ step }) => {
       const calls = [
@@ -101,7 +101,7 @@ rpcScenario(
 rpcScenario(
   "event tool.generating",
   {
-    title: "a call of a tool of another client, which this host only watches",
+    title: "a tool call for another client is only reported",
     script: () => ({ calls: [{ tool: "their_tool", input: { a: 1 } }] }),
   },
   async (host, { service, owner }) => {
@@ -123,7 +123,7 @@ rpcScenario(
 rpcScenario(
   "event session.reclaimed",
   {
-    title: "a session that nobody used for hours makes room for a new one, and all of its owner hear of it",
+    title: "an idle session is closed for a new one, and all its owner's connections are notified",
     config: { sessions: { max_live: 1 } },
   },
   async (host, { connect, service, owner }) => {
@@ -148,7 +148,7 @@ rpcScenario(
 
 rpcScenario(
   "event error",
-  "a journal that cannot be read is told, without its inside, and ends neither connection nor session",
+  "an unreadable journal is reported without details, and ends neither connection nor session",
   async (host, { service, connect }) => {
     const id = await openSession(host);
     await takeTurn(host, id, "go");

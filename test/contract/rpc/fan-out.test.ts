@@ -118,7 +118,7 @@ async function answeredByMethod(kind: Kind, host: RpcHost, setting: RpcSetting):
   const answer = await respond(second, kind, id, event.params.payload.request_id);
   assert.ok(answer.result, JSON.stringify(answer));
   for (const other of hosts) assert.equal((await cancelled(other)).reason, "resolved");
-  // Too late: nobody waits for it, and nothing comes of it.
+  // Too late: the question is closed, so the answer is dropped.
   first.send({ jsonrpc: "2.0", id: question.id, result: results[kind] });
   assert.equal((await ended(first, id)).text, said[kind]);
   assert.deepEqual(await first.result("ping"), { pong: true });
@@ -158,7 +158,7 @@ rpcScenario(
 rpcScenario(
   "question approval",
   {
-    title: "when all who follow decline, the question is over at once as if timed out",
+    title: "when all followers decline, the question ends at once as if timed out",
     script,
     probe: asking,
   },
@@ -183,7 +183,7 @@ rpcScenario(
 
 rpcScenario(
   "question clarify",
-  { title: "one that declines leaves the question to the others", script, probe: asking },
+  { title: "one client that declines leaves the question to the others", script, probe: asking },
   async (host, setting) => {
     const { id, hosts } = await share(host, setting, ["request", "event"]);
     const [first, second] = hosts as [RpcHost, RpcHost];
@@ -200,7 +200,7 @@ rpcScenario(
 
 rpcScenario(
   "answer approval",
-  { title: "all: true in a host's answer settles whatever else the session asks", script: twice },
+  { title: "all: true in a host's answer also settles the session's other approvals", script: twice },
   async (host, setting) => {
     const { id, hosts } = await share(host, setting, ["request", "event"]);
     const [first, second] = hosts as [RpcHost, RpcHost];
@@ -220,7 +220,7 @@ rpcScenario(
 
 rpcScenario(
   "answer approval",
-  { title: "a choice that is not offered is taken as the next narrower one", script, probe: asking },
+  { title: "a choice that is not offered is narrowed", script, probe: asking },
   async (host, setting) => {
     const { id, hosts } = await share(host, setting, ["request"]);
     const [first] = hosts as [RpcHost];
@@ -236,7 +236,11 @@ rpcScenario(
 
 rpcScenario(
   "event message.complete",
-  { title: "who asked may leave: the turn and its question go on for the others", script, probe: asking },
+  {
+    title: "the prompting host may leave: its turn and question continue for the others",
+    script,
+    probe: asking,
+  },
   async (host, setting) => {
     const { id, hosts } = await share(host, setting, ["event", "request", "event"]);
     const [first, second, third] = hosts as [RpcHost, RpcHost, RpcHost];
@@ -260,7 +264,7 @@ rpcScenario(
   "event request.cancel",
   {
     title:
-      "a question expires while nobody is connected: who comes back hears that it did, and not the question",
+      "a question expires while no client is connected; later clients get its expiry, and not the question",
     script,
     tools: [],
     probe: asking,

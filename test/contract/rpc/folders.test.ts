@@ -38,7 +38,7 @@ function assertNeedsAdmin(error: Json, what: string): void {
   assert.match(error.message, /"guest" has no scope "admin".*agent\.workspace_roots/, what);
 }
 
-test("a key without the scope admin works in the workspace and the configured roots, and nowhere else", async (context) => {
+test("a key without the scope admin works only in the workspace and the configured roots", async (context) => {
   const { outside, root } = await places(context);
   // As a person may write them: relative, and by way of a link.
   const config = { agent: { workspace_roots: [join(outside, "way-in")] } };
@@ -73,7 +73,7 @@ test("a key without the scope admin works in the workspace and the configured ro
   }
 });
 
-test("a ticket of a key chooses no folder that its key may not", async () => {
+test("a ticket allows no folder that its key may not use", async () => {
   await using service = await startTestService({ keys });
   const headers = { authorization: `Bearer ${CHAT}` };
   const answer = await service.request("/api/auth/ws-ticket", { method: "POST", headers });
@@ -81,7 +81,7 @@ test("a ticket of a key chooses no folder that its key may not", async () => {
   assertNeedsAdmin((await guest.call("session.create", { cwd: "/" })).error, "ticket");
 });
 
-test("no method of the gateway moves a session of a key without the scope admin out of the roots", async (context) => {
+test("no gateway method moves a session of a key without the scope admin out of the roots", async (context) => {
   const { outside } = await places(context);
   await using service = await startTestService({ keys });
   await using guest = await connectAs(service, CHAT);
@@ -103,10 +103,10 @@ test("no method of the gateway moves a session of a key without the scope admin 
     assert.equal(state.cwd, service.workspace);
   }
   const about = await guest.result("config.get", { key: "project", cwd: outside });
-  assert.equal(about.cwd, service.workspace, "what lies there is not told either");
+  assert.equal(about.cwd, service.workspace, "its content is not revealed either");
 });
 
-test("a key without the scope admin looks into no folder of the machine but those of its sessions", async (context) => {
+test("a key without the scope admin sees only the folders of its sessions", async (context) => {
   const { outside, root } = await places(context);
   await using service = await startTestService({ keys, config: { agent: { workspace_roots: [root] } } });
   const { workspace, home } = service;
@@ -134,11 +134,11 @@ test("a key without the scope admin looks into no folder of the machine but thos
     await guest.error("prompt.submit", { session_id, text: "look", images: [path] }, 4016);
   }
   const clip = await guest.result("clipboard.paste", { session_id });
-  assert.match(clip.message, /not yours/);
+  assert.match(clip.message, /cannot read your clipboard/);
   assert.equal((await guest.result("image.attach", { session_id, path: "../pic.png" })).attached, true);
 });
 
-test("what a key without the scope admin has the agent write outside of its folder waits for approval", async () => {
+test("writes outside the folder by a session of a key without the scope admin wait for approval", async () => {
   const script = callsOnce("mkdir /opt/made");
   // Nothing is really made.
   const tool = testTool(async () => "ran");

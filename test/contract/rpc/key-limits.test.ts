@@ -59,7 +59,7 @@ function assertTooManyRuns(error: Json): void {
   assert.match(error.message, /"limited".*max_concurrent_runs/);
 }
 
-test("prompts over any socket of a key start no more runs together than the key may have", async () => {
+test("prompts over any socket of a key count for the key's limit of runs", async () => {
   await using service = await startTestService({ keys: limited({ maxConcurrentRuns: 2 }), script: working });
   const hosts = await hostsOf(service);
   const prompts = [...hosts, ...hosts].map(async (host) => {
@@ -79,10 +79,10 @@ test("prompts over any socket of a key start no more runs together than the key 
   assert.equal(post.status, 429, "runs of the sockets count over HTTP");
   await using free = await connectSocket(service, `/api/ws?token=${OTHER}`);
   const other = await free.result("prompt.submit", { session_id: await openSession(free), text: "work" });
-  assert.equal(other.status, "streaming", "another key has its own room");
+  assert.equal(other.status, "streaming", "another key has its own limit");
 });
 
-test("a run made over HTTP takes the room of its key on every socket", async () => {
+test("a run started over HTTP counts for its key on every socket", async () => {
   await using service = await startTestService({ keys: limited({ maxConcurrentRuns: 1 }), script: working });
   const headers = { "content-type": "application/json" };
   const body = JSON.stringify({ input: "work" });
@@ -105,7 +105,7 @@ test("a run made over HTTP takes the room of its key on every socket", async () 
   assert.equal(await atWork(service), 1);
 });
 
-test("a prompt that waits behind the key's own turn, and one that is steered in, are no further runs", async () => {
+test("queued prompts and steered texts do not count as further runs", async () => {
   await using service = await startTestService({ keys: limited({ maxConcurrentRuns: 2 }), script: working });
   await using host = await connectSocket(service, `/api/ws?token=${KEY}`);
   const session_id = await openSession(host);
@@ -116,10 +116,10 @@ test("a prompt that waits behind the key's own turn, and one that is steered in,
   assert.equal((await submit("three", { when_busy: "steer" })).status, "steered");
   const other = await openSession(host);
   const { status } = await host.result("prompt.submit", { session_id: other, text: "four" });
-  assert.equal(status, "streaming", "what waits takes no room");
+  assert.equal(status, "streaming", "a queued prompt does not count");
 });
 
-test("the requests of a key's minute are one count over HTTP, sockets and tickets", async () => {
+test("the rate limit of a key counts HTTP requests, sockets and tickets together", async () => {
   const clock = new FakeClock();
   await using service = await startTestService({ keys: limited({ rateLimitRpm: 8 }), clock });
   // Two tickets and three connections: five requests.
@@ -146,7 +146,7 @@ test("the requests of a key's minute are one count over HTTP, sockets and ticket
   assert.deepEqual(await third.result("ping"), { pong: true });
 });
 
-test("each member of a batch, and each notification, is a request of its key", async () => {
+test("each member of a batch, and each notification, counts as a request of its key", async () => {
   await using service = await startTestService({
     keys: limited({ rateLimitRpm: 4 }),
     clock: new FakeClock(),
@@ -165,7 +165,7 @@ test("each member of a batch, and each notification, is a request of its key", a
   );
 });
 
-test("a call that is refused for the rate does nothing, whatever it asks for", async () => {
+test("a call that the rate limit refuses has no effect", async () => {
   await using service = await startTestService({
     keys: limited({ rateLimitRpm: 2 }),
     clock: new FakeClock(),

@@ -4,7 +4,7 @@ import { openSession, rpcScenario } from "./scenario.ts";
 rpcScenario(
   "model.options",
   {
-    title: "the providers with their models, and which can be asked",
+    title: "lists the providers with their models, and which are ready",
     providers: [
       { name: "openai", type: "openai", models: ["gpt-a", "gpt-b"], hasKey: true },
       { name: "anthropic", type: "anthropic", models: ["claude-a"], hasKey: false },
@@ -43,7 +43,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("model.options 4001", "the session is not there", async (host) => {
+rpcScenario("model.options 4001", "the session is unknown", async (host) => {
   await host.error("model.options", { session_id: "none" }, 4001);
   await host.error("model.options", { session_id: 5 }, -32602);
 });

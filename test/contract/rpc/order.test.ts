@@ -225,7 +225,7 @@ let service: TestService;
 const openService = oncePerFile(() => startTestService({ script, tools: [probe] }));
 before(async () => void (service = await openService()));
 
-test("the order rules hold, for each of two hosts, whatever the model and the people do", async () => {
+test("the order rules hold for each of two hosts, for any script and any input", async () => {
   await fc.assert(
     fc.asyncProperty(program, async (drawn) => {
       playing = drawn;

@@ -6,7 +6,7 @@ const MAX_IN_FLIGHT = 256;
 
 rpcScenario(
   ["error -32001", "session.title"],
-  "above 256 requests in flight each further one is told to come back, and its neighbours notice nothing",
+  "above 256 requests in flight each further one gets overloaded, and other connections are not affected",
   async (host, { service, connect }) => {
     const neighbour = await connect();
     const id = await openSession(host);
@@ -33,7 +33,7 @@ rpcScenario(
     for (const { error } of await Promise.all(refused)) {
       assert.equal(error?.code, -32001);
       assert.deepEqual(error.data, { reason: "overloaded", retryable: true });
-      assert.match(error.message, /256 requests are in flight\. Wait for some of their answers/);
+      assert.match(error.message, /256 requests are in flight\. Wait for their answers/);
     }
     const answers = await host.frame((frame) => Array.isArray(frame));
     for (const { error } of answers) assert.equal(error?.code, -32001);

@@ -20,7 +20,7 @@ async function withProcess(host: RpcHost, { service }: RpcSetting, command = "sl
 
 rpcScenario(
   "process.list",
-  "those of the caller's sessions, or of one, without secrets",
+  "lists processes of the caller's sessions, or of one, without secrets",
   async (host, setting) => {
     registerSecret("canary-of-processes");
     const one = await withProcess(host, setting, "sleep 600 # canary-of-processes");
@@ -39,7 +39,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("process.list", "how a process ended is told", async (host, setting) => {
+rpcScenario("process.list", "reports how a process ended", async (host, setting) => {
   const { sessionId, id } = await withProcess(host, setting, "exit 3");
   await setting.service.service.deps.processes.wait(id, sessionId, {
     timeoutMs: 10_000,
@@ -51,25 +51,21 @@ rpcScenario("process.list", "how a process ended is told", async (host, setting)
   );
 });
 
-rpcScenario(
-  "process.kill",
-  "the process and no other ends; once it ended there is nothing to end",
-  async (host, setting) => {
-    const one = await withProcess(host, setting);
-    const two = await withProcess(host, setting);
-    assert.deepEqual(await host.result("process.kill", { process_id: one.id, session_id: one.sessionId }), {
-      killed: 1,
-    });
-    assert.deepEqual(await host.result("process.kill", { process_id: one.id }), { killed: 0 });
-    const states = (await host.result("process.list")).processes.map(
-      (each: { process_id: string; status: string }) => [each.process_id, each.status],
-    );
-    assert.deepEqual(Object.fromEntries(states), { [one.id]: "killed", [two.id]: "running" });
-    await host.result("process.stop");
-  },
-);
+rpcScenario("process.kill", "ends exactly this process; an ended one stays ended", async (host, setting) => {
+  const one = await withProcess(host, setting);
+  const two = await withProcess(host, setting);
+  assert.deepEqual(await host.result("process.kill", { process_id: one.id, session_id: one.sessionId }), {
+    killed: 1,
+  });
+  assert.deepEqual(await host.result("process.kill", { process_id: one.id }), { killed: 0 });
+  const states = (await host.result("process.list")).processes.map(
+    (each: { process_id: string; status: string }) => [each.process_id, each.status],
+  );
+  assert.deepEqual(Object.fromEntries(states), { [one.id]: "killed", [two.id]: "running" });
+  await host.result("process.stop");
+});
 
-rpcScenario("process.kill 4044", "unknown, of another session, or another's", async (host, setting) => {
+rpcScenario("process.kill 4044", "unknown, of another session, or another owner's", async (host, setting) => {
   const mine = await withProcess(host, setting);
   const empty = await openSession(host);
   const stranger = await setting.connect({ owner: `${setting.owner}-too` });
@@ -96,7 +92,7 @@ rpcScenario("process.stop", "all of the caller's, or those of one session", asyn
 
 rpcScenario(
   ["process.list 4001", "process.kill 4001", "process.stop 4001"],
-  "the session is not there, or another's",
+  "the session is unknown, or another owner's",
   async (host, { connect, owner }) => {
     const other = await openSession(await connect({ owner: `${owner}-too` }));
     for (const session_id of ["none", "", other]) {

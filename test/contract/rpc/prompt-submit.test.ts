@@ -72,7 +72,7 @@ rpcScenario(
 
 rpcScenario(
   "prompt.submit",
-  { title: "when_busy interrupt ends the turn at work, and its own follows", script: interruptible() },
+  { title: "when_busy interrupt ends the running turn, and its own follows", script: interruptible() },
   async (host) => {
     const id = await openSession(host);
     const first = await host.result("prompt.submit", { session_id: id, text: "wait" });
@@ -98,7 +98,7 @@ function interruptible() {
 rpcScenario(
   "prompt.submit",
   {
-    title: "when_busy steer goes into the turn at work, once for each client_turn_id",
+    title: "when_busy steer adds to the running turn, once for each client_turn_id",
     // The model gets what was said to it at its second step.
     script: ({ step, messages }) =>
       step === 0
@@ -141,7 +141,7 @@ let steered = Promise.withResolvers<void>();
 
 rpcScenario(
   ["prompt.submit", "prompt.submit 4031"],
-  "a client_turn_id makes one turn, over whatever connection; with another text it is a conflict",
+  "a client_turn_id starts one turn, over any connection; with another text it is a conflict",
   async (host, { connect }) => {
     const id = await openSession(host);
     const asked = { session_id: id, text: "one", client_turn_id: "c1" };
@@ -164,7 +164,7 @@ rpcScenario(
 rpcScenario(
   ["prompt.submit", "prompt.submit 4016"],
   {
-    title: "images ride with the prompt; one that is not there is refused, and none of the prompt is taken",
+    title: "images are attached to the prompt; a missing one is refused with the whole prompt",
     script: ({ messages }) => {
       const last = messages.at(-1);
       return { text: last?.role === "user" ? `${last.text}: ${last.attachments?.length ?? 0}` : "" };
@@ -185,17 +185,13 @@ rpcScenario(
   },
 );
 
-rpcScenario(
-  "prompt.submit 4018",
-  "more images than a prompt takes are refused before any of them is read",
-  async (host) => {
-    const id = await openSession(host);
-    const part = { type: "image_url", image_url: { url: PICTURE } };
-    const text = Array.from({ length: 33 }, () => part);
-    const error = await host.error("prompt.submit", { session_id: id, text }, 4018);
-    assert.deepEqual([error.data.reason, error.data.param], ["too_large", "images"]);
-  },
-);
+rpcScenario("prompt.submit 4018", "too many images are refused before any is read", async (host) => {
+  const id = await openSession(host);
+  const part = { type: "image_url", image_url: { url: PICTURE } };
+  const text = Array.from({ length: 33 }, () => part);
+  const error = await host.error("prompt.submit", { session_id: id, text }, 4018);
+  assert.deepEqual([error.data.reason, error.data.param], ["too_large", "images"]);
+});
 
 rpcScenario(
   ["prompt.submit", "prompt.submit 4002"],
@@ -215,7 +211,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("prompt.submit 4012", "a prompt of nothing is refused", async (host) => {
+rpcScenario("prompt.submit 4012", "an empty prompt is refused", async (host) => {
   const id = await openSession(host);
   for (const text of ["", " \n", []]) await host.error("prompt.submit", { session_id: id, text }, 4012);
 });
@@ -243,7 +239,7 @@ rpcScenario(
 
 rpcScenario(
   ["prompt.submit", "prompt.submit 4018", "prompt.submit 4028", "prompt.submit 4029"],
-  { title: "a truncation is confirmed, and takes back with the prompt or not at all", script: heard },
+  { title: "a truncation needs a confirmation, and happens with the prompt or not at all", script: heard },
   async (host) => {
     const id = await openSession(host);
     const texts = async () =>
@@ -278,7 +274,7 @@ function heard({ user }: { readonly user: string }) {
 
 rpcScenario(
   "prompt.submit 4009",
-  { title: "a busy session takes nothing back, whatever when_busy says", script: gatedScript().script },
+  { title: "a busy session refuses a truncation, whatever when_busy says", script: gatedScript().script },
   async (host) => {
     const id = await openSession(host);
     await host.result("prompt.submit", { session_id: id, text: "one" });
@@ -307,7 +303,7 @@ rpcScenario(
 rpcScenario(
   ["prompt.submit 4090", "prompt.background 4090", "session.compress 4090"],
   {
-    title: "as many turns at work as there may be",
+    title: "the limit of running turns",
     script: gatedScript().script,
     config: { limits: { max_concurrent_runs: 1 } },
   },
@@ -328,7 +324,7 @@ rpcScenario(
 rpcScenario(
   ["prompt.submit", "event session.queue"],
   {
-    title: "a prompt waits while as many turns are at work as there may be, and begins when one has ended",
+    title: "at the limit of running turns a prompt waits, and starts when one has ended",
     config: { limits: { max_concurrent_runs: 1 } },
   },
   async (host, { play }) => {
@@ -353,7 +349,7 @@ rpcScenario(
 
 rpcScenario(
   ["prompt.background", "event background.complete"],
-  { title: "answers with a task, and tells the session of its end", script: () => ({ text: "found" }) },
+  { title: "answers with a task, and reports its end to the session", script: () => ({ text: "found" }) },
   async (host) => {
     const id = await openSession(host);
     const { task_id } = await host.result("prompt.background", { session_id: id, text: "look" });
@@ -364,7 +360,11 @@ rpcScenario(
   },
 );
 
-rpcScenario(["prompt.background 4001", "prompt.background 4012"], "no session, no text", async (host) => {
-  await host.error("prompt.background", { session_id: "nowhere", text: "look" }, 4001);
-  await host.error("prompt.background", { session_id: await openSession(host), text: " " }, 4012);
-});
+rpcScenario(
+  ["prompt.background 4001", "prompt.background 4012"],
+  "an unknown session, or empty text",
+  async (host) => {
+    await host.error("prompt.background", { session_id: "nowhere", text: "look" }, 4001);
+    await host.error("prompt.background", { session_id: await openSession(host), text: " " }, 4012);
+  },
+);

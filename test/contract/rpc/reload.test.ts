@@ -11,7 +11,7 @@ async function homeFile({ service }: RpcSetting, name: string): Promise<string> 
   return join(service.home, "agentd", name);
 }
 
-rpcScenario("reload.mcp", own("asks first; whoever confirms is asked again the next time"), async (host) => {
+rpcScenario("reload.mcp", own("asks for a confirmation, and again the next time"), async (host) => {
   const asked = await host.result("reload.mcp", {});
   assert.equal(asked.status, "confirm_required");
   assert.match(asked.message, /confirm: true/);
@@ -21,7 +21,7 @@ rpcScenario("reload.mcp", own("asks first; whoever confirms is asked again the n
 
 rpcScenario(
   "reload.mcp",
-  own("always is kept in the file, for every process of the home"),
+  own("always is saved in the file, for every process of the home"),
   async (host, setting) => {
     assert.equal((await host.result("reload.mcp", { always: true })).status, "reloaded");
     assert.match(await readFile(await homeFile(setting, "config.yaml"), "utf8"), /confirm_reload: false/);
@@ -34,7 +34,7 @@ rpcScenario(
 
 rpcScenario(
   ["reload.mcp", "event status.update", "event session.info"],
-  "everybody is told that it begins and ends, and how their sessions are then",
+  "all clients are notified of the start, the end and the new session state",
   async (host, { connect, owner }) => {
     const session_id = await openSession(host);
     const other = await connect({ owner: `${owner}-too` });
@@ -46,7 +46,7 @@ rpcScenario(
       [other, other_id, too],
     ] as const) {
       const began = await each.event("status.update", undefined, at);
-      assert.deepEqual(began.payload, { kind: "status", text: "Connecting the MCP servers again." });
+      assert.deepEqual(began.payload, { kind: "status", text: "Reconnecting the MCP servers." });
       await each.event("session.info", (event) => event.session_id === id, at);
       await each.event("status.update", ({ payload }) => payload.text === "ready", at);
       const types = each.frames
@@ -60,7 +60,7 @@ rpcScenario(
 rpcScenario(
   "reload.mcp",
   {
-    title: "a server that cannot be started is told in a line",
+    title: "a server that cannot start is reported in one line",
     config: { mcp: { servers: { broken: { command: "/no/such/program" } }, start_timeout_seconds: 5 } },
   },
   async (host) => {
@@ -70,12 +70,12 @@ rpcScenario(
   },
 );
 
-rpcScenario("reload.mcp 4001", "the session is not there", async (host) => {
+rpcScenario("reload.mcp 4001", "the session is unknown", async (host) => {
   await host.error("reload.mcp", { session_id: "none", confirm: true }, 4001);
   for (const bad of [{ confirm: "yes" }, { always: 1 }]) await host.error("reload.mcp", bad, -32602);
 });
 
-rpcScenario("reload.mcp 5015", own("the opt-out cannot be kept"), async (host, setting) => {
+rpcScenario("reload.mcp 5015", own("the opt-out cannot be saved"), async (host, setting) => {
   await rm(await homeFile(setting, "config.yaml"), { force: true });
   await mkdir(await homeFile(setting, "config.yaml"));
   const { data } = await host.error("reload.mcp", { always: true }, 5015);
@@ -84,7 +84,7 @@ rpcScenario("reload.mcp 5015", own("the opt-out cannot be kept"), async (host, s
 
 rpcScenario(
   "reload.env",
-  own("counts what is new, changed and gone, and tells none of it"),
+  own("counts new, changed and removed variables, and reveals none"),
   async (host, setting) => {
     const path = await homeFile(setting, ".env");
     assert.deepEqual(await host.result("reload.env"), { updated: 0 });
@@ -99,6 +99,6 @@ rpcScenario(
 rpcScenario("reload.env 5015", own("the file cannot be read"), async (host, setting) => {
   await mkdir(await homeFile(setting, ".env"));
   const { message } = await host.error("reload.env", {}, 5015);
-  assert.match(message, /could not be loaded again/);
+  assert.match(message, /could not be reloaded/);
   assert.deepEqual(await host.result("ping"), { pong: true });
 });

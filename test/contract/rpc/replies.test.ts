@@ -49,7 +49,7 @@ const said = async (host: RpcHost): Promise<string> => (await host.event("messag
 rpcScenario(
   ["clarify.respond", "event clarify.request"],
   {
-    title: "one text answers the question; what else was asked is skipped",
+    title: "one text answers the first question; the others are skipped",
     script: calls("echo clarify"),
     probe: questions,
   },
@@ -67,7 +67,7 @@ rpcScenario(
 rpcScenario(
   ["sudo.respond", "event sudo.request"],
   {
-    title: "a password goes to who asked for it, and is in no event",
+    title: "a password reaches its tool, and no event",
     script: calls("echo sudo"),
     probe: questions,
   },
@@ -86,7 +86,7 @@ rpcScenario(
 rpcScenario(
   ["secret.respond", "event secret.request"],
   {
-    title: "a secret is kept under its name, and is in no event",
+    title: "a secret is stored under its name, and reaches no event",
     script: calls("echo secret"),
     probe: questions,
   },
@@ -116,7 +116,7 @@ rpcScenario(
 rpcScenario(
   ["sudo.respond", "error -32602"],
   {
-    title: "a password that cannot be one names itself, and the question stays",
+    title: "an invalid password is refused, and the question stays open",
     script: calls("echo sudo"),
     probe: questions,
   },
@@ -143,7 +143,7 @@ rpcScenario(
     "request.answer 4009",
   ],
   {
-    title: "what is not asked, asked in another session, by another method or of another owner",
+    title: "an unknown question, one of another session, kind or owner",
     script: calls("echo clarify"),
     probe: questions,
   },
@@ -213,7 +213,7 @@ rpcScenario(
 
 rpcScenario(
   "approval.respond",
-  { title: "silence about the choice is no leave", script: calls("rm -rf /a") },
+  { title: "a call without a choice approves nothing", script: calls("rm -rf /a") },
   async (host) => {
     const id = await ask(host);
     const { payload } = await host.event("approval.request");
@@ -238,7 +238,7 @@ async function askAlso({ service: { service } }: RpcSetting, requestId: string):
 
 rpcScenario(
   "approval.respond",
-  { title: "all settles every question of the session that is open", script: calls("rm -rf /a") },
+  { title: "all settles every open approval of the session", script: calls("rm -rf /a") },
   async (host, setting) => {
     const id = await ask(host);
     const { payload, seq } = await host.event("approval.request");
@@ -253,7 +253,7 @@ rpcScenario(
 for (const how of ["a request's answer", "request.answer"]) {
   rpcScenario(
     ["question approval", "answer approval"],
-    { title: `all settles every open question in ${how} too`, script: calls("rm -rf /a") },
+    { title: `all settles every open approval in ${how}, too`, script: calls("rm -rf /a") },
     async (host, setting) => {
       await host.result("client.capabilities", { server_requests: true });
       const id = await ask(host);
@@ -261,7 +261,7 @@ for (const how of ["a request's answer", "request.answer"]) {
       await askAlso(setting, first.id);
       const second = await host.frame(({ method, id: other }) => method === "approval" && other !== first.id);
       const result = { choice: "once", all: true };
-      // The other question is answered as a host would, were it not settled: nobody minds.
+      // The other question is already settled, so a host's answer to it is dropped.
       if (how === "request.answer") await host.result("request.answer", { id: first.id, result });
       else host.send({ jsonrpc: "2.0", id: first.id, result });
       assert.equal(await said(host), "ok: rm -rf /a");
@@ -273,7 +273,7 @@ for (const how of ["a request's answer", "request.answer"]) {
 
 rpcScenario(
   ["approval.respond 4001", "approval.respond 4002", "approval.pending 4001"],
-  { title: "no session, and a choice that is not offered", script: calls("rm -rf /a") },
+  { title: "an unknown session, or a choice that is not offered", script: calls("rm -rf /a") },
   async (host, { service }) => {
     await host.error("approval.respond", { session_id: "nowhere", choice: "once" }, 4001);
     await host.error("approval.pending", { session_id: "nowhere" }, 4001);
@@ -306,7 +306,7 @@ async function withoutAlways({ service }: RpcSetting["service"], id: string): Pr
 rpcScenario(
   ["request.answer", "request.answer 4002"],
   {
-    title: "answers a question of any kind, as its request is answered",
+    title: "answers a question of any kind like its request",
     script: calls("echo clarify", "echo sudo", "echo secret"),
     probe: questions,
   },
@@ -326,7 +326,7 @@ rpcScenario(
 
 rpcScenario(
   ["approval.respond", "session.interrupt", "event request.cancel"],
-  { title: "interrupting closes what is asked; an answer then comes too late", script: calls("rm -rf /a") },
+  { title: "interrupting closes open questions; a later answer is refused", script: calls("rm -rf /a") },
   async (host) => {
     const id = await ask(host);
     const { payload } = await host.event("approval.request");

@@ -68,7 +68,7 @@ async function cutAt(service: TestService, index: number): Promise<number> {
   const cursor = { epoch, last_seen: lastSeen };
   const view = await again.result("session.resume", { session_id: id, cursor });
   assert.equal(view.truncated, false);
-  // The end of the turn is told again to who has heard it, as it may have been lost.
+  // A client that had the end of the turn gets its trailer again, since it may have missed it.
   if (heard.at(-1)?.type === "session.info") heard.pop();
   const rest = await afterCut(again, id, heard);
   await answered;
@@ -98,7 +98,7 @@ test("a socket that is cut at any event resumes by cursor to the identical strea
   assert.ok(most > 20, `${most} events were heard`);
 });
 
-test("a server that is restarted at any event resumes to one end of the turn and no gap", async () => {
+test("a server that is restarted at any event gives one end of the turn and no gap", async () => {
   const long: Script = ({ user }) =>
     user === "go" ? { reasoning: "hm", text: ["a ", "b ", "c ", "d ", "e"], delayMs: 30 } : { text: "alive" };
   let service = await startTestService({ script: long });
@@ -146,7 +146,7 @@ async function restartAt(service: TestService, index: number, next: Script): Pro
   return after;
 }
 
-test("an approval that waits outlives a restart: it is replayed as open, answered, and the turn goes on", async () => {
+test("a pending approval survives a restart: it is replayed as open, answered, and the turn continues", async () => {
   const tools = [testTool(async () => "removed")];
   const asking = callsOnce("rm -rf /x");
   let service = await startTestService({ script: asking, tools });
@@ -180,7 +180,7 @@ test("an approval that waits outlives a restart: it is replayed as open, answere
   }
 });
 
-test("a cursor of another journal, or above what there is, is answered truncated and nothing is replayed", async () => {
+test("a cursor of another journal, or beyond the last event, is truncated without a replay", async () => {
   await using service = await startTestService({});
   await using host = await connectSocket(service);
   const { session_id: id } = await host.result("session.create");
@@ -194,7 +194,7 @@ test("a cursor of another journal, or above what there is, is answered truncated
     const view = await other.result("session.resume", { session_id: id, cursor });
     assert.deepEqual([view.truncated, view.replayed], [true, 0]);
     await other.result("ping");
-    // The session as it is may be told; nothing with a number is.
+    // A session snapshot may be sent, but no numbered event.
     assert.deepEqual(
       other.events(id).filter(({ seq }) => seq !== undefined),
       [],

@@ -4,7 +4,7 @@ import { gatedScript, openSession, rpcScenario, takeTurn, type RpcSetting } from
 
 rpcScenario(
   ["session.interrupt", "event message.complete"],
-  "the turn at work ends as interrupted, with what was said; what waits goes on, or goes away",
+  "the running turn ends as interrupted with its text; the queue continues, or is cleared",
   async (host, { play }) => {
     play(({ user, signal }) => ({
       text: (async function* () {
@@ -40,7 +40,7 @@ rpcScenario(
 
 rpcScenario(
   "session.interrupt",
-  "turns of other sessions are not this session's to stop",
+  "turns of other sessions cannot be stopped through this session",
   async (host, { play }) => {
     const waits = gatedScript();
     play(waits.script);
@@ -58,7 +58,7 @@ rpcScenario(
 rpcScenario(
   ["session.steer", "event tool.start"],
   {
-    title: "text goes into the turn at work at its next step; a session at rest rejects it",
+    title: "text reaches the running turn at its next step; an idle session rejects it",
     script: ({ step, messages }) =>
       step === 0
         ? { calls: [{ tool: "probe", input: { command: "echo wait" } }] }
@@ -87,7 +87,7 @@ let go = Promise.withResolvers<void>();
 
 rpcScenario(
   ["session.steer", "event message.complete"],
-  "text that comes too late for a step is handed back with the end of the turn",
+  "text that comes too late for a step is returned with the end of the turn",
   async (host, { play }) => {
     const waits = gatedScript();
     play(waits.script);
@@ -101,10 +101,14 @@ rpcScenario(
   },
 );
 
-rpcScenario(["session.steer 4001", "session.steer 4002"], "no session, no text", async (host) => {
-  await host.error("session.steer", { session_id: "nowhere", text: "also" }, 4001);
-  await host.error("session.steer", { session_id: await openSession(host), text: " " }, 4002);
-});
+rpcScenario(
+  ["session.steer 4001", "session.steer 4002"],
+  "an unknown session, or empty text",
+  async (host) => {
+    await host.error("session.steer", { session_id: "nowhere", text: "also" }, 4001);
+    await host.error("session.steer", { session_id: await openSession(host), text: " " }, 4002);
+  },
+);
 
 /** Puts a turn to work in a session by a second process on the same database. */
 async function workElsewhere({ service, owner }: RpcSetting, id: string) {
@@ -123,7 +127,7 @@ async function workElsewhere({ service, owner }: RpcSetting, id: string) {
 
 rpcScenario(
   ["session.steer", "session.interrupt"],
-  "a turn at work in another process is shown, steered and stopped like one of this",
+  "a turn in another process is shown, steered and stopped like one in this process",
   async (host, setting) => {
     const id = await openSession(host);
     await takeTurn(host, id, "hi");
@@ -146,7 +150,7 @@ rpcScenario(
 
 rpcScenario(
   "prompt.submit",
-  "when_busy interrupt stops a turn of another process, which then takes the prompt",
+  "when_busy interrupt stops a turn in another process, which then runs the prompt",
   async (host, setting) => {
     const id = await openSession(host);
     await takeTurn(host, id, "hi");

@@ -13,7 +13,7 @@ const heard = ({ user }: { readonly user: string }) => ({
 rpcScenario(
   "session.compress",
   {
-    title: "what is old is summed up in place: the session keeps its id, and people still see all",
+    title: "old messages are summarized in place: the session keeps its id, and users still see all messages",
     script: heard,
   },
   async (host) => {
@@ -38,7 +38,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("session.compress", "nothing to sum up is no error", async (host) => {
+rpcScenario("session.compress", "nothing to compress is no error", async (host) => {
   const id = await openSession(host);
   const empty = await host.result("session.compress", { session_id: id });
   assert.deepEqual([empty.status, empty.removed, empty.summary.noop], ["noop", 0, true]);
@@ -49,7 +49,7 @@ rpcScenario("session.compress", "nothing to sum up is no error", async (host) =>
 
 rpcScenario(
   ["session.compress 4009", "session.undo 4009"],
-  { title: "not while a turn is at work", script: gatedScript().script },
+  { title: "refused while a turn is running", script: gatedScript().script },
   async (host) => {
     const id = await openSession(host);
     await host.result("prompt.submit", { session_id: id, text: "hi" });
@@ -62,7 +62,7 @@ rpcScenario(
 
 rpcScenario(
   ["session.compress", "session.steer 4010"],
-  "a summary that fails leaves the conversation; a compression cannot be steered",
+  "a failed summary leaves the conversation unchanged; a compression cannot be steered",
   async (host, { play }) => {
     play(heard);
     const id = await openSession(host);
@@ -88,7 +88,7 @@ rpcScenario(
 rpcScenario(
   "session.compress 5005",
   {
-    title: "a compression that may not begin, as the tokens of the day are spent",
+    title: "a compression is refused when the daily token budget is spent",
     config: { agent: { day_token_budget: 1 } },
   },
   async (host) => {
@@ -101,7 +101,7 @@ rpcScenario(
 
 rpcScenario(
   "session.branch",
-  "a new session of the same line, open and attached; its parent stays as it is",
+  "creates a branch, open and attached; its parent stays unchanged",
   async (host) => {
     const id = await openSession(host, { title: "line" });
     await takeTurn(host, id, "one");
@@ -127,7 +127,7 @@ rpcScenario(
 
 rpcScenario(
   ["session.branch 4002", "session.branch 4008", "session.branch 4022"],
-  "nothing said yet, no such message, no such title",
+  "no messages, an unknown message, or an invalid title",
   async (host) => {
     const id = await openSession(host);
     await host.error("session.branch", { session_id: id }, 4008);
@@ -140,7 +140,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("session.undo", "takes the last prompt and its answer back, until none is left", async (host) => {
+rpcScenario("session.undo", "removes the last prompt and its answer, until none is left", async (host) => {
   const id = await openSession(host);
   assert.deepEqual(await host.result("session.undo", { session_id: id }), { removed: 0 });
   await takeTurn(host, id, "one");
@@ -156,7 +156,7 @@ rpcScenario("session.undo", "takes the last prompt and its answer back, until no
 
 rpcScenario(
   ["session.title", "event session.title"],
-  "is read and set; a session that was never prompted is saved with it",
+  "the title is read and set; a session that was never prompted is saved with it",
   async (host, { connect }) => {
     const id = await openSession(host);
     assert.deepEqual(await host.result("session.title", { session_id: id }), {
@@ -176,7 +176,7 @@ rpcScenario(
 
 rpcScenario(
   ["session.title 4021", "session.title 4022"],
-  "no title, one too long, one that a branch has",
+  "an empty, too long or already used title",
   async (host) => {
     const id = await openSession(host, { title: "line" });
     await host.error("session.title", { session_id: id, title: " " }, 4021);

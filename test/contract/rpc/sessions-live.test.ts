@@ -4,7 +4,7 @@ import { gatedScript, openSession, rpcScenario, takeTurn } from "./scenario.ts";
 
 rpcScenario(
   "session.active_list",
-  "the open sessions alone, in the order in which they were opened",
+  "lists only open sessions, in the order of opening",
   async (host, { play }) => {
     const waits = gatedScript();
     const [one, two] = [await openSession(host, { title: "first" }), await openSession(host)];
@@ -35,7 +35,7 @@ rpcScenario(
 rpcScenario(
   "session.active_list",
   {
-    title: "a session that asks is waiting",
+    title: "a session with an open question is waiting",
     script: ({ step }) =>
       step === 0 ? { calls: [{ tool: "probe", input: { command: "rm -rf /x" } }] } : { text: "so" },
   },
@@ -53,7 +53,7 @@ rpcScenario(
 
 rpcScenario(
   "session.activate",
-  "another host sees the session as it is, and hears what follows; the first goes on",
+  "another host sees the session as it is, and gets later events; the first host continues",
   async (host, { connect }) => {
     const id = await openSession(host);
     await takeTurn(host, id, "one");
@@ -70,7 +70,7 @@ rpcScenario(
 
 rpcScenario(
   ["session.close", "session.resume", "event session.closed"],
-  "a session is closed for all who look at it, and stays saved; one that is not open is no error",
+  "a session is closed for all its viewers, and stays saved; closing an unopened one is no error",
   async (host, { connect }) => {
     const id = await openSession(host);
     await takeTurn(host, id, "hi");
@@ -88,7 +88,7 @@ rpcScenario(
 
 rpcScenario(
   "session.detach",
-  "a host that detached hears nothing more of the session, which goes on",
+  "a host that detached gets no more events of the session, which continues",
   async (host, { connect }) => {
     const id = await openSession(host);
     const other = await connect();
@@ -103,7 +103,7 @@ rpcScenario(
 
 rpcScenario(
   ["session.history", "session.history 4002"],
-  "pages from the newest back; tools in a line each",
+  "pages go from the newest back; a tool call is one line",
   async (host, { play }) => {
     play(({ step, user }) =>
       step === 0 && user === "one"
@@ -139,7 +139,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("session.usage", "figures of all turns, and how full the context is", async (host) => {
+rpcScenario("session.usage", "usage of all turns, and how full the context is", async (host) => {
   const id = await openSession(host);
   const none = await host.result("session.usage", { session_id: id });
   assert.deepEqual([none.total, none.calls, none.context_used], [0, 0, undefined]);
@@ -156,7 +156,7 @@ rpcScenario("session.usage", "figures of all turns, and how full the context is"
   assert.equal(two.calls, 2);
 });
 
-rpcScenario("session.status", "in lines for people, and as it is", async (host, { play }) => {
+rpcScenario("session.status", "as lines for users, and as data", async (host, { play }) => {
   const waits = gatedScript();
   const id = await openSession(host, { title: "plan" });
   const rest = await host.result("session.status", { session_id: id });
@@ -175,7 +175,7 @@ rpcScenario("session.status", "in lines for people, and as it is", async (host, 
 
 rpcScenario(
   "session.events.since",
-  "the events behind a number, as they were sent",
+  "returns the events after a number, as they were sent",
   async (host, { connect }) => {
     const id = await openSession(host, { title: "named" });
     await takeTurn(host, id, "hi");
@@ -198,7 +198,7 @@ rpcScenario(
     const late = await connect();
     const none = await late.result("session.events.since", { session_id: id, last_seen: all.latest_seq });
     assert.equal(none.epoch, all.epoch);
-    // How the session stands has no number; whoever has the last event may have missed it.
+    // A session snapshot has no number, so a client with the last event may have missed it.
     assert.deepEqual(
       none.events.map(({ type, seq }: Json) => [type, seq]),
       [["session.info", undefined]],
@@ -221,7 +221,7 @@ rpcScenario(
     "session.events.since 4001",
     "prompt.background 4001",
   ],
-  "what acts on open sessions says of a saved one that it is saved, and of others nothing",
+  "methods for open sessions report a saved one as saved, and reveal nothing of others",
   async (host, { connect }) => {
     const id = await openSession(host);
     await takeTurn(host, id, "hi");
@@ -253,7 +253,7 @@ rpcScenario(
 
 rpcScenario(
   "error -32603",
-  "a session that is stored wrongly fails without telling how, and others go on",
+  "a session with broken data fails without details, and others continue",
   async (host, { service }) => {
     const [broken, whole] = [await openSession(host), await openSession(host)];
     await takeTurn(host, broken, "hi");
@@ -287,7 +287,7 @@ rpcScenario(
 
 rpcScenario(
   "session.resume",
-  "close_on_disconnect holds for a resumed session too, and ends no turn",
+  "close_on_disconnect also applies to a resumed session, and ends no turn",
   async (host, { connect, play }) => {
     const id = await openSession(host);
     await takeTurn(host, id, "hi");

@@ -32,7 +32,7 @@ rpcScenario(
 rpcScenario(
   "session.create",
   {
-    title: "a conversation of before is kept, and the model gets it",
+    title: "given messages are saved, and the model gets them",
     script: ({ messages }) => ({ text: `knows ${messages.length}` }),
   },
   async (host) => {
@@ -56,7 +56,7 @@ rpcScenario(
 
 rpcScenario(
   "session.create",
-  "a folder that is not there is ignored, one that is there is taken",
+  "a missing folder is ignored, an existing one is used",
   async (host, { service }) => {
     const { workspace } = service;
     const away = await host.result("session.create", { cwd: "/not/there" });
@@ -69,7 +69,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("session.create", "model, effort and parent hold for the session alone", async (host) => {
+rpcScenario("session.create", "model, effort and parent apply to this session only", async (host) => {
   const parent = await openSession(host);
   await takeTurn(host, parent, "hi");
   const asked = { model: "demo", reasoning_effort: "high", parent_session_id: parent };
@@ -83,7 +83,7 @@ rpcScenario("session.create", "model, effort and parent hold for the session alo
 
 rpcScenario(
   ["session.create 4001", "session.create 4002", "session.create 4022"],
-  "what a session cannot be made with",
+  "invalid parameters of a new session",
   async (host) => {
     await host.error("session.create", { parent_session_id: "nowhere" }, 4001);
     const model = await host.error("session.create", { model: "nobody:nothing" }, 4002);
@@ -100,7 +100,7 @@ rpcScenario(
 
 rpcScenario(
   ["session.create 4090", "session.resume 4090", "session.branch 4090"],
-  { title: "as many sessions open as there may be", config: { sessions: { max_live: 1 } } },
+  { title: "the limit of open sessions", config: { sessions: { max_live: 1 } } },
   async (host) => {
     const id = await openSession(host);
     await takeTurn(host, id, "hi");
@@ -137,12 +137,12 @@ rpcScenario("session.list", "newest first, in pages, by exact title, by source",
   assert.deepEqual(named(await host.result("session.list", { source: "desk" })), [ids[2]]);
 });
 
-rpcScenario("session.list 4002", "a cursor that no list gave", async (host) => {
+rpcScenario("session.list 4002", "an unknown cursor", async (host) => {
   const error = await host.error("session.list", { cursor: "x" }, 4002);
   assert.equal(error.data.param, "cursor");
 });
 
-rpcScenario("session.most_recent", "the one that was used last, or none", async (host) => {
+rpcScenario("session.most_recent", "the session used last, or none", async (host) => {
   assert.deepEqual(await host.result("session.most_recent"), { session_id: null });
   const [one, two] = [await openSession(host), await openSession(host, { title: "other" })];
   await takeTurn(host, two, "first");
@@ -154,7 +154,7 @@ rpcScenario("session.most_recent", "the one that was used last, or none", async 
   assert.equal(typeof started_at, "number");
 });
 
-rpcScenario("session.resume", "a saved session is opened with all that was said", async (host) => {
+rpcScenario("session.resume", "a saved session is opened with its messages", async (host) => {
   const id = await openSession(host);
   await takeTurn(host, id, "hi");
   await host.result("session.close", { session_id: id });
@@ -170,7 +170,7 @@ rpcScenario("session.resume", "a saved session is opened with all that was said"
 
 rpcScenario(
   "session.resume",
-  "by its exact title, of several the one used last; an id goes before a title",
+  "by its exact title, the one used last; an id wins over a title",
   async (host) => {
     const [one, two] = [
       await openSession(host, { title: "plan" }),
@@ -190,7 +190,7 @@ rpcScenario(
 
 rpcScenario(
   "session.resume",
-  "by the id of one that is open and was never saved: it is the same session",
+  "by the id of an open session that was never saved: it is the same session",
   async (host) => {
     const id = await openSession(host, { title: "draft" });
     const view = await host.result("session.resume", { session_id: id });
@@ -201,7 +201,7 @@ rpcScenario(
 
 rpcScenario(
   "session.resume",
-  "in the middle of a turn it shows what was said so far, and the rest follows",
+  "during a turn it shows the text so far, and the rest follows",
   async (host, { connect, play }) => {
     const said = Promise.withResolvers<void>();
     const rest = Promise.withResolvers<void>();
@@ -222,7 +222,7 @@ rpcScenario(
     assert.deepEqual([view.running, view.status], [true, "working"]);
     const { messages, ...inflight } = view.inflight;
     assert.deepEqual(inflight, { user: "go", assistant: "first ", streaming: true });
-    // The prompt is told once.
+    // The prompt is reported once.
     assert.deepEqual([view.messages, messages.map(({ text }: Json) => text)], [[], ["go"]]);
     rest.resolve();
     assert.equal((await other.event("message.complete")).payload.text, "first second");
@@ -231,7 +231,7 @@ rpcScenario(
 
 rpcScenario(
   ["session.resume 4006", "session.resume 4007"],
-  "a session that is not named, or not there",
+  "an empty or unknown session id",
   async (host, { connect }) => {
     await host.error("session.resume", { session_id: " " }, 4006);
     const error = await host.error("session.resume", { session_id: "nowhere" }, 4007);
@@ -251,7 +251,7 @@ rpcScenario(
     "session.delete 4023",
     "event sessions.changed",
   ],
-  { title: "only what is saved and neither open nor at work", script: gatedScript().script },
+  { title: "deletes only a saved session that is neither open nor busy", script: gatedScript().script },
   async (host, { play }) => {
     const working = await openSession(host);
     await host.result("prompt.submit", { session_id: working, text: "hi" });

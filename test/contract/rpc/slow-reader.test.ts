@@ -87,7 +87,7 @@ function halves(): { readonly script: Script; readonly open: () => void; readonl
   return { script, open: gate.resolve, heard: heard.promise };
 }
 
-test("a socket that does not read misses deltas, which the next one counts, and nothing but deltas", async () => {
+test("a socket that does not read misses only deltas, and the next delta counts them", async () => {
   const { script, open, heard } = halves();
   await using stage = await Stage.open(script);
   const { reader, slow, sessionId } = stage;
@@ -125,7 +125,7 @@ test("a socket that does not read misses deltas, which the next one counts, and 
   assert.deepEqual(await slow.result("ping"), { pong: true }, "it lives on");
 });
 
-test("a socket for which too much waits is closed with 1013, and its cursor brings all that it missed", async () => {
+test("a socket with too many waiting bytes is closed with 1013, and its cursor returns everything it missed", async () => {
   await using stage = await Stage.open(() => ({ text: "hello" }));
   const { reader, slow, sessionId, service } = stage;
   const epoch = slow.frames[0].params.payload.replay_epoch;
@@ -159,7 +159,7 @@ test("a socket for which too much waits is closed with 1013, and its cursor brin
   assert.deepEqual(await reader.result("ping"), { pong: true }, "its neighbour lives on");
 });
 
-test("on stdio no more is read while too much waits to be written, and nothing is lost", async () => {
+test("on stdio, reading pauses while too much waits to be written, and nothing is lost", async () => {
   await using service = await startTestService();
   const { hub } = service.service;
   const host = new RpcHost();

@@ -8,7 +8,7 @@ const folderOf = ({ service }: RpcSetting) => join(service.home, "agentd", "spaw
 
 rpcScenario(
   ["spawn_tree.save", "spawn_tree.list", "spawn_tree.load"],
-  "what is saved is listed, and loaded as it was",
+  "a saved tree is listed, and loaded unchanged",
   async (host) => {
     const session_id = await openSession(host);
     await takeTurn(host, session_id, "hello");
@@ -22,30 +22,26 @@ rpcScenario(
   },
 );
 
-rpcScenario(
-  "spawn_tree.list",
-  "newest first, of one session or of all; no more than asked for",
-  async (host) => {
-    const session_id = await openSession(host);
-    await takeTurn(host, session_id, "hello");
-    const save = (more: Json) => host.result("spawn_tree.save", { subagents: [{}], ...more });
-    for (const finished_at of [10, 30, 20, 30]) await save({ finished_at });
-    await save({ finished_at: 40, session_id });
-    const ends = async (params: Json) =>
-      (await host.result("spawn_tree.list", params)).entries.map((each: Json) => each.finished_at);
-    assert.deepEqual(await ends({}), [30, 30, 20, 10]);
-    assert.deepEqual(await ends({ limit: 2 }), [30, 30]);
-    assert.deepEqual(await ends({ cross_session: true }), [40, 30, 30, 20, 10]);
-    assert.deepEqual(await ends({ session_id: "unknown" }), []);
-    for (const bad of [{ limit: 0 }, { limit: 201 }, { limit: "5" }, { cross_session: 1 }]) {
-      await host.error("spawn_tree.list", bad, -32602);
-    }
-  },
-);
+rpcScenario("spawn_tree.list", "newest first, of one session or of all, up to the limit", async (host) => {
+  const session_id = await openSession(host);
+  await takeTurn(host, session_id, "hello");
+  const save = (more: Json) => host.result("spawn_tree.save", { subagents: [{}], ...more });
+  for (const finished_at of [10, 30, 20, 30]) await save({ finished_at });
+  await save({ finished_at: 40, session_id });
+  const ends = async (params: Json) =>
+    (await host.result("spawn_tree.list", params)).entries.map((each: Json) => each.finished_at);
+  assert.deepEqual(await ends({}), [30, 30, 20, 10]);
+  assert.deepEqual(await ends({ limit: 2 }), [30, 30]);
+  assert.deepEqual(await ends({ cross_session: true }), [40, 30, 30, 20, 10]);
+  assert.deepEqual(await ends({ session_id: "unknown" }), []);
+  for (const bad of [{ limit: 0 }, { limit: 201 }, { limit: "5" }, { cross_session: 1 }]) {
+    await host.error("spawn_tree.list", bad, -32602);
+  }
+});
 
 rpcScenario(
   "spawn_tree.save",
-  "nobody sees the trees of others, whatever their names are made of",
+  "trees of other owners are invisible, whatever their names",
   async (host, { connect, owner }) => {
     await host.result("spawn_tree.save", { subagents: [{ goal: "mine" }], session_id: "b:c" });
     const { path } = await host.result("spawn_tree.save", { subagents: [{ goal: "mine" }] });
@@ -61,7 +57,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("spawn_tree.save", "names of sessions lead nowhere", async (host) => {
+rpcScenario("spawn_tree.save", "session names cannot escape the folder", async (host) => {
   for (const session_id of ["../../escape", "/etc/passwd", "a/b", "..", "CON", "ü".repeat(256), "\0", ""]) {
     const { path } = await host.result("spawn_tree.save", { subagents: [{ n: 1 }], session_id });
     assert.match(path, /\/spawn-trees\/[A-Za-z0-9_-]+\/[\dT]+(-\d+)?\.json$/);
@@ -69,7 +65,7 @@ rpcScenario("spawn_tree.save", "names of sessions lead nowhere", async (host) =>
   }
 });
 
-rpcScenario("spawn_tree.save 4000", "there is nothing to keep", async (host) => {
+rpcScenario("spawn_tree.save 4000", "an empty tree is refused", async (host) => {
   const { data } = await host.error("spawn_tree.save", { subagents: [] }, 4000);
   assert.equal(data.reason, "missing_param");
   for (const bad of [
@@ -90,7 +86,7 @@ rpcScenario("spawn_tree.save 4000", "there is nothing to keep", async (host) => 
 
 rpcScenario(
   "spawn_tree.save 5000",
-  { title: "the folder cannot be made", config: {} },
+  { title: "the folder cannot be created", config: {} },
   async (host, setting) => {
     await mkdir(join(setting.service.home, "agentd"), { recursive: true });
     await rm(folderOf(setting), { recursive: true, force: true });
@@ -101,13 +97,13 @@ rpcScenario(
   },
 );
 
-rpcScenario("spawn_tree.load 4000", "no path", async (host) => {
+rpcScenario("spawn_tree.load 4000", "the path is empty", async (host) => {
   for (const path of ["", " ", "\n"]) await host.error("spawn_tree.load", { path }, 4000);
   for (const bad of [{}, { path: 1 }, { path: "x".repeat(4097) }])
     await host.error("spawn_tree.load", bad, -32602);
 });
 
-rpcScenario("spawn_tree.load 4016", "nothing there, or no tree", async (host, setting) => {
+rpcScenario("spawn_tree.load 4016", "the path has no tree", async (host, setting) => {
   const { path } = await host.result("spawn_tree.save", { subagents: [{}] });
   const folder = join(path, "..");
   await writeFile(join(folder, "broken.json"), "{");
@@ -119,7 +115,7 @@ rpcScenario("spawn_tree.load 4016", "nothing there, or no tree", async (host, se
   assert.ok(folder.startsWith(folderOf(setting)));
 });
 
-rpcScenario("spawn_tree.load 4030", "outside of the folder, by whatever way", async (host, setting) => {
+rpcScenario("spawn_tree.load 4030", "the path is outside the folder", async (host, setting) => {
   const { path } = await host.result("spawn_tree.save", { subagents: [{}] });
   const folder = join(path, "..");
   const secret = join(setting.service.home, `${setting.owner}.json`);

@@ -17,7 +17,7 @@ async function folderOf({ service, owner }: RpcSetting): Promise<string> {
   return folder;
 }
 
-rpcScenario("terminal.resize", "any width that a screen can have", async (host) => {
+rpcScenario("terminal.resize", "any screen width is accepted", async (host) => {
   const session_id = await openSession(host);
   assert.deepEqual(await host.result("terminal.resize", { session_id }), { cols: 80 });
   assert.deepEqual(await host.result("terminal.resize", { session_id, cols: 120, rows: 40 }), { cols: 120 });
@@ -28,7 +28,7 @@ rpcScenario("terminal.resize", "any width that a screen can have", async (host) 
 
 rpcScenario(
   "image.attach",
-  "in quotes, escaped, as a URL, relative, with text behind",
+  "quoted, escaped, as a URL, relative, with text after it",
   async (host, setting) => {
     const folder = await folderOf(setting);
     const session_id = await openSession(host, { cwd: folder });
@@ -60,27 +60,23 @@ rpcScenario(
   },
 );
 
-rpcScenario(
-  "image.attach",
-  "what was attached rides with the next prompt, and not with the one after",
-  async (host, setting) => {
-    const folder = await folderOf(setting);
-    await writeFile(join(folder, "a.png"), image);
-    const session_id = await openSession(host, { cwd: folder });
-    await host.result("image.attach", { session_id, path: "a.png" });
-    await takeTurn(host, session_id, "look");
-    const [prompt] = await promptsOf(setting, session_id);
-    assert.equal(prompt?.attachments?.length, 1);
-    assert.deepEqual(await host.result("image.detach", { session_id, path: join(folder, "a.png") }), {
-      detached: false,
-      count: 0,
-    });
-  },
-);
+rpcScenario("image.attach", "an attached image goes with the next prompt only", async (host, setting) => {
+  const folder = await folderOf(setting);
+  await writeFile(join(folder, "a.png"), image);
+  const session_id = await openSession(host, { cwd: folder });
+  await host.result("image.attach", { session_id, path: "a.png" });
+  await takeTurn(host, session_id, "look");
+  const [prompt] = await promptsOf(setting, session_id);
+  assert.equal(prompt?.attachments?.length, 1);
+  assert.deepEqual(await host.result("image.detach", { session_id, path: join(folder, "a.png") }), {
+    detached: false,
+    count: 0,
+  });
+});
 
 rpcScenario(
   ["image.attach 4015", "image.detach 4015", "image.attach_bytes 4015"],
-  "nothing is named",
+  "the path is empty",
   async (host) => {
     const session_id = await openSession(host);
     for (const path of ["", " ", "\n\t"]) {
@@ -96,7 +92,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("image.attach 4016", "no file, or no image", async (host, setting) => {
+rpcScenario("image.attach 4016", "no file, or not an image", async (host, setting) => {
   const folder = await folderOf(setting);
   const session_id = await openSession(host, { cwd: folder });
   await writeFile(join(folder, "text.png"), "no image at all");
@@ -124,7 +120,7 @@ rpcScenario("image.attach 4016", "no file, or no image", async (host, setting) =
   }
 });
 
-rpcScenario("image.attach 4018", "too large, and too many", async (host, setting) => {
+rpcScenario("image.attach 4018", "too large, or too many", async (host, setting) => {
   const folder = await folderOf(setting);
   const session_id = await openSession(host, { cwd: folder });
   await writeFile(join(folder, "large.png"), Buffer.concat([image, Buffer.alloc(10_485_760)]));
@@ -137,7 +133,7 @@ rpcScenario("image.attach 4018", "too large, and too many", async (host, setting
 
 rpcScenario(
   "image.attach 4030",
-  "outside of the folders, by whatever way; whether it is there is not told",
+  "outside the folders, without revealing whether the file exists",
   async (host, setting) => {
     const folder = await folderOf(setting);
     const session_id = await openSession(host, { cwd: folder });
@@ -174,28 +170,28 @@ rpcScenario("image.attach_bytes", "base64, a data URL, with a name or without", 
   assert.equal((await attach({ data: PNG, filename: "C:\\pics\\y.png", ext: "png" })).name, "y.png");
 });
 
-rpcScenario("image.attach_bytes 4016", "bytes that are no image", async (host) => {
+rpcScenario("image.attach_bytes 4016", "bytes that are not an image", async (host) => {
   const session_id = await openSession(host);
   for (const text of ["hello", "%PDF-1.7", "\u0000\u0001"]) {
     await host.error("image.attach_bytes", { session_id, data: btoa(text) }, 4016);
   }
 });
 
-rpcScenario("image.attach_bytes 4017", "text that is no base64", async (host) => {
+rpcScenario("image.attach_bytes 4017", "text that is not base64", async (host) => {
   const session_id = await openSession(host);
   for (const data of ["%%%", "A", "AAAAA", "=AAA", "AA=A", "ü", "data:image/png,plain"]) {
     await host.error("image.attach_bytes", { session_id, data }, 4017);
   }
 });
 
-rpcScenario("image.attach_bytes 4018", "too large, and too many", async (host) => {
+rpcScenario("image.attach_bytes 4018", "too large, or too many", async (host) => {
   const session_id = await openSession(host);
   await host.error("image.attach_bytes", { session_id, data: "A".repeat(14_500_000) }, 4018);
   for (let n = 0; n < 32; n++) await host.result("image.attach_bytes", { session_id, data: PNG });
   await host.error("image.attach_bytes", { session_id, data: PNG }, 4018);
 });
 
-rpcScenario("image.detach", "the image of this path and no other", async (host) => {
+rpcScenario("image.detach", "detaches exactly the image of this path", async (host) => {
   const session_id = await openSession(host);
   for (const filename of ["a.png", "b.png"])
     await host.result("image.attach_bytes", { session_id, data: PNG, filename });
@@ -207,7 +203,7 @@ rpcScenario("image.detach", "the image of this path and no other", async (host) 
 
 rpcScenario(
   "input.detect_drop",
-  "an image is attached, another file is named, a sentence is left alone",
+  "an image is attached, another file is named, a sentence is ignored",
   async (host, setting) => {
     const folder = await folderOf(setting);
     const session_id = await openSession(host, { cwd: folder });
@@ -239,11 +235,15 @@ rpcScenario(
   },
 );
 
-rpcScenario("clipboard.paste", { title: "no program, or no image", env: {} }, async (host) => {
-  const session_id = await openSession(host);
-  const { attached, message } = await host.result("clipboard.paste", { session_id });
-  assert.deepEqual([attached, message], [false, "There is no image in the clipboard."]);
-});
+rpcScenario(
+  "clipboard.paste",
+  { title: "without a clipboard program, or without an image", env: {} },
+  async (host) => {
+    const session_id = await openSession(host);
+    const { attached, message } = await host.result("clipboard.paste", { session_id });
+    assert.deepEqual([attached, message], [false, "The clipboard holds no image."]);
+  },
+);
 
 /** A folder with a `wl-paste` that prints what it is given. */
 const clipboard = await mkdtemp(join(tmpdir(), "agentd-clipboard-"));
@@ -271,7 +271,7 @@ rpcScenario(
 
 rpcScenario(
   "clipboard.paste 5027",
-  { title: "what the clipboard gives is no image", ...withClipboard },
+  { title: "the clipboard content is not an image", ...withClipboard },
   async (host) => {
     const session_id = await openSession(host);
     await writeFile(held, "no image at all");
@@ -289,7 +289,7 @@ rpcScenario(
     "image.detach 4001",
     "input.detect_drop 4001",
   ],
-  "the session is not there, another's, or saved and not open",
+  "the session is unknown, another owner's, or saved and not open",
   async (host, { connect, owner }) => {
     const other = await openSession(await connect({ owner: `${owner}-too` }));
     const closed = await openSession(host);

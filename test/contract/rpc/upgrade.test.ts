@@ -58,7 +58,7 @@ test("a ticket that is wrong, used or older than 30 s is refused", async () => {
   await assertRefused(`/api/ws?ticket=${once}`, {}, invalid);
 });
 
-test("a ticket is refused when its 30 s are over", async () => {
+test("a ticket is refused after 30 s", async () => {
   const clock = new FakeClock();
   await using late = await startTestService({ clock });
   const old = await ticket(late);
@@ -85,26 +85,26 @@ test("foreign hosts and foreign origins are refused with 403, whatever the key",
   }
 });
 
-test("a ticket is spent by the attempt of a foreign page", async () => {
+test("an attempt of a foreign page uses up the ticket", async () => {
   const stolen = await ticket();
   const target = `/api/ws?ticket=${stolen}`;
   await assertRefused(target, { origin: "https://evil.example" }, [403, "origin_not_allowed"]);
   await assertRefused(target, {}, [401, "invalid_api_key"]);
 });
 
-test("there is a socket at two paths and at no other", async () => {
+test("sockets exist at exactly two paths", async () => {
   for (const path of ["/", "/api/wsx", "/v1/runs", `/api/ws/../x?token=${KEY}`]) {
     await assertRefused(path, {}, [404, "not_found"]);
   }
 });
 
-test("who asks for another protocol than WebSocket is answered as if they had not", async () => {
+test("an upgrade to another protocol is ignored", async () => {
   const answer = await upgrade(service, "/health", { upgrade: "h2c", connection: "Upgrade" });
   assert.equal(answer.status, 200);
   answer.socket.destroy();
 });
 
-test("a connection reset while it is refused harms nobody", async () => {
+test("a connection reset during the refusal does no harm", async () => {
   for (let n = 0; n < 20; n++) {
     const answer = await upgrade(service, "/api/ws?token=wrong");
     answer.socket.resetAndDestroy();
@@ -135,7 +135,7 @@ test("a message in many frames, and a frame in many packets, is one message", as
   assert.deepEqual(await answer, { pong: true });
 });
 
-test("a text message that is no UTF-8 is answered or ends its socket, and nobody else's", async () => {
+test("a text message that is not UTF-8 is answered or closes its own socket only", async () => {
   await using neighbour = await connectSocket(service);
   await using host = await connectRaw(service, GOOD);
   await host.event("gateway.ready");
@@ -153,7 +153,7 @@ test("a text message that is no UTF-8 is answered or ends its socket, and nobody
   assert.deepEqual(await neighbour.result("ping"), { pong: true });
 });
 
-test("frames that break the rules of WebSocket harm no other socket", async () => {
+test("frames that break the WebSocket rules affect no other socket", async () => {
   await using neighbour = await connectSocket(service);
   const unmasked = Uint8Array.of(0x81, 0x02, 0x7b, 0x7d);
   for (const bytes of [
@@ -173,7 +173,7 @@ test("frames that break the rules of WebSocket harm no other socket", async () =
   }
 });
 
-test("a frame above the limit ends its socket with 1009, one at the limit is read", async () => {
+test("a frame above the limit closes its socket with 1009, one at the limit is read", async () => {
   await using neighbour = await connectSocket(service);
   await using host = await connectSocket(service);
   const limit: number = host.frames[0].params.payload.limits.max_frame_bytes;

@@ -49,7 +49,9 @@ test("the models of the home are listed, and one that is picked answers", async 
   const current = rows.find(({ isCurrent }) => isCurrent);
   assert.equal(current?.id, "demo:demo");
   one.chat.pick("demo:demo");
-  await one.until((state) => shown(state).some((line) => line.startsWith("notice: This session now uses the model demo:demo")));
+  await one.until((state) =>
+    shown(state).some((line) => line.startsWith("notice: This session now uses the model demo:demo")),
+  );
 });
 
 test("a session outlives the gateway that it was in", async () => {

@@ -44,7 +44,7 @@ async function firstOutput(place: GatewayPlace, id: string, withinMs: number): P
   }
 }
 
-test("a job that is created beside a running gateway runs there when it is due, and is due again", async () => {
+test("a job created beside a running gateway runs there when it is due, repeatedly", async () => {
   await using place = await createGatewayPlace();
   await using gateway = await running(place);
   const id = await create(place, "every 1m", "run: echo from-the-clock", "--deliver", "local");
@@ -172,7 +172,7 @@ test("`cron tick` beside a running gateway runs each due job once", { timeout: 1
 });
 
 test(
-  "`cron tick` runs what is due without a gateway, once, and says what ran",
+  "`cron tick` without a gateway runs each due job once, and prints what ran",
   { timeout: 180_000 },
   async () => {
     await using place = await createGatewayPlace();

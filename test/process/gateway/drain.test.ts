@@ -76,7 +76,7 @@ async function assertDrains(running: Running): Promise<void> {
 }
 
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
-  test(`${signal} lets what runs end, and /health says so meanwhile`, async (context) => {
+  test(`${signal} lets open runs end, and /health reports it meanwhile`, async (context) => {
     await using place = await createPlace();
     const gateway = await place.start();
     const running = await startRun(context, { url: gateway.url, key: await place.key() });
@@ -86,7 +86,7 @@ for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
   });
 }
 
-test("a terminal that closes says so twice, and what runs may still end", async (context) => {
+test("a closing terminal sends its signal twice, and open runs still end", async (context) => {
   await using place = await createPlace();
   const gateway = await place.start();
   const running = await startRun(context, { url: gateway.url, key: await place.key() });
@@ -97,27 +97,23 @@ test("a terminal that closes says so twice, and what runs may still end", async 
   assert.equal(await ended, 0, gateway.stderr());
 });
 
-test(
-  "the gateway of a terminal that is closed lets what runs end",
-  { skip: terminalIsMissing },
-  async (context) => {
-    await using place = await createPlace();
-    const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
-    const terminal = await startTerminal({
-      command: agentdCommand("gateway", "--port", "0"),
-      columns: 200,
-      env,
-    });
-    const screen = await terminal.shows(/listens on \S+\n[\s\S]*try/);
-    const url = /listens on (\S+)/.exec(screen)?.[1] ?? "";
-    const running = await startRun(context, { url, key: await place.key() });
-    await terminal[Symbol.asyncDispose]();
-    await assertDrains(running);
-    await until(async () =>
-      fetch(`${url}/health`).then(
-        () => false,
-        () => true,
-      ),
-    );
-  },
-);
+test("a gateway whose terminal closes lets open runs end", { skip: terminalIsMissing }, async (context) => {
+  await using place = await createPlace();
+  const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
+  const terminal = await startTerminal({
+    command: agentdCommand("gateway", "--port", "0"),
+    columns: 200,
+    env,
+  });
+  const screen = await terminal.shows(/listens on \S+\n[\s\S]*try/);
+  const url = /listens on (\S+)/.exec(screen)?.[1] ?? "";
+  const running = await startRun(context, { url, key: await place.key() });
+  await terminal[Symbol.asyncDispose]();
+  await assertDrains(running);
+  await until(async () =>
+    fetch(`${url}/health`).then(
+      () => false,
+      () => true,
+    ),
+  );
+});

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { runScript } from "../../harness/agentd.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
 
-it("services that start for the first time at once agree on one key", async () => {
+it("services that first start at the same time agree on one key", async () => {
   await using made = await createHome();
   const home = join(made.home, "new");
   const script = fileURLToPath(new URL("../../unit/config/first-start.ts", import.meta.url));

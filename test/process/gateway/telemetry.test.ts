@@ -15,7 +15,7 @@ async function say(place: GatewayPlace, gateway: GatewayProcess): Promise<Respon
   return response;
 }
 
-test("the standard's variables turn traces on, and a stop in good order sends the last ones", async () => {
+test("the standard variables turn traces on, and a graceful stop sends the last ones", async () => {
   await using collector = await startCollector();
   await using place = await createGatewayPlace({
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
@@ -35,14 +35,14 @@ test("the standard's variables turn traces on, and a stop in good order sends th
   assert.equal(collector.requests[0]?.headers["x-tenant"], "a b");
 });
 
-test("a collector that does not answer holds a stop up for a few seconds at most", async () => {
+test("a collector that does not answer delays a stop by a few seconds at most", async () => {
   await using collector = await startCollector(() => {});
   await using place = await createGatewayPlace({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url });
   const gateway = await place.start();
   await say(place, gateway);
   // The collector keeps silent for ever: only the gateway's own patience ends the wait.
   assert.equal(await gateway.kill("SIGTERM"), 0);
-  assert.match(gateway.stderr(), /traces could not be sent/);
+  assert.match(gateway.stderr(), /spans could not be sent/);
 });
 
 /** Reports on stderr every module that loads and holds code of the vendor's, or imports it. */
@@ -59,7 +59,7 @@ registerHooks({
 const isDeno = "Deno" in globalThis;
 
 test(
-  "off: none of the vendor's modules is loaded",
+  "without tracing, none of the vendor's modules is loaded",
   { skip: isDeno && "Deno has no such hooks" },
   async () => {
     const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(spy)}`;

@@ -222,7 +222,7 @@ async function look(
 }
 
 for (const style of ["event", "request"] as const) {
-  test(`over stdio, answers by ${style}: no password or secret stands anywhere but in .env`, async () => {
+  test(`over stdio, answers by ${style}: passwords and secrets are stored only in .env`, async () => {
     await using model = await startModel();
     await using place = await createGatewayPlace();
     const env = { ...(await furnish(place, model)), AGENTD_DATABASE_URL: place.database };
@@ -238,7 +238,7 @@ for (const style of ["event", "request"] as const) {
   });
 }
 
-test("over WebSockets, two hosts of both styles: no password or secret stands anywhere but in .env", async () => {
+test("over WebSockets, two hosts of both styles: passwords and secrets are stored only in .env", async () => {
   await using model = await startModel();
   const env: Record<string, string> = {};
   await using place = await createGatewayPlace(env);

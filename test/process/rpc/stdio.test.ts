@@ -21,7 +21,7 @@ async function writeConfig(home: string, text: string): Promise<void> {
 
 const PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n';
 
-test("the end of the input ends the process with 0, when every call was answered", async (context) => {
+test("the end of the input ends the process with 0 after every call is answered", async (context) => {
   const host = await startRpcProcess(await makeHome(context));
   const answers = Array.from({ length: 5 }, () => host.call("rpc.discover"));
   host.wire.close();
@@ -38,7 +38,7 @@ for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
   });
 }
 
-test("gateway.ready comes first, and what was sent before it is answered", async (context) => {
+test("gateway.ready comes first, and earlier input is answered", async (context) => {
   const ended = await runRpcProcess(await makeHome(context), { input: `${PING}{"jsonrpc":"2.0","id":2` });
   const [first, ...rest] = ended.frames;
   assert.equal(ended.code, 0, ended.stderr);
@@ -52,13 +52,13 @@ test("gateway.ready comes first, and what was sent before it is answered", async
   );
 });
 
-test("a signal while the rooms are being built ends the process with 0", async (context) => {
+test("a signal during start-up ends the process with 0", async (context) => {
   const host = await startRpcProcess(await makeHome(context));
   host.kill("SIGTERM");
   assert.equal(await host.wire.closed, 0);
 });
 
-test("a configuration that is wrong: no frame, what is wrong on standard error, exit 1", async (context) => {
+test("an invalid configuration: no frame, the problem on standard error, exit 1", async (context) => {
   const home = await makeHome(context);
   await writeConfig(home, "sessions:\n  max_queue: many\n");
   const { code, frames, stderr } = await runRpcProcess(home, { input: PING });
@@ -67,7 +67,7 @@ test("a configuration that is wrong: no frame, what is wrong on standard error, 
   assert.match(stderr, /agentd config check/);
 });
 
-test("a database that cannot be opened: no frame, why on standard error, exit 1", async (context) => {
+test("a database that cannot be opened: no frame, the reason on standard error, exit 1", async (context) => {
   const home = await makeHome(context);
   await writeFile(join(home, "state.db"), "this is no database, but long enough to be looked at ".repeat(20));
   const { code, frames, stderr } = await runRpcProcess(home, { input: PING });
@@ -75,7 +75,7 @@ test("a database that cannot be opened: no frame, why on standard error, exit 1"
   assert.match(stderr, /not a SQLite database/);
 });
 
-test("a start that fails behind gateway.ready: a fatal error event, why on standard error, exit 1", async (context) => {
+test("a start that fails after gateway.ready: a fatal error event, the reason on standard error, exit 1", async (context) => {
   const home = await makeHome(context);
   await writeConfig(home, "model:\n  default: nobody:nothing\n");
   const { code, frames, stderr } = await runRpcProcess(home, { input: PING });
@@ -114,7 +114,7 @@ for (const [name, leave] of Object.entries(leavings)) {
   });
 }
 
-test("a host that is gone during a turn: the process ends with 0, and the turn as interrupted", async (context) => {
+test("when the host is gone during a turn, the process ends with 0, and the turn as interrupted", async (context) => {
   const home = await makeHome(context);
   const host = await startRpcProcess(home);
   const turn = await beginTurn(host);
@@ -141,7 +141,7 @@ async function beginTurn(host: RpcProcess): Promise<{ sessionId: string; id: str
   return { sessionId, id };
 }
 
-test("frames alone reach the standard output, whatever prints", async (context) => {
+test("standard output carries only frames, whatever prints", async (context) => {
   const noisy = fileURLToPath(new URL("noisy.ts", import.meta.url));
   const host = await startRpcProcess(await makeHome(context), {}, scriptCommand(noisy));
   for (let n = 0; n < 20; n++) await host.result("ping");
@@ -152,7 +152,7 @@ test("frames alone reach the standard output, whatever prints", async (context) 
   }
 });
 
-test("what commands of a turn print, to their own standard output too, is told in frames", async (context) => {
+test("output of a turn's commands, even to standard output, is sent in frames", async (context) => {
   await using host = await startRpcProcess(await makeHome(context));
   const { session_id: sessionId } = await host.result("session.create");
   const text = "run: echo to the pipe; echo to the error >&2; sh -c 'echo from a child'";
@@ -163,7 +163,7 @@ test("what commands of a turn print, to their own standard output too, is told i
   await host.event("message.complete");
 });
 
-test("a line above the limit is refused and the next one answered", async (context) => {
+test("a line above the limit is refused, and the next one is answered", async (context) => {
   await using host = await startRpcProcess(await makeHome(context));
   host.wire.send("x".repeat(16 * 1_048_576 + 1));
   const { error } = await host.frame((frame) => frame.error !== undefined);

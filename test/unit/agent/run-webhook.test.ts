@@ -8,7 +8,7 @@ import { registerSecret } from "../../../src/base/observe/redact.ts";
 import { Dispatcher } from "../../../src/deliver/outbox/dispatch.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
-import { specSchemas } from "../../../src/http/edge/schemas.ts";
+import { specSchemas } from "../../../src/http/edge/input.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { toSessionEvent } from "../../../src/agent/run/event.ts";
-import { specSchemas } from "../../../src/http/edge/schemas.ts";
+import { specSchemas } from "../../../src/http/edge/input.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { responseRow } from "../store/rows.ts";
 import { unnamed } from "../../harness/unnamed.ts";

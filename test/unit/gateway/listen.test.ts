@@ -48,7 +48,7 @@ function dial(url: string): Promise<Socket> {
   return new Promise((resolve) => socket.once("connect", () => resolve(socket)));
 }
 
-test("it listens on a free port and names its address", async () => {
+test("listens on a free port and returns its address", async () => {
   const { app } = heldApp();
   const listener = await start(app);
   assert.match(listener.url, /^http:\/\/127\.0\.0\.1:[1-9]\d*$/);
@@ -57,21 +57,21 @@ test("it listens on a free port and names its address", async () => {
   await assert.rejects(fetch(listener.url));
 });
 
-test("a port in use is an error that names the port and the way out", async () => {
+test("a port in use is an error that names the port and the solution", async () => {
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
   const { port } = taken.address() as AddressInfo;
   await assert.rejects(start(heldApp().app, { port }), (error) => {
     assert.ok(error instanceof ServiceError);
     assert.equal(error.code, "invalid_config");
-    assert.match(error.message, new RegExp(`port ${port} on 127\\.0\\.0\\.1 is in use`));
+    assert.match(error.message, new RegExp(`127\\.0\\.0\\.1:${port}: the port is in use`));
     assert.match(error.message, /--port|api_server\.port/);
     return true;
   });
   await new Promise((resolve) => taken.close(resolve));
 });
 
-test("an address that is not of this machine is an error that names it", async () => {
+test("an address of another machine is an error that names it", async () => {
   await assert.rejects(start(heldApp().app, { host: "203.0.113.7" }), (error) => {
     assert.ok(error instanceof ServiceError);
     assert.equal(error.code, "invalid_config");
@@ -91,7 +91,7 @@ test("a port is free again at once after close", async () => {
 });
 
 for (const path of ["/held", "/stream"]) {
-  test(`close waits for the answer under way at ${path}, and takes nobody new`, async () => {
+  test(`close waits for the open answer at ${path}, and accepts no new connection`, async () => {
     const { app, asked, letGo } = heldApp();
     const listener = await start(app);
     const answer = fetch(`${listener.url}${path}`).then((response) => response.text());
@@ -105,7 +105,7 @@ for (const path of ["/held", "/stream"]) {
     await closing;
   });
 
-  test(`an answer at ${path} that outlasts the grace does not hold up the close, and is cut`, async () => {
+  test(`an answer at ${path} that takes longer than the grace period is cut`, async () => {
     const { app, asked, letGo } = heldApp();
     const clock = new FakeClock();
     const listener = await start(app, { clock });
@@ -125,7 +125,7 @@ for (const path of ["/held", "/stream"]) {
   });
 }
 
-test("connections that idle or never asked for anything do not delay the close", async () => {
+test("idle connections do not delay the close", async () => {
   const { app } = heldApp();
   // Time stands still: only connections that are let go at once let the close end.
   const listener = await start(app, { clock: new FakeClock() });
@@ -143,14 +143,14 @@ test("connections that idle or never asked for anything do not delay the close",
   await Promise.all(ended);
 });
 
-test("closing twice is closing once", async () => {
+test("closing twice is the same as closing once", async () => {
   const listener = await start(heldApp().app);
   await Promise.all([listener.close(0), listener.close(0)]);
   await listener.close(0);
   await assert.rejects(fetch(listener.url));
 });
 
-test("a head that is too large is refused by the listener", async () => {
+test("oversize request headers are refused by the listener", async () => {
   const listener = await start(heldApp().app);
   const socket = await dial(listener.url);
   let text = "";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
 import { errorTable, ServiceError, type ErrorCode } from "../../../src/base/errors.ts";
-import { authorize, checkHost, type KeyRing } from "../../../src/http/edge/auth.ts";
+import { authorize, checkHost, type KeyRing } from "../../../src/http/edge/access.ts";
 
 const GOOD = "good-key-0123456789";
 const ring = (scopes: readonly string[], required = true): KeyRing => ({
@@ -37,13 +37,13 @@ const headers: readonly (readonly [string | null, ErrorCode | undefined])[] = [
 ];
 
 for (const [header, code] of headers) {
-  test(`the header ${JSON.stringify(header)} ${code === undefined ? "is let in" : `is ${code}`}`, () => {
+  test(`the header ${JSON.stringify(header)} ${code === undefined ? "is accepted" : `is ${code}`}`, () => {
     if (code === undefined) assert.equal(authorize(ring(["admin"]), chat, header).name, "mine");
     else assert.throws(() => authorize(ring(["admin"]), chat, header), refused(code));
   });
 }
 
-test("a key does what its scopes name, and admin does everything", () => {
+test("a key may do what its scopes allow, and admin allows everything", () => {
   const bearer = `Bearer ${GOOD}`;
   for (const [id, operation] of Object.entries(operations) as [string, OperationMeta][]) {
     const { scope, security } = operation;
@@ -57,7 +57,7 @@ test("a key does what its scopes name, and admin does everything", () => {
   }
 });
 
-test("no error of authorization repeats what was presented", () => {
+test("authorization errors never repeat the presented key", () => {
   for (const [header, code] of headers) {
     if (code === undefined || !header || header.length < 10) continue;
     assert.throws(
@@ -67,26 +67,26 @@ test("no error of authorization repeats what was presented", () => {
   }
 });
 
-test("an open operation lets anybody in, whatever they present", () => {
+test("an operation without security accepts any request", () => {
   for (const [header] of headers) {
     const identity = authorize(ring([]), open, header);
     assert.equal(identity.authenticated, false);
   }
 });
 
-test("where keys are switched off everybody is the same nobody, also with a key", () => {
+test("while keys are off, every caller has the same anonymous identity, even with a key", () => {
   for (const header of [null, `Bearer ${GOOD}`, "Bearer bad"]) {
     const identity = authorize(ring(["admin"], false), chat, header);
     assert.deepEqual([identity.name, identity.authenticated], ["anonymous", false]);
   }
 });
 
-test("both refusals of a key are 401", () => {
+test("a missing key and a wrong key both answer 401", () => {
   assert.equal(errorTable.missing_api_key.http, 401);
   assert.equal(errorTable.invalid_api_key.http, 401);
 });
 
-test("without a key only known host names are answered", () => {
+test("without keys, only known host names are answered", () => {
   const allowed = ["localhost", "127.0.0.1", "[::1]"];
   for (const host of ["localhost", "LOCALHOST:8642", "127.0.0.1:1", "[::1]", "[::1]:8642"]) {
     checkHost(allowed, host);

@@ -54,7 +54,7 @@ const head = (...lines: readonly string[]) =>
   ].join("\r\n");
 const chunk = (text: string) => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
 
-test("a body in chunks of one byte is read whole", async () => {
+test("a body in chunks of one byte is read completely", async () => {
   await using service = await startTestService();
   const wire = await dial(service);
   wire.send(head("Transfer-Encoding: chunked", "Connection: close"));
@@ -64,7 +64,7 @@ test("a body in chunks of one byte is read whole", async () => {
   wire.socket.destroy();
 });
 
-test("a chunked body is refused as soon as it is over the limit, not when it ends", async () => {
+test("a chunked body is refused as soon as it exceeds the limit", async () => {
   await using service = await startTestService({ config: small });
   const wire = await dial(service);
   wire.send(head("Transfer-Encoding: chunked"));
@@ -76,7 +76,7 @@ test("a chunked body is refused as soon as it is over the limit, not when it end
   await assertHealthy(service);
 });
 
-test("a declared length over the limit is refused before a byte of the body came", async () => {
+test("a declared length over the limit is refused before any byte of the body arrives", async () => {
   await using service = await startTestService({ config: small });
   const wire = await dial(service);
   wire.send(head("Content-Length: 2001"));
@@ -85,7 +85,7 @@ test("a declared length over the limit is refused before a byte of the body came
   await assertHealthy(service);
 });
 
-test("a client that sends all of a body that is too large before it reads gets its answer", async () => {
+test("a client that sends a whole oversize body before it reads still gets its answer", async () => {
   await using service = await startTestService({ config: small });
   const body = "x".repeat(4_000_000);
   for (const how of ["declared", "chunked"]) {
@@ -103,14 +103,14 @@ test("a client that sends all of a body that is too large before it reads gets i
   await assertHealthy(service);
 });
 
-test("a body of exactly the limit is read", async () => {
+test("a body of exactly the limit is accepted", async () => {
   await using service = await startTestService({ config: small });
   const body = good.padEnd(2000, " ");
   assert.equal((await service.chat(body)).status, 200);
   assert.equal((await service.chat(`${body} `)).status, 413);
 });
 
-test("in chunks a body of exactly the limit is read, and one byte more is refused", async () => {
+test("a chunked body of exactly the limit is accepted, and one byte more is refused", async () => {
   await using service = await startTestService({ config: small });
   const whole = good.padEnd(2000, " ");
   for (const [body, answer] of [
@@ -124,7 +124,7 @@ test("in chunks a body of exactly the limit is read, and one byte more is refuse
   }
 });
 
-test("what follows a body that is longer than it says is not taken for part of it", async () => {
+test("bytes after the declared length are not read as part of the body", async () => {
   await using service = await startTestService();
   const wire = await dial(service);
   wire.send(`${head(`Content-Length: ${good.length}`, "Connection: keep-alive")}${good}GARBAGE\r\n\r\n`);
@@ -136,7 +136,7 @@ test("what follows a body that is longer than it says is not taken for part of i
   await assertHealthy(service);
 });
 
-test("a length together with chunks, the stuff of smuggling, is refused", async () => {
+test("a request with a length and chunks (request smuggling) is refused", async () => {
   await using service = await startTestService();
   const wire = await dial(service);
   wire.send(`${head("Content-Length: 5", "Transfer-Encoding: chunked")}0\r\n\r\n`);
@@ -149,7 +149,7 @@ for (const [how, lines] of [
   ["with a declared length", ["Content-Length: 500"]],
   ["in chunks", ["Transfer-Encoding: chunked"]],
 ] as const) {
-  test(`a client that leaves in the middle of a body ${how} leaves the service well`, async () => {
+  test(`a client that leaves in the middle of a body ${how} does no harm to the service`, async () => {
     await using _ = watchUnhandled();
     await using service = await startTestService();
     const wires = await Promise.all(Array.from({ length: 20 }, () => dial(service)));
@@ -171,7 +171,7 @@ for (const [how, lines] of [
   });
 }
 
-test("a body that does not come in time is given up", async () => {
+test("a body that does not arrive in time is refused", async () => {
   const clock = new FakeClock(Date.now());
   await using service = await startTestService({ clock });
   const wire = await dial(service);
@@ -187,7 +187,7 @@ test("a body that does not come in time is given up", async () => {
   wire.socket.destroy();
 });
 
-test("requests behind one another on one connection are answered in order", async () => {
+test("pipelined requests on one connection are answered in order", async () => {
   await using service = await startTestService({ script: ({ user }) => ({ text: `said ${user}` }) });
   const wire = await dial(service);
   const bodies = ["one", "two", "three"].map((content) =>

@@ -4,8 +4,8 @@ import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
 import { KeyLimits } from "../../../src/agent/run/key-limits.ts";
 import { systemClock } from "../../../src/base/clock.ts";
-import type { Identity } from "../../../src/http/edge/auth.ts";
-import { getCapabilities } from "../../../src/http/meta/capabilities.ts";
+import type { Identity } from "../../../src/http/edge/access.ts";
+import { getCapabilities } from "../../../src/http/meta/meta.ts";
 import type { HttpDeps } from "../../../src/http/deps.ts";
 import { httpSettings } from "../../../src/app/settings.ts";
 import { testConfig } from "../../harness/service.ts";
@@ -30,13 +30,13 @@ async function ask(
   return body as Capabilities;
 }
 
-test("every operation is an endpoint, as the spec has it", async () => {
+test("every operation of the spec is listed as an endpoint", async () => {
   const { endpoints } = await ask();
   assert.deepEqual(Object.keys(endpoints), Object.keys(operations));
   assert.deepEqual(endpoints["getRun"], { method: "GET", path: "/v1/runs/{run_id}" });
 });
 
-test("what has an operation is there, what has none is not", async () => {
+test("a feature is on when its operation exists", async () => {
   const { features } = await ask();
   for (const name of ["chat_completions", "responses_api", "run_submission", "run_events_sse"] as const)
     assert.equal(features[name], true, name);
@@ -46,7 +46,7 @@ test("what has an operation is there, what has none is not", async () => {
     assert.equal(features[name], false, name);
 });
 
-test("features and limits are those of the configuration", async () => {
+test("features and limits come from the configuration", async () => {
   const usual = await ask();
   assert.deepEqual(
     [usual.features.cors, usual.features.reasoning_streaming, usual.features.tool_items],
@@ -107,7 +107,7 @@ test("events are not kept longer than their run", async () => {
   assert.equal(limits.run_event_ttl_seconds, 3600);
 });
 
-test("runs at once are those of the key when it has fewer than the server", async () => {
+test("the limit of concurrent runs is the key's own when that is lower than the server's", async () => {
   const runs = async (all: number, own?: number) => {
     const more = own === undefined ? {} : { ownRuns: own };
     return (await ask({ limits: { max_concurrent_runs: all } }, admin, more)).limits.max_concurrent_runs;
@@ -118,7 +118,7 @@ test("runs at once are those of the key when it has fewer than the server", asyn
   );
 });
 
-test("the key is told its scopes; without keys there are no sessions to name", async () => {
+test("capabilities list the scopes of the key; without keys, session headers are off", async () => {
   const some = await ask({}, { ...admin, scopes: ["read", "chat"] });
   assert.deepEqual(some.auth, { type: "bearer", required: true, scopes: ["read", "chat"] });
   assert.equal(some.features.session_id_header, true);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { Cors } from "../../../src/http/edge/cors.ts";
+import { Cors } from "../../../src/http/edge/access.ts";
 
 const PAGE = "https://app.example";
 const of = (headers: Record<string, string>) => new Headers({ host: "127.0.0.1:8642", ...headers });
@@ -20,7 +20,7 @@ describe("CORS that is off", () => {
     assert.equal(off.preflight("OPTIONS", preflightOf()), undefined);
   });
 
-  it("lets in only pages of its own where no key is asked for", () => {
+  it("accepts only its own pages while keys are off", () => {
     const open = new Cors({ origins: [], requiresKey: false });
     open.check(of({}));
     open.check(of({ origin: "http://127.0.0.1:8642" }));
@@ -34,7 +34,7 @@ describe("CORS that is off", () => {
 describe("CORS for named origins", () => {
   const cors = new Cors({ origins: [PAGE, "HTTP://Other.example:80"], requiresKey: true });
 
-  it("lets a named page in and tells it which headers it may read", () => {
+  it("accepts a listed page and tells it which headers it may read", () => {
     const headers = cors.headers(of({ origin: PAGE }));
     cors.check(of({ origin: PAGE }));
     assert.equal(headers["access-control-allow-origin"], PAGE);
@@ -59,7 +59,7 @@ describe("CORS for named origins", () => {
     }
   });
 
-  it("reads origins of the configuration as browsers write them", () => {
+  it("normalizes configured origins as browsers write them", () => {
     cors.check(of({ origin: "http://other.example" }));
     assert.equal(
       cors.headers(of({ origin: "http://other.example" }))["access-control-allow-origin"],
@@ -77,19 +77,19 @@ describe("CORS for named origins", () => {
     "*",
     "",
   ]) {
-    it(`refuses ${JSON.stringify(origin)} and tells its browser nothing but Vary`, () => {
+    it(`refuses ${JSON.stringify(origin)} and sends its browser only Vary`, () => {
       assert.throws(() => cors.check(of({ origin })), refused);
       assert.deepEqual(cors.headers(of({ origin })), { vary: "Origin" });
     });
   }
 
-  it("lets in programs, which name no origin, and pages of its own", () => {
+  it("accepts programs, which send no origin, and pages of the server itself", () => {
     cors.check(of({}));
     cors.check(of({ origin: "http://127.0.0.1:8642" }));
     cors.check(of({ origin: "https://agent.example", host: "Agent.example" }));
   });
 
-  it("does not repeat a long origin whole", () => {
+  it("truncates a long origin in the error", () => {
     const origin = `https://${"x".repeat(5000)}`;
     assert.throws(
       () => cors.check(of({ origin })),
@@ -99,7 +99,7 @@ describe("CORS for named origins", () => {
 });
 
 describe("CORS for all origins", () => {
-  it("says so with *, to any page", () => {
+  it("answers any page with *", () => {
     const all = new Cors({ origins: ["*"], requiresKey: true });
     for (const origin of [PAGE, "null", "http://x"]) {
       all.check(of({ origin }));
@@ -111,7 +111,7 @@ describe("CORS for all origins", () => {
 describe("a preflight", () => {
   const cors = new Cors({ origins: [PAGE, "*"], requiresKey: true });
 
-  it("is told methods, how long it holds, and of the headers it asks for those that there are", () => {
+  it("gets the methods, the cache time, and the allowed ones of the requested headers", () => {
     const asked =
       "Authorization,content-type, X-Agent-Session-Id,x-stainless-lang,cookie, x-evil,x-agent-,idempotency-key, last-event-id,x-request-id,authorization,x-agent-\r";
     const headers = cors.preflight(
@@ -127,17 +127,17 @@ describe("a preflight", () => {
     });
   });
 
-  it("that asks for no header is told of none", () => {
+  it("without requested headers gets none", () => {
     assert.equal(cors.preflight("OPTIONS", preflightOf())?.["access-control-allow-headers"], undefined);
   });
 
-  it("is one only with its method, its origin and what it asks for", () => {
+  it("needs the OPTIONS method, an origin and a requested method", () => {
     assert.equal(cors.preflight("GET", preflightOf()), undefined);
     assert.equal(cors.preflight("OPTIONS", of({ origin: PAGE })), undefined);
     assert.equal(cors.preflight("OPTIONS", of({ "access-control-request-method": "POST" })), undefined);
   });
 
-  it("may come from a public page into this network only for origins that are named", () => {
+  it("from a public page reaches a private network only for listed origins", () => {
     const questions = { "access-control-request-private-network": "true" };
     const name = "access-control-allow-private-network";
     assert.equal(cors.preflight("OPTIONS", preflightOf(questions))?.[name], "true");

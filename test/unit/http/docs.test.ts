@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { docsPage, docsPolicy } from "../../../generated/reference/docs.gen.ts";
 import { startTestService } from "../../harness/service.ts";
 
-test("GET /docs serves the reference to all, with a policy that lets in nothing from outside", async () => {
+test("GET /docs serves the reference to everyone, with a policy that allows no external content", async () => {
   await using service = await startTestService();
   const answer = await service.request("/docs", { headers: { authorization: "" } });
   assert.equal(answer.status, 200);
@@ -17,7 +17,7 @@ test("GET /docs serves the reference to all, with a policy that lets in nothing 
   assert.equal(await answer.text(), docsPage);
 });
 
-test("HEAD /docs has the headers alone", async () => {
+test("HEAD /docs returns only the headers", async () => {
   await using service = await startTestService();
   const answer = await service.request("/docs", { method: "HEAD", headers: { authorization: "" } });
   assert.equal(answer.status, 200);

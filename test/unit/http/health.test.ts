@@ -22,7 +22,7 @@ interface Changes {
   readonly store?: Partial<Store>;
 }
 
-/** As much of a room as the report looks at. */
+/** The dependencies that the report reads. */
 async function createRoom(t: TestContext, changes: Changes = {}) {
   const clock = new FakeClock();
   const { store } = await openTestStore(t);
@@ -55,7 +55,7 @@ async function createRoom(t: TestContext, changes: Changes = {}) {
   return { ask, clock, store };
 }
 
-test("a server in order says so, with its age and who it is", async (t) => {
+test("a healthy server reports ok, its age and its version", async (t) => {
   const { ask, clock } = await createRoom(t);
   clock.tick(61_500);
   const { status, body } = await ask();
@@ -76,7 +76,7 @@ test("a server in order says so, with its age and who it is", async (t) => {
   assert.deepEqual(body.readiness.checks.webhook, { status: "ok", waiting: 0, given_up: 0 });
 });
 
-test("the outbox is counted by platform and state, with the age of the oldest that is due", async (t) => {
+test("the outbox is counted by platform and status, with the age of the oldest due message", async (t) => {
   const { ask, clock, store } = await createRoom(t);
   assert.deepEqual((await ask()).body.outbox, {
     due: 0,
@@ -123,7 +123,7 @@ test("the outbox is counted by platform and state, with the age of the oldest th
   );
 });
 
-test("runs are counted by status, without ended ones and sub-agents; sessions without those of one request", async (t) => {
+test("runs are counted by status without ended ones and sub-agents; transient sessions are not counted", async (t) => {
   const { ask, store } = await createRoom(t);
   const kept = newSession({ owner: "a" }, { source: "http" }, 1);
   const passing = { ...newSession({ owner: "b" }, { source: "http" }, 1), transient: 1 };
@@ -151,7 +151,7 @@ test("runs are counted by status, without ended ones and sub-agents; sessions wi
   assert.deepEqual(body.sessions, { live: 3, stored: 1 });
 });
 
-test("a disk that is almost full is degraded, and an unready server where that is asked", async (t) => {
+test("an almost full disk is degraded, and answers 503 only with strict", async (t) => {
   const { ask } = await createRoom(t, { serviceStats: { freeBytes: () => Promise.resolve(99_999_999) } });
   const { status, body } = await ask();
   assert.deepEqual([status, body.status, body.readiness.checks.disk?.status], [200, "degraded", "degraded"]);
@@ -159,14 +159,14 @@ test("a disk that is almost full is degraded, and an unready server where that i
   assert.equal((await ask(true)).status, 503);
 });
 
-test("a disk of which nothing is known is not mentioned", async (t) => {
+test("an unknown disk is left out", async (t) => {
   const { ask } = await createRoom(t, { serviceStats: { freeBytes: () => Promise.resolve(undefined) } });
   const { status, body } = await ask(true);
   assert.equal(status, 200);
   assert.ok(!("disk" in body.readiness.checks));
 });
 
-test("flaws of the configuration are told, and the server is ready all the same", async (t) => {
+test("configuration problems are reported, and the server stays ready", async (t) => {
   const configProblems = ["a x", "b x", "c x", "d x", "e x", "f x"];
   const { ask } = await createRoom(t, { serviceStats: { configProblems } });
   const { status, body } = await ask(true);
@@ -198,7 +198,7 @@ for (const [what, providers, status, detail] of [
   });
 }
 
-test("servers of MCP that cannot be used are named", async (t) => {
+test("MCP servers that failed are named", async (t) => {
   const servers: McpStatus[] = [
     { name: "good", status: "connected", tools: 2 },
     { name: "slow", status: "connecting", tools: 0 },
@@ -216,11 +216,11 @@ test("servers of MCP that cannot be used are named", async (t) => {
     connected: 1,
     connecting: 1,
     failed: 1,
-    detail: "These servers cannot be used: bad.",
+    detail: "These MCP servers are not usable: bad.",
   });
 });
 
-test("the receiver of webhooks is told of, with what came within the hour", async (t) => {
+test("the webhook receiver is reported with the deliveries of the last hour", async (t) => {
   const receiver = { url: "http://0.0.0.0:8644" as string | undefined, routes: 2 };
   const { ask, clock, store } = await createRoom(t, { serviceStats: { receiver: () => receiver } });
   const made = (status: string, agoMs: number) =>
@@ -248,7 +248,7 @@ test("the receiver of webhooks is told of, with what came within the hour", asyn
   assert.deepEqual([status, webhooks?.status, webhooks?.["url"]], [503, "degraded", null]);
 });
 
-test("without a receiver nothing is told of it", async (t) => {
+test("without a webhook receiver the report omits it", async (t) => {
   const { ask } = await createRoom(t);
   assert.ok(!("webhooks" in (await ask()).body.readiness.checks));
 });
@@ -267,7 +267,7 @@ const jobsInOrder: CronStats = {
   failures: { count: 0 },
 };
 
-test("the report tells when the scheduler last ticked, what is late and what comes next", async (t) => {
+test("the report shows the last tick, late jobs and the next due time", async (t) => {
   const { ask } = await createRoom(t, { serviceStats: { cron: () => Promise.resolve(jobsInOrder) } });
   assert.deepEqual((await ask()).body.readiness.checks.cron, {
     status: "ok",
@@ -291,12 +291,7 @@ test("the report tells when the scheduler last ticked, what is late and what com
 const oldestDueAtMs = Date.UTC(2026, 0, 1);
 const named = [{ id: "0123456789ab", name: "digest of sk-proj-0123456789abcdefghijklmnop" }];
 for (const [what, changes, status, detail] of [
-  [
-    "a scheduler that is switched off is told of, and fine",
-    { isEnabled: false, state: "none" },
-    200,
-    /cron\.enabled/,
-  ],
+  ["a scheduler that is off is reported as ok", { isEnabled: false, state: "none" }, 200, /cron\.enabled/],
   ["status stale after 200 s: a stalled scheduler is degraded", { state: "stalled" }, 503, /has stalled/],
   ["a server whose scheduler does not run is degraded", { state: "none" }, 503, /No scheduler/],
   [
@@ -308,7 +303,7 @@ for (const [what, changes, status, detail] of [
   ["jobs that cannot be read are degraded", { broken: 1 }, 503, /A job cannot be read/],
   ["failed runs are counted, and no fault of the server's", { failures: { count: 3 } }, 200, /^$/],
 ] as const) {
-  test(`jobs of the clock: ${what}`, async (t) => {
+  test(`scheduled jobs: ${what}`, async (t) => {
     const cron = () => Promise.resolve({ ...jobsInOrder, ...changes });
     const { ask, clock } = await createRoom(t, { serviceStats: { cron } });
     clock.tick(10_000);
@@ -319,7 +314,7 @@ for (const [what, changes, status, detail] of [
   });
 }
 
-test("a server that has just started is given time to look for jobs", async (t) => {
+test("a server that has just started has time to start its scheduler", async (t) => {
   const late = { count: 2, oldestDueAtMs, named };
   const cron = () => Promise.resolve({ ...jobsInOrder, state: "none" as const, late });
   const { ask, clock } = await createRoom(t, { serviceStats: { cron } });
@@ -329,7 +324,7 @@ test("a server that has just started is given time to look for jobs", async (t) 
   assert.equal((await ask(true)).status, 503);
 });
 
-test("a database that cannot tell of jobs is degraded, and nothing is said of them", async (t) => {
+test("a database that cannot read jobs is degraded, and the report omits jobs", async (t) => {
   const cron = () => Promise.reject(new Error("no such table"));
   const { ask } = await createRoom(t, { serviceStats: { cron } });
   const { checks } = (await ask()).body.readiness;
@@ -343,14 +338,14 @@ test("a server that shuts down is not ready", async (t) => {
   assert.deepEqual([status, body.draining, body.readiness.checks.api_server.status], [503, true, "degraded"]);
 });
 
-test("that no key is asked for is said", async (t) => {
+test("the report says when keys are off", async (t) => {
   const { ask } = await createRoom(t, { requireKey: false });
   const { api_server: server } = (await ask()).body.readiness.checks;
   assert.deepEqual([server.status, server["keys_required"]], ["ok", false]);
   assert.match(server.detail ?? "", /No key/);
 });
 
-test("a database that fails is told of without its words, and the rest of the report stands", async (t) => {
+test("a failing database is reported without its message, and the rest of the report stays", async (t) => {
   const read = {
     selectFrom: () => {
       throw new Error("connection to postgres://me:hunter2@db failed");
@@ -364,7 +359,7 @@ test("a database that fails is told of without its words, and the rest of the re
   assert.ok(!JSON.stringify(body).includes("hunter2"));
 });
 
-test("a database that hangs is given two seconds", async (t) => {
+test("a hanging database times out after two seconds", async (t) => {
   const hanging: unknown = new Proxy(() => hanging, {
     get: (_target, name) => (name === "then" ? () => {} : hanging),
   });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { longBody } from "../../../src/http/edge/long-body.ts";
+import { longBody } from "../../../src/http/edge/answer.ts";
 import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 
@@ -13,14 +13,14 @@ function open(readers = new ReaderBudget()) {
   return { readers, clock, body: longBody(bytes, { readers, clock, slowReaderMs: 100 }) };
 }
 
-test("a long body is read whole, and counts until it is", async () => {
+test("a long body is sent completely, and counts until it is read", async () => {
   const { readers, clock, body } = open();
   assert.equal(readers.usedBytes, bytes.length);
   assert.deepEqual(new Uint8Array(await new Response(body).arrayBuffer()), bytes);
   assert.deepEqual([readers.usedBytes, clock.pending], [0, 0]);
 });
 
-test("a long body whose client reads no more is cut, and given back", async () => {
+test("a long body whose client stops reading is cut, and its budget is released", async () => {
   const { readers, clock, body } = open();
   const reader = body.getReader();
   await reader.read();
@@ -29,7 +29,7 @@ test("a long body whose client reads no more is cut, and given back", async () =
   assert.deepEqual([readers.usedBytes, clock.pending], [0, 0]);
 });
 
-test("a client that leaves in the middle of a long body gives back what is left", async () => {
+test("a client that leaves in the middle of a long body releases the budget", async () => {
   const { readers, clock, body } = open();
   const reader = body.getReader();
   await reader.read();
@@ -37,7 +37,7 @@ test("a client that leaves in the middle of a long body gives back what is left"
   assert.deepEqual([readers.usedBytes, clock.pending], [0, 0]);
 });
 
-test("of too many long bodies the one that nobody reads is cut", async () => {
+test("of too many long bodies, the one whose client does not read is cut", async () => {
   const readers = new ReaderBudget(2_500_000);
   const [silent, reading] = [open(readers).body.getReader(), open(readers).body.getReader()];
   await reading.read();
@@ -63,7 +63,7 @@ function silentClient({ url }: TestService, target: string, body: string): Socke
   return socket.pause();
 }
 
-test("answers that nobody reads hold no more than the limit, and others get theirs whole", async () => {
+test("unread answers stay within the limit, and other clients get theirs completely", async () => {
   const text = "A long answer. ".repeat(60_000);
   await using service = await startTestService({
     script: () => ({ text }),

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { RequestWatch, type WatchDeps } from "../../../src/http/edge/request-watch.ts";
+import { RequestWatch, type WatchDeps } from "../../../src/http/edge/bind.ts";
 import { KeepingTracer } from "../../harness/tracer.ts";
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -27,7 +27,7 @@ function watch(id: OperationId, more: Partial<WatchDeps> = {}, headers: Record<s
   return { tracer, clock, seen, watch: new RequestWatch(deps, { id, operation: operations[id] }, request) };
 }
 
-test("a request is a server span with method, route and status, below the one that asked", () => {
+test("a request is a server span with method, route and status, below the caller's span", () => {
   const { tracer, clock, seen, watch: one } = watch("getRun", {}, { traceparent: parent });
   clock.tick(250);
   one.answered(200);
@@ -44,7 +44,7 @@ test("a request is a server span with method, route and status, below the one th
   assert.deepEqual(seen, ["getRun 200 0.25"]);
 });
 
-test("an error of the client's is none of the server's", () => {
+test("a client error does not fail the server span", () => {
   const wrong = watch("getRun");
   wrong.watch.answered(404, { error: new ServiceError("run_not_found", "no") });
   assert.equal(wrong.tracer.spans[0]?.error, undefined);
@@ -63,7 +63,7 @@ test("the span of a stream ends with the stream", () => {
   assert.deepEqual(seen, ["streamRunEvents 200 0", "open streamRunEvents", "close streamRunEvents"]);
 });
 
-test("what probes look at leaves no span, and is counted", () => {
+test("health probes leave no span, and are counted", () => {
   for (const id of ["getHealth", "getMetrics"] as const) {
     const { tracer, seen, watch: one } = watch(id, {}, { traceparent: parent });
     one.answered(200);
@@ -73,7 +73,7 @@ test("what probes look at leaves no span, and is counted", () => {
   }
 });
 
-test("off: a context that came with the request goes on, one that is not valid does not", () => {
+test("without tracing, a valid trace context is passed on and an invalid one is dropped", () => {
   const { clock } = watch("getRun");
   const off: WatchDeps = { clock };
   const contextOf = (headers: Record<string, string>) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { completed, queued, request, started, whole } from "../../harness/response-facts.ts";
 
-test("all 31 fields are there, with the defaults of the format", () => {
+test("all 31 fields are present, with the defaults of the format", () => {
   const { agent: _, ...response } = whole([queued, started, completed]);
   assert.deepEqual(response, {
     id: "resp_01abc",
@@ -40,7 +40,7 @@ test("all 31 fields are there, with the defaults of the format", () => {
   assert.equal(Object.keys(response).length, 31);
 });
 
-test("what the request says is repeated", () => {
+test("the response repeats the fields of its request", () => {
   const body = {
     model: "gpt-4o",
     instructions: "Be brief.",

@@ -12,7 +12,7 @@ import { watchUnhandled } from "../../harness/unhandled.ts";
 const PIECES = 400;
 const SLOW_MS = 7_000;
 
-/** An answer whose body nobody reads. */
+/** An answer whose body is never read. */
 function open(service: TestService, path: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const request = httpRequest(`${service.url}${path}`, { headers: { authorization: `Bearer ${KEY}` } });
@@ -21,7 +21,7 @@ function open(service: TestService, path: string): Promise<IncomingMessage> {
   });
 }
 
-test("a client that stops reading is cut, another takes its place, and it resumes with its cursor", async () => {
+test("a client that stops reading is cut, frees its place, and resumes from its cursor", async () => {
   await using _ = watchUnhandled();
   const gate = createGate();
   const clock = new WatchedClock();
@@ -39,7 +39,7 @@ test("a client that stops reading is cut, another takes its place, and it resume
   const stuck = await open(service, path);
   assert.equal(stuck.statusCode, 200);
   assert.equal((await service.request(path)).status, 429);
-  // What both sides hold is full: nobody takes the next event from the stream.
+  // The buffers of both sides are full, so nothing pulls the next event.
   await clock.wait(SLOW_MS);
   let next = await service.request(path);
   for (let passedMs = 0; next.status !== 200; passedMs += SLOW_MS) {

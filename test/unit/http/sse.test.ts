@@ -7,13 +7,13 @@ import { watchUnhandled } from "../../harness/unhandled.ts";
 
 const decoder = new TextDecoder();
 
-interface Told {
+interface Reported {
   gone: number;
   failures: unknown[];
 }
 
 function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions> = {}) {
-  const told: Told = { gone: 0, failures: [] };
+  const reported: Reported = { gone: 0, failures: [] };
   const clock = new FakeClock();
   const stream = sseStream(source, {
     meta: undefined,
@@ -21,8 +21,8 @@ function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions
     keepaliveMs: 1_000_000,
     slowReaderMs: 1_000_000,
     readers: new ReaderBudget(),
-    onClientGone: () => void told.gone++,
-    onFailure: (error) => void told.failures.push(error),
+    onClientGone: () => void reported.gone++,
+    onFailure: (error) => void reported.failures.push(error),
     ...more,
   });
   const reader = stream.getReader();
@@ -35,7 +35,7 @@ function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions
     for (let chunk = await next(); chunk !== undefined; chunk = await next()) chunks.push(chunk);
     return chunks;
   };
-  return { clock, reader, told, next, rest };
+  return { clock, reader, reported, next, rest };
 }
 
 /** Nothing here waits on a timer: once the microtasks have run dry, the stream has pulled all that it will. */
@@ -47,7 +47,7 @@ async function* items(...data: readonly unknown[]) {
   for (const item of data) yield { data: item };
 }
 
-/** A source that gives what it is told to give, and counts what was asked of it. */
+/** A source that yields the given items, and counts the pulls. */
 function held() {
   const state = { asked: 0, returned: 0 };
   type Slot = PromiseWithResolvers<IteratorResult<{ data: unknown }>>;
@@ -71,14 +71,14 @@ function held() {
   return { source, state, give, fail };
 }
 
-test("the first bytes are there before the source has said anything", async () => {
+test("the first bytes are sent before the source yields", async () => {
   const { source } = held();
   const { next, reader } = open(source);
   assert.equal(await next(), ": connected\n\n");
   await reader.cancel();
 });
 
-test("each event is one chunk, whatever its size, and line breaks stay inside it", async () => {
+test("each event is one chunk of any size, and line breaks stay inside it", async () => {
   const data = ["a\nb\r\n\n: c", { long: "x".repeat(300_000) }, "\u2028 日本 \u0000", null];
   const { rest } = open(items(...data));
   const [, ...chunks] = await rest();
@@ -89,7 +89,7 @@ test("each event is one chunk, whatever its size, and line breaks stay inside it
   );
 });
 
-test("an event's name and number stand before its data", () => {
+test("an event's name and id precede its data", () => {
   assert.equal(encodeSse({ data: 1, event: "run.queued", id: "7" }), "event: run.queued\nid: 7\ndata: 1\n\n");
   assert.equal(encodeSse({ data: "x" }), 'data: "x"\n\n');
 });
@@ -103,20 +103,20 @@ test("a source without events still opens and ends", async () => {
   assert.deepEqual(await open(items()).rest(), [": connected\n\n", ": stream closed\n\n"]);
 });
 
-test("a quiet stream is kept alive with comments, until the client leaves", async () => {
+test("a quiet stream gets keepalive comments until the client leaves", async () => {
   const { source } = held();
-  const { clock, next, reader, told } = open(source, { keepaliveMs: 10 });
+  const { clock, next, reader, reported } = open(source, { keepaliveMs: 10 });
   assert.equal(await next(), ": connected\n\n");
   for (let i = 0; i < 3; i++) {
     clock.tick(10);
     assert.equal(await next(), ": keepalive\n\n");
   }
   await reader.cancel();
-  assert.equal(told.gone, 1);
+  assert.equal(reported.gone, 1);
   assert.equal(clock.pending, 0);
 });
 
-test("a reader that does not read gets no pile of comments", async () => {
+test("a client that does not read gets no pile of comments", async () => {
   const { source, give } = held();
   const { clock, reader, next } = open(source, { keepaliveMs: 1 });
   assert.match((await next())!, /connected/);
@@ -127,64 +127,64 @@ test("a reader that does not read gets no pile of comments", async () => {
   await reader.cancel();
 });
 
-test("the client's leaving is told once, and what the source says afterwards is dropped", async () => {
+test("the client's leaving is reported once, and later events are dropped", async () => {
   await using _ = watchUnhandled();
   const { source, give } = held();
-  const { reader, told, next } = open(source);
+  const { reader, reported, next } = open(source);
   await next();
   await reader.cancel();
   await reader.cancel();
   give("too late");
-  assert.equal(told.gone, 1);
-  assert.deepEqual(told.failures, []);
+  assert.equal(reported.gone, 1);
+  assert.deepEqual(reported.failures, []);
 });
 
-test("a source that fails after the client left is no failure of the stream", async () => {
+test("a source that fails after the client left does not fail the stream", async () => {
   await using _ = watchUnhandled();
   const { source, fail } = held();
-  const { reader, told, next } = open(source);
+  const { reader, reported, next } = open(source);
   await next();
   await reader.cancel();
   fail(new Error("cut"));
   await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual(told, { gone: 1, failures: [] });
+  assert.deepEqual(reported, { gone: 1, failures: [] });
 });
 
-test("a source that fails cuts the stream, so that nobody takes it for whole, and tells", async () => {
+test("a source that fails cuts the stream and reports the error", async () => {
   await using _ = watchUnhandled();
   const error = new Error("the store is gone");
   const { source, give, fail } = held();
-  const { next, told } = open(source, { meta: { terminator: "[DONE]" } as SseOptions["meta"] & object });
+  const { next, reported } = open(source, { meta: { terminator: "[DONE]" } as SseOptions["meta"] & object });
   assert.equal(await next(), ": connected\n\n");
   give(1);
   assert.equal(await next(), "data: 1\n\n");
   fail(error);
   await assert.rejects(next(), error);
-  assert.deepEqual(told, { gone: 0, failures: [error] });
+  assert.deepEqual(reported, { gone: 0, failures: [error] });
 });
 
-test("an event that the inspection refuses is not sent, and the source is given back", async () => {
+test("an event that the inspection refuses is not sent, and the source is closed", async () => {
   const { source, state, give } = held();
   const refuse = () => {
     throw new Error("not in the spec");
   };
-  const { next, told } = open(source, { inspect: refuse });
+  const { next, reported } = open(source, { inspect: refuse });
   await next();
   give("bad");
   await assert.rejects(next(), /not in the spec/);
-  assert.equal(told.failures.length, 1);
+  assert.equal(reported.failures.length, 1);
   assert.equal(state.asked, 1);
   assert.equal(state.returned, 1);
 });
 
-test("data that is no JSON cuts the stream", async () => {
-  const { next, told } = open(items({ big: 1n }));
+test("data that is not JSON cuts the stream", async () => {
+  const { next, reported } = open(items({ big: 1n }));
   await next();
   await assert.rejects(next(), TypeError);
-  assert.equal(told.failures.length, 1);
+  assert.equal(reported.failures.length, 1);
 });
 
-test("a reader that does not read lets the source rest when 16 KiB wait", async () => {
+test("a client that does not read pauses the source at 16 KiB", async () => {
   for (const size of [10, 1_000, 100_000]) {
     let given = 0;
     async function* endless() {
@@ -197,7 +197,7 @@ test("a reader that does not read lets the source rest when 16 KiB wait", async 
       readers.usedBytes >= 16_384 && readers.usedBytes <= 16_384 + size + 100,
       `${readers.usedBytes}`,
     );
-    assert.ok((given - 1) * size <= 16_384, `${given} events were pulled for nobody`);
+    assert.ok((given - 1) * size <= 16_384, `${given} events were pulled although none was read`);
     assert.equal(await next(), ": connected\n\n");
     for (let i = 0; i < 1000; i++) assert.ok((await next())?.startsWith(`data: "${i} `));
     await reader.cancel();
@@ -207,7 +207,7 @@ test("a reader that does not read lets the source rest when 16 KiB wait", async 
 
 test("a client that does not read is cut after its time, and one that reads slowly is not", async () => {
   const { source, state, give } = held();
-  const { clock, reader, next, told } = open(source, { slowReaderMs: 300 });
+  const { clock, reader, next, reported } = open(source, { slowReaderMs: 300 });
   for (let i = 0; i < 100; i++) give("x".repeat(20_000));
   // It reads one event now and then, for longer than the time.
   for (let i = 0; i < 8; i++) {
@@ -216,25 +216,25 @@ test("a client that does not read is cut after its time, and one that reads slow
     assert.ok(await next());
   }
   await settled();
-  assert.deepEqual([told.gone, state.returned], [0, 0]);
+  assert.deepEqual([reported.gone, state.returned], [0, 0]);
   clock.tick(300);
   await assert.rejects(reader.closed, /does not read/);
-  assert.deepEqual([told.gone, state.returned, told.failures], [1, 1, []]);
+  assert.deepEqual([reported.gone, state.returned, reported.failures], [1, 1, []]);
 });
 
-test("a stream with nothing to say is no slow reader's", async () => {
+test("a stream without events is never cut as slow", async () => {
   const { source, give } = held();
-  const { clock, next, told, reader } = open(source, { slowReaderMs: 10 });
+  const { clock, next, reported, reader } = open(source, { slowReaderMs: 10 });
   await next();
   await settled();
   clock.tick(50);
   give("late");
   assert.match((await next()) ?? "", /late/);
-  assert.equal(told.gone, 0);
+  assert.equal(reported.gone, 0);
   await reader.cancel();
 });
 
-test("what waits for all streams together is bounded: the one that read last of all is cut, others go on", async () => {
+test("waiting bytes of all streams together are limited: the stream that read last of all is cut", async () => {
   const readers = new ReaderBudget(100_000);
   const event = "x".repeat(30_000);
   const endless = async function* () {
@@ -246,15 +246,15 @@ test("what waits for all streams together is bounded: the one that read last of 
   for (let i = 0; i < 3; i++) await reading.next();
   const another = open(endless(), { readers });
   await settled();
-  assert.equal(silent.told.gone, 0, "three times 30 kB have room");
+  assert.equal(silent.reported.gone, 0, "three times 30 kB fit");
   const last = open(endless(), { readers });
   await settled();
-  assert.equal(silent.told.gone, 1);
+  assert.equal(silent.reported.gone, 1);
   await assert.rejects(silent.reader.closed, /does not read/);
   assert.ok(readers.usedBytes <= 100_000);
   for (let i = 0; i < 10; i++) assert.ok(await reading.next());
-  for (const { told, reader } of [reading, another, last]) {
-    assert.equal(told.gone, 0);
+  for (const { reported, reader } of [reading, another, last]) {
+    assert.equal(reported.gone, 0);
     await reader.cancel();
   }
   assert.equal(readers.usedBytes, 0);

@@ -89,7 +89,7 @@ async function firstEvents(service: TestService, type: string): Promise<string[]
 }
 
 for (const stream of [true, false]) {
-  test(`with on_disconnect continue the run goes on without its client, stream ${stream}`, async () => {
+  test(`with on_disconnect continue the run continues without its client, stream ${stream}`, async () => {
     await using _ = watchUnhandled();
     const model = heldModel();
     await using service = await startTestService({ script: model.script });
@@ -127,7 +127,7 @@ test("a slow reader of a long stream loses nothing", async () => {
   assert.ok(text.endsWith("data: [DONE]\n\n"));
 });
 
-test("many streams at once each get their own answer, whole and in order", async () => {
+test("many concurrent streams each get their own answer, complete and in order", async () => {
   await using service = await startTestService({
     script: ({ user }) => ({ text: parts(`${user} ${user} ${user} over ${user}`) }),
   });
@@ -149,7 +149,7 @@ test("many streams at once each get their own answer, whole and in order", async
   );
 });
 
-test("half of many clients leave, and the others do not notice", async () => {
+test("when half of many clients leave, the others are not affected", async () => {
   await using _ = watchUnhandled();
   const model = heldModel();
   await using service = await startTestService({ script: model.script });
@@ -171,7 +171,7 @@ test("half of many clients leave, and the others do not notice", async () => {
   }
 });
 
-test("HEAD is GET without a body, and no operation that streams or writes takes it", async () => {
+test("HEAD answers as GET without a body, but not for operations that stream or write", async () => {
   await using service = await startTestService();
   for (const path of ["/health", "/v1/models", "/openapi.json"]) {
     const [head, get] = [await service.request(path, { method: "HEAD" }), await service.request(path)];
@@ -186,7 +186,7 @@ test("HEAD is GET without a body, and no operation that streams or writes takes 
   assert.equal(chat.headers.get("allow"), "POST");
 });
 
-test("at level info the log holds neither the key nor what was said", async () => {
+test("at level info the log holds neither keys nor prompts", async () => {
   const broken = defineTool({
     name: "broken",
     toolset: "planning",
@@ -218,7 +218,7 @@ test("at level info the log holds neither the key nor what was said", async () =
   assert.doesNotMatch(log, /quokka|xylophone|test-key/);
 });
 
-test("a session is kept by the headers that the answer gives back", async () => {
+test("the session headers of an answer continue its session", async () => {
   await using service = await startTestService({
     script: ({ messages }) => ({ text: `${messages.length} messages` }),
   });
@@ -240,7 +240,7 @@ test("a session is kept by the headers that the answer gives back", async () => 
   assert.notEqual(keyed.id, first.id);
 });
 
-test("a session key means the newest session that has it", async () => {
+test("a session key selects the newest session that has it", async () => {
   await using service = await startTestService();
   const say = async (headers: Record<string, string>) => {
     const response = await service.chat({ ...hi, stream: false }, { headers });

@@ -32,12 +32,12 @@ function attempt(target: string, headers: Record<string, string> = {}, from = ru
   }
 }
 
-test("the gateway has two paths and no others", () => {
+test("the gateway has exactly two paths", () => {
   for (const path of ["/api/ws", "/v1/tui/ws", "/api/ws?token=x"]) assert.ok(isGatewayPath(path), path);
   for (const path of ["/", "/api/wsx", "/api/ws/", "/x/api/ws"]) assert.ok(!isGatewayPath(path), path);
 });
 
-test("a key is taken from the header or the query", () => {
+test("a key is read from the header or the query", () => {
   assert.equal(attempt("/api/ws", { authorization: `Bearer ${KEY}` }), "ann");
   assert.equal(attempt(`/api/ws?token=${KEY}`), "ann");
   assert.equal(attempt("/api/ws"), "missing_api_key");
@@ -46,7 +46,7 @@ test("a key is taken from the header or the query", () => {
   assert.equal(attempt("/api/ws", { authorization: "Bearer wrong" }), "invalid_api_key");
 });
 
-test("a ticket is good once and for 30 s", () => {
+test("a ticket works once, within 30 s", () => {
   const from = rules();
   const holder = { owner: "bob", scopes: ["chat"] };
   const { ticket, lifeMs } = from.tickets.make(holder);
@@ -59,7 +59,7 @@ test("a ticket is good once and for 30 s", () => {
   assert.equal(attempt("/api/ws?ticket=", {}, from), "invalid_api_key");
 });
 
-test("an attempt spends its ticket, whatever it is refused for", () => {
+test("an attempt uses up its ticket, even when it is refused", () => {
   const wrong: Record<string, string>[] = [{ origin: "https://evil.example" }, { host: "evil.example" }];
   for (const headers of wrong) {
     const from = rules();
@@ -70,7 +70,7 @@ test("an attempt spends its ticket, whatever it is refused for", () => {
   }
 });
 
-test("only so many tickets are open, the oldest goes", () => {
+test("the number of open tickets is limited; the oldest is dropped", () => {
   const tickets = new Tickets<number>(clock);
   const made = Array.from({ length: 1025 }, (_, n) => tickets.make(n).ticket);
   assert.equal(tickets.take(made[0]!), undefined);
@@ -90,7 +90,7 @@ test("the host must be a name of this server, whatever the key", () => {
   );
 });
 
-test("a page may connect from this server or from an origin of the list", () => {
+test("a page may connect from this server or from a listed origin", () => {
   const authorization = `Bearer ${KEY}`;
   const from = rules({ origins: ["https://app.example"] });
   for (const origin of ["http://127.0.0.1:8642", "https://app.example"]) {
@@ -108,7 +108,7 @@ test("a page may connect from this server or from an origin of the list", () => 
   assert.equal(attempt("/api/ws", { authorization, origin: "null" }, rules({ origins: ["null"] })), "ann");
 });
 
-test("without keys everybody on this machine is let in, foreign pages are not", () => {
+test("without keys, every local client connects, and foreign pages do not", () => {
   const from = rules({ keys: { required: false, find: () => undefined } });
   assert.equal(attempt("/api/ws", {}, from), "anonymous");
   assert.equal(attempt("/api/ws", { origin: "https://evil.example" }, from), "origin_not_allowed");

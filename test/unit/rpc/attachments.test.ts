@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { LiveSession } from "../../../src/agent/session/live-sessions.ts";
-import { queueImage, queuedImages } from "../../../src/rpc/prompt/queued-images.ts";
+import { queueImage, queuedImages } from "../../../src/rpc/session/images.ts";
 import { createTestGateway } from "../../harness/rpc-host.ts";
 
-test("files that the agent would ask for are attached by keys that may give leave, its own keys by none", async (context) => {
+test("keys that may approve can attach files that require approval, but never the agent's keys", async (context) => {
   const userHome = await realpath(await mkdtemp(join(tmpdir(), "agentd-attach-")));
   context.after(() => rm(userHome, { recursive: true, force: true }));
   const [workspace, agentHome] = [join(userHome, "work"), join(userHome, ".agentd")];
@@ -36,7 +36,7 @@ test("files that the agent would ask for are attached by keys that may give leav
 
 const TEN_MIB = 10_485_760;
 
-test("what is attached to a prompt is bounded in all, whether it waits or comes along", async (context) => {
+test("the attachments of a prompt are limited in total, queued or sent with it", async (context) => {
   const workspace = await realpath(await mkdtemp(join(tmpdir(), "agentd-attach-")));
   context.after(() => rm(workspace, { recursive: true, force: true }));
   const live = {} as LiveSession;

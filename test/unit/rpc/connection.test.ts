@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createLog } from "../../../src/base/observe/log.ts";
-import type { RpcHandlers } from "../../../src/rpc/connection/contract.ts";
+import type { RpcHandlers, RpcContext, RpcDeps } from "../../../src/rpc/deps.ts";
 import { rpcHandlers } from "../../../src/rpc/methods/handlers.ts";
 import { RpcHub } from "../../../src/rpc/events/hub.ts";
-import { RPC_LIMITS } from "../../../src/rpc/connection/limits.ts";
-import type { RpcContext, RpcDeps } from "../../../src/rpc/deps.ts";
+import { RPC_LIMITS } from "../../../src/rpc/connection/ready.ts";
 import type { Json } from "../../harness/rpc.ts";
 
 /** A connection whose frames are in memory. The methods of `handlers` are the test's own. */
@@ -50,7 +49,7 @@ const info = (sessionId: string) =>
 const closing = (id: string) =>
   ({ type: "session.closed", session_id: id, ts: 0, payload: { reason: "test" } }) as const;
 
-test("above 256 requests in flight each further one is told to come back", async () => {
+test("above 256 requests in flight, each further one gets overloaded", async () => {
   const gate = Promise.withResolvers<{ pong: true }>();
   const { sent, call, turn } = connection({ ping: () => gate.promise });
   for (let id = 0; id < 258; id++) call(id, "ping");
@@ -69,7 +68,7 @@ test("above 256 requests in flight each further one is told to come back", async
   assert.deepEqual(sent.at(-1).result, { pong: true });
 });
 
-test("a slow call does not hold up a quick one", async () => {
+test("a slow call does not delay a fast one", async () => {
   const gate = Promise.withResolvers<{ pong: true }>();
   const { sent, call, turn } = connection({ ping: () => gate.promise });
   call("slow", "ping");
@@ -82,7 +81,7 @@ test("a slow call does not hold up a quick one", async () => {
   );
 });
 
-test("events of a held session follow the answer, those of others do not wait", async () => {
+test("events of a held session follow the answer, those of other sessions do not wait", async () => {
   const { peer, sent, call, turn } = connection({
     ping: async ({ hold }) => {
       hold("mine");
@@ -99,7 +98,7 @@ test("events of a held session follow the answer, those of others do not wait", 
   assert.deepEqual(order, ["other", 1, "mine"]);
 });
 
-test("what fails inside tells nothing but that it failed; the log has it", async () => {
+test("an internal error tells the client nothing but that it failed; the log has the details", async () => {
   const { sent, call, turn, logLines } = connection({
     ping: async () => {
       throw new Error("at postgres:5432");
@@ -112,14 +111,14 @@ test("what fails inside tells nothing but that it failed; the log has it", async
   assert.ok(logLines.some((line) => line.includes("at postgres:5432")));
 });
 
-test("a scope that is missing is named", () => {
+test("the error names a missing scope", () => {
   const { sent, call } = connection({}, ["read"]);
   call(1, "session.create");
   assert.equal(sent[1].error.code, -32003);
   assert.match(sent[1].error.message, /scope "chat"/);
 });
 
-test("parameters that nobody knows are logged by name, not by value", () => {
+test("unknown parameters are logged by name, not by value", () => {
   const { sent, call, logLines } = connection();
   call(1, "ping", { strange: "hunter22" });
   assert.deepEqual(sent[1].result, { pong: true });
@@ -128,7 +127,7 @@ test("parameters that nobody knows are logged by name, not by value", () => {
   assert.doesNotMatch(logLines.join(), /hunter22/);
 });
 
-test("that sessions changed is told at once, and once for those that follow closely", () => {
+test("sessions.changed is sent at once, and once for changes that follow closely", () => {
   const { peer, sent, clock } = connection();
   const before = sent.length;
   for (let n = 0; n < 50; n++) peer.event(info("s"));
@@ -141,7 +140,7 @@ test("that sessions changed is told at once, and once for those that follow clos
   assert.equal(sent.length, before + 3);
 });
 
-test("events that the client opted out of are not sent, nor deltas when it wants none", () => {
+test("events that the client opted out of are not sent, nor unwanted deltas", () => {
   const { peer, sent, call } = connection();
   call(1, "client.capabilities", { events: { opt_out: ["sessions.changed"], deltas: "final" } });
   const before = sent.length;
@@ -157,7 +156,7 @@ const question = {
   payload: { request_id: "ask_1", question: "Which?", choices: null, expires_at: null },
 };
 
-test("a question goes out by its own id, and the answer comes back", async () => {
+test("a question is sent under its own id, and the answer arrives", async () => {
   const { peer, sent } = connection();
   const answer = peer.ask("clarify", "ask_1", question);
   assert.deepEqual(sent[1], { jsonrpc: "2.0", id: "ask_1", method: "clarify", params: question });
@@ -165,7 +164,7 @@ test("a question goes out by its own id, and the answer comes back", async () =>
   assert.deepEqual(await answer, { status: "answered", result: { answer: "this" } });
 });
 
-test("an error, or what does not fit, declines; its text is not logged", async () => {
+test("an error or an invalid answer declines; its text is not logged", async () => {
   const { peer, logLines } = connection();
   const first = peer.ask("clarify", "ask_1", question);
   peer.receive('{"jsonrpc":"2.0","id":"ask_1","error":{"code":-32601,"message":"no"}}');

@@ -3,27 +3,27 @@ import { test } from "node:test";
 import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
 import { GatewayReducer } from "../../../src/rpc/events/gateway-events.ts";
-import { rpcSchemas } from "../../../src/rpc/connection/schemas.ts";
-import { oneLine } from "../../../src/rpc/events/tool-payload.ts";
+import { rpcSchemas } from "../../../src/rpc/connection/calls.ts";
+import { oneLine } from "../../../src/rpc/events/payloads.ts";
 
 type Entry = readonly [type: string, data: Readonly<Record<string, unknown>>];
 
 /** Tells of entries of one run, each held to the spec. */
-function tell(...entries: readonly Entry[]) {
-  const fold = new GatewayReducer("s");
+function project(...entries: readonly Entry[]) {
+  const reducer = new GatewayReducer("s");
   return entries.map(([type, data], at) => {
     const entry = { sessionId: "s", seq: at + 1, runId: "run_1", runSeq: at + 1, type, data, atMs: 5 };
-    const told = fold.tell(entry);
+    const projected = reducer.project(entry);
     assert.equal(
-      told.filter(({ seq }) => seq === at + 1).length,
+      projected.filter(({ seq }) => seq === at + 1).length,
       1,
       `${type} gives one event with its number`,
     );
-    for (const event of told) {
+    for (const event of projected) {
       const issues = rpcSchemas.check(gatewayEvents[event.type].event, event);
       assert.equal(issues, undefined, `${event.type}: ${JSON.stringify(issues)}`);
     }
-    return told[0];
+    return projected[0];
   });
 }
 
@@ -44,7 +44,7 @@ const usage = {
   tool_calls: 0,
 };
 
-test("sub-agents are told of with their goal from start to end", () => {
+test("sub-agent events carry the goal from start to end", () => {
   const start = {
     subagent_id: "run_2",
     tool_call_id: "c",
@@ -56,14 +56,14 @@ test("sub-agents are told of with their goal from start to end", () => {
     task_count: 1,
     model: "demo:demo",
   };
-  const told = tell(
+  const projected = project(
     ...started,
     ["subagent.start", start],
     ["subagent.tool", { subagent_id: "run_2", tool: "read_file", tool_count: 1 }],
     ["subagent.progress", { subagent_id: "run_2", text: "on it" }],
     ["subagent.complete", { subagent_id: "run_2", status: "cancelled", duration_seconds: 1, usage }],
   );
-  const payloads = told.slice(2).map((event) => event?.payload as unknown as Record<string, unknown>);
+  const payloads = projected.slice(2).map((event) => event?.payload as unknown as Record<string, unknown>);
   assert.deepEqual(
     payloads.map(({ goal, status, tool_count: count }) => [goal, status, count]),
     [
@@ -75,7 +75,7 @@ test("sub-agents are told of with their goal from start to end", () => {
   );
 });
 
-test("how a turn ended is told in its status", () => {
+test("message.complete reports how a turn ended", () => {
   const ends: readonly Entry[] = [
     ["run.completed", { output: "x", usage, stop: "length" }],
     ["run.failed", { error: { code: "provider_error", message: "away" }, usage }],
@@ -83,13 +83,13 @@ test("how a turn ended is told in its status", () => {
     ["run.interrupted", { error: { code: "interrupted", message: "gone" } }],
   ];
   const payloads = ends.map(
-    (end) => tell(...started, end).at(-1)?.payload as unknown as Record<string, unknown>,
+    (end) => project(...started, end).at(-1)?.payload as unknown as Record<string, unknown>,
   );
   assert.deepEqual(
     payloads.map(({ status }) => status),
     ["complete", "error", "interrupted", "interrupted"],
   );
-  assert.match(String(payloads[0]?.["warning"]), /greatest length/);
+  assert.match(String(payloads[0]?.["warning"]), /maximum length/);
   assert.deepEqual(payloads[1]?.["error_info"], {
     code: "provider_error",
     retryable: true,
@@ -98,8 +98,8 @@ test("how a turn ended is told in its status", () => {
   assert.deepEqual(payloads[2]?.["undelivered_steer"], ["late"]);
 });
 
-test("entries without an event of their own are told as status, so that no number is missing", () => {
-  const told = tell(
+test("entries without an event of their own become status updates, so that no number is missing", () => {
+  const projected = project(
     ...started,
     ["run.steer_accepted", { steer_id: "a", text: "b" }],
     ["run.steered", { steer_id: "a", text: "b" }],
@@ -112,30 +112,30 @@ test("entries without an event of their own are told as status, so that no numbe
     ["run.stopping", {}],
     ["something.new", {}],
   );
-  assert.deepEqual(new Set(told.slice(2).map((event) => event?.type)), new Set(["status.update"]));
+  assert.deepEqual(new Set(projected.slice(2).map((event) => event?.type)), new Set(["status.update"]));
 });
 
-test("a run that goes on in another process begins no second turn", () => {
-  const told = tell(
+test("a run that resumes in another process starts no second turn", () => {
+  const projected = project(
     ...started,
     ["run.started", about],
     ["run.completed", { output: "x", usage, stop: "end" }],
   );
   assert.deepEqual(
-    told.map((event) => event?.type),
+    projected.map((event) => event?.type),
     ["session.queue", "message.start", "status.update", "message.complete"],
   );
 });
 
-test("a compression is no turn", () => {
+test("a compression is not a turn", () => {
   const compression = { ...about, kind: "compression" };
-  const told = tell(
+  const projected = project(
     ["run.queued", compression],
     ["run.started", compression],
     ["run.completed", { output: "", usage, stop: "end" }],
   );
   assert.deepEqual(
-    told.map((event) => event?.type),
+    projected.map((event) => event?.type),
     ["session.queue", "status.update", "status.update"],
   );
 });
@@ -146,8 +146,8 @@ test("the context of a call is one line of at most 80 characters", () => {
   assert.doesNotMatch(line, /\n/);
 });
 
-test("a new title is told twice: by its own event, and by a session.info without a number, also in a turn", () => {
-  const fold = new GatewayReducer("s");
+test("a new title gives its own event, and a session.info without a number, also during a turn", () => {
+  const reducer = new GatewayReducer("s");
   const entry = (seq: number, [type, data]: Entry, runId: string | null = "run_1") => ({
     sessionId: "s",
     seq,
@@ -157,19 +157,19 @@ test("a new title is told twice: by its own event, and by a session.info without
     data,
     atMs: 5,
   });
-  started.forEach((each, at) => fold.tell(entry(at + 1, each)));
+  started.forEach((each, at) => reducer.project(entry(at + 1, each)));
   const title = entry(3, ["session.updated", { title: "New" }], null);
   const info = { running: false, title: "New" } as unknown as SessionInfo;
-  assert.equal(fold.wantsInfo(title), true);
-  const told = fold.tell(title, { info });
+  assert.equal(reducer.wantsInfo(title), true);
+  const projected = reducer.project(title, { info });
   assert.deepEqual(
-    told.map(({ type, seq }) => [type, seq]),
+    projected.map(({ type, seq }) => [type, seq]),
     [
       ["session.title", 3],
       ["session.info", undefined],
     ],
   );
-  assert.equal((told[1] as { payload: SessionInfo } | undefined)?.payload.running, true);
-  assert.equal(fold.hasTrailer(title), true);
-  assert.equal(fold.hasTrailer(entry(4, ["session.updated", { model: "demo:demo" }], null)), false);
+  assert.equal((projected[1] as { payload: SessionInfo } | undefined)?.payload.running, true);
+  assert.equal(reducer.hasTrailer(title), true);
+  assert.equal(reducer.hasTrailer(entry(4, ["session.updated", { model: "demo:demo" }], null)), false);
 });

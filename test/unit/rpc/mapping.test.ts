@@ -12,7 +12,7 @@ import {
 } from "../../contract/rpc/scenario.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import type { RpcHost } from "../../harness/rpc.ts";
-import { createTestRoom, withCode } from "./room.ts";
+import { createTestDeps, withCode } from "./deps.ts";
 
 const CANARY = "canary-5ecret-value-91";
 
@@ -198,7 +198,7 @@ for (const { command, methods, options = {}, drive } of MAPPING) {
   rpcScenario(methods, { ...options, title: `${command} works through ${methods.join(", ")}` }, drive);
 }
 
-test("every row of the table is driven, and no row twice", () => {
+test("every row of the table is tested, and none twice", () => {
   assert.deepEqual(
     MAPPING.map(({ command }) => command),
     "prompt steer follow_up abort set_model compact get_state get_messages switch_session fork"
@@ -224,8 +224,8 @@ function probeOnce(command: string): Script {
       : { text: toolResults.at(-1)?.text ?? "" };
 }
 
-test("ui_response: clarify, sudo and secret are answered once, and no answer tells what was typed", async () => {
-  await using it = await createTestRoom({
+test("ui_response: clarify, sudo and secret are answered once, and no event repeats the answer", async () => {
+  await using it = await createTestDeps({
     tools: [
       testTool(async ({ command }, context) => {
         if (command === "c")
@@ -274,9 +274,9 @@ test("ui_response: clarify, sudo and secret are answered once, and no answer tel
   assert.ok(!said.includes(CANARY));
 });
 
-test("subagent.interrupt stops a sub-agent at work, and only its owner's", async () => {
+test("subagent.interrupt stops a running sub-agent of its owner only", async () => {
   const begun = Promise.withResolvers<void>();
-  await using it = await createTestRoom({
+  await using it = await createTestDeps({
     tools: [createDelegateTask()],
     script: ({ user, step, signal }) => {
       if (user === "go" && step === 0) {

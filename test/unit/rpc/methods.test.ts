@@ -3,7 +3,7 @@ import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
-import { createTestRoom, withCode } from "./room.ts";
+import { createTestDeps, withCode } from "./deps.ts";
 
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -15,7 +15,7 @@ const asking = () => ({
 });
 
 test("an approval without an id settles the oldest, all settles the rest, and a settled one is 4009", async () => {
-  await using it = await createTestRoom(asking());
+  await using it = await createTestDeps(asking());
   const { runId, sessionId } = await it.agent.submit("go", { answerable: true });
   await it.agent.event(runId, "approval.request");
   const [first] = (await it.call("approval.pending", { session_id: sessionId })).approvals;
@@ -38,8 +38,8 @@ test("an approval without an id settles the oldest, all settles the rest, and a 
   await it.agent.turns.stop(runId, "over");
 });
 
-test("request.answer needs what answers the question, and an approval of no session is 4001", async () => {
-  await using it = await createTestRoom(asking());
+test("request.answer needs a fitting answer, and an approval in an unknown session is 4001", async () => {
+  await using it = await createTestDeps(asking());
   const { runId, sessionId } = await it.agent.submit("go", { answerable: true });
   const asked = await it.agent.event(runId, "approval.request");
   const id = String(asked.data["request_id"]);
@@ -53,8 +53,8 @@ test("request.answer needs what answers the question, and an approval of no sess
   assert.ok(sessionId);
 });
 
-test("an unknown key is 4002, and no secret is in what config.get tells", async () => {
-  await using it = await createTestRoom();
+test("an unknown key is 4002, and config.get reveals no secret", async () => {
+  await using it = await createTestDeps();
   await writeFile(join(it.home, "config.yaml"), "version: 1\napi_server:\n  key: canary-0123456789abcdef\n");
   for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope"]) {
     await assert.rejects(it.call("config.get", { key }), withCode(4002), key);
@@ -81,8 +81,8 @@ test("an unknown key is 4002, and no secret is in what config.get tells", async 
   await assert.rejects(it.call("config.set", { key: "busy", value: "dance" }), withCode(4002));
 });
 
-test("model, reasoning, yolo, cwd and title hold for the session", async () => {
-  await using it = await createTestRoom();
+test("model, reasoning, yolo, cwd and title apply to the session", async () => {
+  await using it = await createTestDeps();
   const session_id = it.open();
   await mkdir(join(it.workspace, "sub"));
   const set = (key: string, value: unknown) => it.call("config.set", { key, value, session_id });
@@ -110,8 +110,8 @@ test("model, reasoning, yolo, cwd and title hold for the session", async () => {
   await assert.rejects(it.call("config.set", { key: "title", value: "x" }), withCode(4002));
 });
 
-test("command.dispatch takes command, or name and arg, and not both", async () => {
-  await using it = await createTestRoom();
+test("command.dispatch takes either command, or name and arg", async () => {
+  await using it = await createTestDeps();
   const session_id = it.open();
   await assert.rejects(it.call("command.dispatch", {}), withCode(-32602));
   await assert.rejects(it.call("command.dispatch", { command: "/title", name: "title" }), withCode(-32602));
@@ -137,7 +137,7 @@ test("command.dispatch takes command, or name and arg, and not both", async () =
 });
 
 test("the mapping's set_model is command.dispatch with the /model command", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const session_id = it.open();
   await it.call("command.dispatch", { command: "/model demo:demo", session_id });
   assert.equal((await it.call("config.get", { key: "model", session_id })).value, "demo:demo");
@@ -149,7 +149,7 @@ test("the mapping's set_model is command.dispatch with the /model command", asyn
 });
 
 test("the catalogue and completions agree", async () => {
-  await using it = await createTestRoom();
+  await using it = await createTestDeps();
   const { pairs, canon, sub, skill_count: skills } = await it.call("commands.catalog");
   assert.ok(pairs.some(([name]) => name === "/model"));
   assert.deepEqual([canon["/fork"], skills], ["/branch", 1]);
@@ -160,8 +160,8 @@ test("the catalogue and completions agree", async () => {
   assert.deepEqual([low.items.map(({ text }) => text), low.replace_from], [["low"], 11]);
 });
 
-test("complete.path shows what lies inside, at most 30, and nothing outside", async () => {
-  await using it = await createTestRoom();
+test("complete.path shows at most 30 entries inside the roots, and nothing outside", async () => {
+  await using it = await createTestDeps();
   await mkdir(join(it.workspace, "src"));
   await symlink("/", join(it.workspace, "out"));
   for (let n = 0; n < 40; n++) await writeFile(join(it.workspace, `file${n}`), "");
@@ -175,8 +175,8 @@ test("complete.path shows what lies inside, at most 30, and nothing outside", as
   assert.ok((await it.call("complete.path", { word: "~/wo" })).items.length > 0);
 });
 
-test("complete.path shows hosts of other machines the folder of the session and the workspace alone", async () => {
-  await using it = await createTestRoom();
+test("complete.path shows hosts on other machines only the session's folder and the workspace", async () => {
+  await using it = await createTestDeps();
   await mkdir(join(it.workspace, "src"));
   const far = it.as({ isLocal: false, transport: "ws" });
   assert.equal((await it.call("complete.path", { word: "sr" }, far)).items.length, 1);
@@ -185,8 +185,8 @@ test("complete.path shows hosts of other machines the folder of the session and 
   }
 });
 
-test("hosts of other machines learn nothing of files outside of the workspace", async () => {
-  await using it = await createTestRoom();
+test("hosts on other machines learn nothing about files outside the workspace", async () => {
+  await using it = await createTestDeps();
   const session_id = it.open();
   const far = it.as({ isLocal: false, transport: "ws" });
   const outside = join(it.home, "secret.png");
@@ -202,8 +202,8 @@ test("hosts of other machines learn nothing of files outside of the workspace", 
   assert.deepEqual([near.matched, near.is_image], [true, true]);
 });
 
-test("cli.exec runs this program for people at this machine, and refuses what would never end", async () => {
-  await using it = await createTestRoom();
+test("cli.exec runs this program for local users, and refuses commands that never end", async () => {
+  await using it = await createTestDeps();
   const done = await it.call("cli.exec", { argv: ["version"], timeout: 60 });
   assert.deepEqual([done.blocked, done.code], [false, 0], done.output);
   assert.match(done.output, /\d+\.\d+/);
@@ -217,8 +217,8 @@ test("cli.exec runs this program for people at this machine, and refuses what wo
   await assert.rejects(it.call("cli.exec", { argv: ["a\0b"] }), withCode(4003));
 });
 
-test("reload.mcp asks first, and not again after always", async () => {
-  await using it = await createTestRoom();
+test("reload.mcp asks for a confirmation once, and not after always", async () => {
+  await using it = await createTestDeps();
   assert.equal((await it.call("reload.mcp")).status, "confirm_required");
   assert.equal((await it.call("reload.mcp", { confirm: true })).status, "reloaded");
   assert.equal((await it.call("reload.mcp", { always: true })).status, "reloaded");
@@ -226,8 +226,8 @@ test("reload.mcp asks first, and not again after always", async () => {
   assert.deepEqual(await it.call("reload.env"), { updated: 3 });
 });
 
-test("processes are seen and ended by who owns their session", async () => {
-  await using it = await createTestRoom();
+test("the owner of a session sees and ends its processes", async () => {
+  await using it = await createTestDeps();
   const { runId, sessionId } = await it.agent.submit("hello");
   await it.agent.events(runId);
   const start = () =>
@@ -248,8 +248,8 @@ test("processes are seen and ended by who owns their session", async () => {
   assert.deepEqual(await it.call("process.stop", { session_id: sessionId }), { killed: 1 });
 });
 
-test("spawn trees are kept, listed and loaded by their owner, and nothing outside the folder", async () => {
-  await using it = await createTestRoom();
+test("spawn trees are saved, listed and loaded by their owner, and nothing outside the folder", async () => {
+  await using it = await createTestDeps();
   const { path, session_id: id } = await it.call("spawn_tree.save", {
     subagents: [{ goal: "x" }],
     label: "L",
@@ -267,8 +267,8 @@ test("spawn trees are kept, listed and loaded by their owner, and nothing outsid
   await assert.rejects(it.call("spawn_tree.load", { path: "/etc/passwd" }), withCode(4030));
 });
 
-test("delegation tells of nothing when there is nothing", async () => {
-  await using it = await createTestRoom();
+test("delegation.status is empty without sub-agents", async () => {
+  await using it = await createTestDeps();
   assert.deepEqual(await it.call("delegation.status"), {
     active: [],
     paused: false,
@@ -282,8 +282,8 @@ test("delegation tells of nothing when there is nothing", async () => {
   });
 });
 
-test("an image is attached in quotes, escaped, as a URL, and with text behind", async () => {
-  await using it = await createTestRoom();
+test("an image is attached quoted, escaped, as a URL, and with text after it", async () => {
+  await using it = await createTestDeps();
   const session_id = it.open();
   const path = join(it.workspace, "my pic.png");
   await writeFile(path, Buffer.from(PNG, "base64"));
@@ -314,8 +314,8 @@ test("an image is attached in quotes, escaped, as a URL, and with text behind", 
   await assert.rejects(it.call("image.attach", { session_id: "none", path }), withCode(4001));
 });
 
-test("bytes, drops and the clipboard", async () => {
-  await using it = await createTestRoom();
+test("images are attached from bytes, drops and the clipboard", async () => {
+  await using it = await createTestDeps();
   const session_id = it.open();
   const sent = await it.call("image.attach_bytes", { session_id, content_base64: PNG, filename: "../x.png" });
   assert.deepEqual([sent.attached, sent.path, sent.count], [true, "x.png", 1]);

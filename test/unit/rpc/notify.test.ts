@@ -134,7 +134,7 @@ async function assertResumes(
   }
 }
 
-test("who reconnects by cursor at every event of a live turn hears the same stream", async () => {
+test("a client that reconnects by cursor at any event of a live turn gets the same stream", async () => {
   const script: Script = ({ step: at }) =>
     at === 0
       ? {
@@ -182,7 +182,7 @@ test("a second attach with a cursor replays, one without changes nothing", async
   assert.equal(host.events.slice(from).filter(({ type }) => type === "message.start").length, 1);
 });
 
-test("a host that detached hears nothing more; the session goes on", async () => {
+test("a host that detached gets no more events; the session continues", async () => {
   await using gateway = await createTestGateway();
   const [host, other] = [gateway.host(), gateway.host()];
   const id = await converse(host, ["one"]);
@@ -195,7 +195,7 @@ test("a host that detached hears nothing more; the session goes on", async () =>
   assert.equal(host.events.length, heard);
 });
 
-test("a session that could be followed no more is followed again when it is attached again", async () => {
+test("a session whose follower failed is followed again after a new attach", async () => {
   const gate = Promise.withResolvers<void>();
   const tools = [
     testTool(async () => {

@@ -35,7 +35,7 @@ const delta = (text: string, seq: number, session = "s"): GatewayEvent => ({
 });
 const control = (n: number) => JSON.stringify({ n });
 
-test("frames leave at once and in order while the transport takes them", () => {
+test("frames are sent at once and in order while the transport accepts them", () => {
   const { box, texts } = outbox();
   box.control(control(1));
   box.event(delta("a", 1));
@@ -43,7 +43,7 @@ test("frames leave at once and in order while the transport takes them", () => {
   assert.deepEqual(texts(), [1, "a", 2]);
 });
 
-test("deltas that come faster than the tick are merged, and say from which on", () => {
+test("deltas within a tick are merged, with the number of the first", () => {
   const { box, clock, sent, texts } = outbox();
   for (const [index, text] of ["a", "b", "c"].entries()) box.event(delta(text, index + 1));
   assert.deepEqual(texts(), ["a"]);
@@ -53,7 +53,7 @@ test("deltas that come faster than the tick are merged, and say from which on", 
   assert.equal(sent[1].params.first_seq, 2);
 });
 
-test("a control frame takes the deltas before it along", () => {
+test("a control frame flushes the deltas before it", () => {
   const { box, texts } = outbox();
   box.event(delta("a", 1));
   box.event(delta("b", 2));
@@ -120,7 +120,7 @@ test("a delta is not dropped after the message is complete", () => {
   assert.deepEqual(sent.at(-1).params.payload, { text: "next" });
 });
 
-test("more than the limit ends it, by frames and by bytes", () => {
+test("exceeding the limit of frames or bytes ends the connection", () => {
   for (const limits of [{ maxFrames: 3 }, { maxBytes: 20 }]) {
     const { box, state, sent } = outbox(limits);
     state.full = true;
@@ -130,7 +130,7 @@ test("more than the limit ends it, by frames and by bytes", () => {
   }
 });
 
-test("what waits on all connections together is bounded: the one that has not read for longest ends", () => {
+test("the waiting bytes of all connections are limited: the one that has not read for longest ends", () => {
   const readers = new ReaderBudget(1_000);
   const text = JSON.stringify({ n: "x".repeat(292) });
   const boxes = [outbox({ readers }), outbox({ readers }), outbox({ readers })] as const;
@@ -153,7 +153,7 @@ test("what waits on all connections together is bounded: the one that has not re
   assert.equal(readers.usedBytes, 0);
 });
 
-test("who waits for room is told when half is free again, or when it is over", async () => {
+test("a writer that waits for drained() continues at half full, or when the outbox closes", async () => {
   const { box, state, clock } = outbox({ maxFrames: 10 });
   await box.drained();
   state.full = true;
@@ -172,7 +172,7 @@ test("who waits for room is told when half is free again, or when it is over", a
   await last;
 });
 
-test("the end sends what waits, however slow the transport is", () => {
+test("flush sends all waiting frames, however slow the transport is", () => {
   const { box, state, texts } = outbox();
   state.full = true;
   box.control(control(1));
@@ -182,7 +182,7 @@ test("the end sends what waits, however slow the transport is", () => {
   assert.deepEqual(texts(), [1, "ab"]);
 });
 
-test("what a call holds back waits behind its release, merged, and nothing else waits with it", () => {
+test("held events follow their release, merged, and nothing else waits for them", () => {
   const { box, texts } = outbox();
   box.hold("s");
   box.hold("s");
@@ -197,7 +197,7 @@ test("what a call holds back waits behind its release, merged, and nothing else 
   assert.deepEqual(texts(), ["x", 1, "ab", 2]);
 });
 
-test("what is held counts: its deltas are dropped above half, more than the limit ends it", async () => {
+test("held events count: their deltas are dropped above half, and exceeding the limit ends the connection", async () => {
   const { box, state, texts } = outbox({ maxFrames: 4 });
   const info = (seq: number): GatewayEvent => ({
     type: "session.closed",

@@ -16,7 +16,7 @@ function gated() {
   return { script, open: () => gates.forEach((gate) => gate.resolve()), gates };
 }
 
-test("a prompt to a busy session waits, is shown in session.queue and begins with origin queue", async () => {
+test("a prompt to a busy session waits, appears in session.queue and starts with origin queue", async () => {
   const { script, open, gates } = gated();
   await using gateway = await createTestGateway({ script });
   const host = gateway.host();
@@ -46,7 +46,7 @@ test("a prompt to a busy session waits, is shown in session.queue and begins wit
   }
 });
 
-test("when_busy reject answers 4009 with session busy", async () => {
+test("when_busy reject answers 4009 with the words session busy", async () => {
   const { script } = gated();
   await using gateway = await createTestGateway({ script });
   const host = gateway.host();
@@ -57,7 +57,7 @@ test("when_busy reject answers 4009 with session busy", async () => {
   assert.match(error.message, /session busy/);
 });
 
-test("when_busy steer goes into the turn at work", async () => {
+test("when_busy steer adds the text to the running turn", async () => {
   const { script } = gated();
   await using gateway = await createTestGateway({ script });
   const host = gateway.host();
@@ -70,7 +70,7 @@ test("when_busy steer goes into the turn at work", async () => {
   assert.equal(repeated.duplicate, true);
 });
 
-test("interrupt ends the turn with message.complete interrupted and says what was said", async () => {
+test("interrupt ends the turn with message.complete interrupted and its text so far", async () => {
   const said = Promise.withResolvers<void>();
   const script = ({ signal }: { signal: AbortSignal }) => ({
     text: (async function* () {
@@ -109,7 +109,7 @@ test("a client_turn_id makes one turn, across connections; with another text it 
   assert.deepEqual([error.code, error.data?.reason], [4031, "client_turn_id_conflict"]);
 });
 
-test("empty text is 4012; a picture that is not there is 4016", async () => {
+test("empty text is 4012; a missing image is 4016", async () => {
   await using gateway = await createTestGateway();
   const host = gateway.host();
   const { session_id: id } = await host.call("session.create");
@@ -119,7 +119,7 @@ test("empty text is 4012; a picture that is not there is 4016", async () => {
   assert.equal((await host.fails("prompt.background", { session_id: id, text: "" })).code, 4012);
 });
 
-test("a truncation is confirmed, takes prompts back, and fails for one that is not there", async () => {
+test("a truncation needs a confirmation, removes prompts, and fails for an unknown prompt", async () => {
   await using gateway = await createTestGateway({ script: ({ user }) => ({ text: `heard ${user}` }) });
   const host = gateway.host();
   const { session_id: id } = await host.call("session.create");
@@ -142,7 +142,7 @@ test("a truncation is confirmed, takes prompts back, and fails for one that is n
   );
 });
 
-test("two hosts hear the same; one that leaves ends nothing", async () => {
+test("two hosts get the same events; one that leaves ends nothing", async () => {
   const { script, gates } = gated();
   await using gateway = await createTestGateway({ script });
   const [one, two] = [gateway.host(), gateway.host()];
@@ -161,7 +161,7 @@ test("two hosts hear the same; one that leaves ends nothing", async () => {
   assert.equal((await two.event("message.complete")).payload.status, "complete");
 });
 
-test("prompt.background answers with a task and tells of its end", async () => {
+test("prompt.background answers with a task and reports its end", async () => {
   await using gateway = await createTestGateway({ script: () => ({ text: "found" }) });
   const host = gateway.host();
   const { session_id: id } = await host.call("session.create");
@@ -170,7 +170,7 @@ test("prompt.background answers with a task and tells of its end", async () => {
   assert.deepEqual(payload, { task_id, text: "found", status: "complete" });
 });
 
-test("a turn whose process died ends once, and the cursor goes on behind a restart", async () => {
+test("a turn whose process died ends once, and the cursor continues after a restart", async () => {
   const waits = testTool(
     (_input, { signal }) => new Promise((_resolve, reject) => signal.addEventListener("abort", reject)),
   );
@@ -201,7 +201,7 @@ test("a turn whose process died ends once, and the cursor goes on behind a resta
   await before[Symbol.asyncDispose]();
 });
 
-test("the answer to prompt.submit leaves before message.start, however late it is", async () => {
+test("the answer to prompt.submit precedes message.start, however late it is", async () => {
   await using gateway = await createTestGateway({ script: () => ({ text: "done" }) });
   const [host, witness] = [gateway.host(), gateway.host()];
   const { session_id } = await host.call("session.create");

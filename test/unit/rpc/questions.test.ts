@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createTestGateway, type TestHost } from "../../harness/rpc-host.ts";
 
-/** A gateway whose every turn asks for leave. */
+/** A gateway whose every turn asks for approval. */
 function asking() {
   const tools = [testTool(async () => "ran")];
   return createTestGateway({ script: callsOnce("rm -rf ./build"), tools });
@@ -17,7 +17,7 @@ async function prompted(host: TestHost): Promise<string> {
 
 const askedOf = (host: TestHost) => host.until(() => host.frames.find(({ method }) => method === "approval"));
 
-test("a key without the scope approvals is asked nothing by requests", async () => {
+test("a key without the scope approvals gets no questions as requests", async () => {
   await using gateway = await asking();
   const host = gateway.host("tester", { scopes: ["chat", "read"] });
   const agreed = await host.call("client.capabilities", { server_requests: true });
@@ -34,7 +34,7 @@ test("a key without the scope approvals is asked nothing by requests", async () 
   await host.ended();
 });
 
-test("a question comes behind the answer that is waited for, and behind the call that asks", async () => {
+test("a question follows the pending answer and the tool call that asks it", async () => {
   await using gateway = await asking();
   const first = gateway.host();
   const id = await prompted(first);
@@ -57,7 +57,7 @@ test("a question comes behind the answer that is waited for, and behind the call
   await first.ended();
 });
 
-test("a host that resumes behind its question still answers it", async () => {
+test("a host that resumes after its question can still answer it", async () => {
   await using gateway = await asking();
   const host = gateway.host();
   await host.call("client.capabilities", { server_requests: true });
@@ -71,7 +71,7 @@ test("a host that resumes behind its question still answers it", async () => {
   assert.match((await host.event("tool.complete")).payload.result as string, /ran/);
 });
 
-test("a question that is asked while events are read is not taken for a closed one", async () => {
+test("a question that is asked during a replay does not count as closed", async () => {
   await using gateway = await asking();
   const host = gateway.host();
   const { session_id: id } = await host.call("session.create", {
@@ -95,7 +95,7 @@ test("a question that is asked while events are read is not taken for a closed o
   await host.ended();
 });
 
-test("who may not answer is not waited for when all others decline", async () => {
+test("clients that may not answer do not keep a declined question open", async () => {
   await using gateway = await asking();
   const [host, watcher] = [gateway.host(), gateway.host("tester", { scopes: ["chat", "read"] })];
   await host.call("client.capabilities", { server_requests: true });

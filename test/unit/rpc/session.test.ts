@@ -55,7 +55,7 @@ test("a session is resumed by its id and by its exact title; others' are unknown
   assert.equal((await host.fails("session.title", { session_id: id, title: "x".repeat(500) })).code, 4022);
 });
 
-test("lists: saved ones newest first, open ones in the order of opening", async () => {
+test("session.list shows the newest first, session.active_list the order of opening", async () => {
   await using gateway = await createTestGateway();
   const host = gateway.host();
   assert.deepEqual(await host.call("session.most_recent"), { session_id: null });
@@ -83,7 +83,7 @@ test("lists: saved ones newest first, open ones in the order of opening", async 
   assert.equal((await host.fails("session.list", { cursor: "!" })).code, 4002);
 });
 
-test("a session begins with the messages it was made with", async () => {
+test("a session starts with the messages it was created with", async () => {
   await using gateway = await createTestGateway({
     script: ({ messages }) => ({ text: String(messages.length) }),
   });
@@ -101,7 +101,7 @@ test("a session begins with the messages it was made with", async () => {
   assert.equal((await host.event("message.complete")).payload.text, "3");
 });
 
-test("delete wants the session closed", async () => {
+test("session.delete requires a closed session", async () => {
   await using gateway = await createTestGateway();
   const host = gateway.host();
   const { session_id: id } = await host.call("session.create");
@@ -135,7 +135,7 @@ test("a branch is a new open session; undo takes the last prompt back", async ()
   assert.equal((await host.call("session.history", { session_id: id })).count, 2);
 });
 
-test("status and usage before and after a turn", async () => {
+test("status and usage are reported before and after a turn", async () => {
   await using gateway = await createTestGateway();
   const host = gateway.host();
   const { session_id: id } = await host.call("session.create");
@@ -149,7 +149,7 @@ test("status and usage before and after a turn", async () => {
   assert.equal(compressed.status, "noop");
 });
 
-test("session.events.since gives what was missed, a foreign epoch is truncated", async () => {
+test("session.events.since returns missed events, and truncated for a foreign epoch", async () => {
   await using gateway = await createTestGateway();
   const host = gateway.host();
   const { session_id: id } = await host.call("session.create");
@@ -167,7 +167,7 @@ test("session.events.since gives what was missed, a foreign epoch is truncated",
   assert.deepEqual([resumed.truncated, resumed.replayed], [true, 0]);
 });
 
-test("a question is replayed while it is open, and never once it was answered", async () => {
+test("a question is replayed while it is open, and never after its answer", async () => {
   const tool = testTool(async () => "ran");
   const script = callsOnce("rm -rf ./build");
   await using gateway = await createTestGateway({ script, tools: [tool] });
@@ -203,7 +203,7 @@ test("a question is replayed while it is open, and never once it was answered", 
   );
 });
 
-test("a host that takes requests is asked by one, and its answer counts", async () => {
+test("a host that supports requests gets the question as one, and its answer counts", async () => {
   const tool = testTool(async () => "ran");
   await using gateway = await createTestGateway({ script: callsOnce("rm -rf ./build"), tools: [tool] });
   const [host, other] = [gateway.host(), gateway.host()];
@@ -223,7 +223,7 @@ test("a host that takes requests is asked by one, and its answer counts", async 
   assert.match((await host.event("tool.complete")).payload.result as string, /ran/);
 });
 
-test("a host of another machine works in the workspace alone, whatever folder it names", async (context) => {
+test("a host on another machine works only in the workspace, whatever folder it names", async (context) => {
   const folder = await realpath(await mkdtemp(join(tmpdir(), "agentd-cwd-")));
   context.after(() => rm(folder, { recursive: true, force: true }));
   const workspace = join(folder, "work");
@@ -240,7 +240,7 @@ test("a host of another machine works in the workspace alone, whatever folder it
   assert.equal(await cwdOf(near, folder), folder);
 });
 
-test("a turn that ends while it is looked at is told once: as it was, and then by its events", async () => {
+test("a run that ends during session.activate is reported once: as running, then by its events", async () => {
   const gate = Promise.withResolvers<void>();
   const tool = testTool(async () => {
     await gate.promise;
@@ -257,15 +257,16 @@ test("a turn that ends while it is looked at is told once: as it was, and then b
   await host.event("tool.start");
   const { store } = gateway.agent;
   const { find } = store;
-  let looks = 0;
-  const endsUnderTheSecondLook: typeof find = async (table, where) => {
-    if (++looks === 2) {
+  // The first read finds the session, the second one its last event, the third one what the view shows.
+  let reads = 0;
+  const endsBeforeThirdRead: typeof find = async (table, where) => {
+    if (++reads === 3) {
       gate.resolve();
       await host.ended();
     }
     return find(table, where);
   };
-  Object.assign(store, { find: endsUnderTheSecondLook });
+  Object.assign(store, { find: endsBeforeThirdRead });
   const view = await other.call("session.activate", { session_id: id });
   assert.equal(view.inflight?.user, "go");
   assert.deepEqual(view.messages, []);
@@ -273,19 +274,20 @@ test("a turn that ends while it is looked at is told once: as it was, and then b
   assert.equal(other.events.filter(({ type }) => type === "message.complete").length, 1);
 });
 
-test("a turn that begins while a session is looked at is told by its events alone", async () => {
+test("a run that starts during session.activate is reported by its events alone", async () => {
   await using gateway = await createTestGateway();
   const [host, other] = [gateway.host(), gateway.host()];
   const { session_id: id } = await host.call("session.create");
   await ask(host, id, "one");
   const { store } = gateway.agent;
   const { find } = store;
-  let looks = 0;
-  const turnUnderTheSecondLook: typeof find = async (table, where) => {
-    if (++looks === 2) await ask(host, id, "two");
+  // The first read finds the session, the second one its last event, the third one what the view shows.
+  let reads = 0;
+  const runBeforeThirdRead: typeof find = async (table, where) => {
+    if (++reads === 3) await ask(host, id, "two");
     return find(table, where);
   };
-  Object.assign(store, { find: turnUnderTheSecondLook });
+  Object.assign(store, { find: runBeforeThirdRead });
   const view = await other.call("session.activate", { session_id: id });
   assert.deepEqual(
     view.messages.map(({ text }) => text),

@@ -6,7 +6,7 @@ import { KEY, startTestService } from "../../harness/service.ts";
 
 const MEGABYTE = 1_048_576;
 
-test("who may not connect is refused before anything is accepted", async () => {
+test("an unauthorized client is refused before its socket is accepted", async () => {
   await using service = await startTestService();
   const good = `/api/ws?token=${KEY}`;
   const cases: readonly (readonly [string, Record<string, string>, number])[] = [
@@ -30,7 +30,7 @@ test("who may not connect is refused before anything is accepted", async () => {
   assert.ok(!service.logLines.some((line) => line.includes(KEY)), "no key is logged");
 });
 
-test("a ticket lets one socket in, as the key that asked for it", async () => {
+test("a ticket opens one socket, with the identity of its key", async () => {
   const keys = [{ key: KEY, name: "ann", scopes: ["read"] }];
   await using service = await startTestService({ keys });
   const answer = await service.request("/api/auth/ws-ticket", { method: "POST" });
@@ -45,7 +45,7 @@ test("a ticket lets one socket in, as the key that asked for it", async () => {
   again.socket.destroy();
 });
 
-test("who comes through a proxy is not taken for somebody at this machine", async () => {
+test("a client behind a proxy does not count as local", async () => {
   await using service = await startTestService();
   const path = `/api/ws?token=${KEY}`;
   await using near = await connectRaw(service, path);
@@ -57,7 +57,7 @@ test("who comes through a proxy is not taken for somebody at this machine", asyn
   }
 });
 
-test("a frame above the limit closes the socket with 1009, its neighbour lives", async () => {
+test("a frame above the limit closes its socket with 1009, and no other", async () => {
   await using service = await startTestService();
   await using neighbour = await connectSocket(service);
   await using host = await connectSocket(service);
@@ -66,7 +66,7 @@ test("a frame above the limit closes the socket with 1009, its neighbour lives",
   assert.deepEqual(await neighbour.result("ping"), { pong: true });
 });
 
-test("binary messages are taken as text", async () => {
+test("binary messages are read as text", async () => {
   await using service = await startTestService();
   await using host = await connectSocket(service);
   host.validator.fromHost({ id: "b", method: "ping" });
@@ -74,7 +74,7 @@ test("binary messages are taken as text", async () => {
   assert.deepEqual((await host.frame(({ id }) => id === "b")).result, { pong: true });
 });
 
-test("a client that does not read is cut off, and nobody else notices", async () => {
+test("a client that does not read is cut, and others are not affected", async () => {
   await using service = await startTestService();
   await using neighbour = await connectSocket(service);
   const { socket } = await upgrade(service, `/api/ws?token=${KEY}`);
@@ -93,7 +93,7 @@ test("a client that does not read is cut off, and nobody else notices", async ()
   await ended;
 });
 
-test("a fault of the gateway itself closes the socket with 1011, and its neighbour lives", async () => {
+test("a gateway bug closes the socket with 1011, and no other", async () => {
   await using service = await startTestService();
   await using neighbour = await connectSocket(service);
   await using host = await connectSocket(service);
@@ -106,13 +106,13 @@ test("a fault of the gateway itself closes the socket with 1011, and its neighbo
   host.wire.send("{}");
   assert.equal(await host.wire.closed, 1011);
   assert.ok(
-    service.logLines.some((line) => line.includes("could not be served") && line.includes("a fault")),
+    service.logLines.some((line) => line.includes("a socket hook failed") && line.includes("a fault")),
   );
   assert.equal(service.service.hub.size, 1, "nothing of it is left");
   assert.deepEqual(await neighbour.result("ping"), { pong: true });
 });
 
-test("the end of the service closes sockets with 1001", async () => {
+test("shutdown closes sockets with 1001", async () => {
   const service = await startTestService();
   const host = await connectSocket(service);
   await service[Symbol.asyncDispose]();

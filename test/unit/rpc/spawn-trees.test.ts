@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createTestRoom, withCode } from "./room.ts";
+import { createTestDeps, withCode } from "./deps.ts";
 
-test("a session that is named as another owner's tree is kept does not open that tree", async () => {
-  await using it = await createTestRoom();
+test("a session named like the stored key of another owner's tree does not open that tree", async () => {
+  await using it = await createTestDeps();
   const tree = { session_id: "plan", subagents: [{ goal: "x" }] };
   const { path } = await it.call("spawn_tree.save", tree);
   const name = "tester:plan";

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { BundledDocument } from "../../../scripts/lib/document.ts";
-import { checkHttpRules } from "../../../scripts/lib/http-rules.ts";
+import type { ErrorRow } from "../../../src/base/errors.ts";
+import { checkErrorCodes, checkHttpRules } from "../../../scripts/lib/http-rules.ts";
 import { readOperations } from "../../../scripts/lib/operation.ts";
 
 const answer = { "200": { description: "ok" } };
@@ -87,5 +88,35 @@ test("an operation says what success is, and statuses are plain", () => {
   assert.deepEqual(check({ "/a": { get: { operationId: "getIt", responses } } }), [
     "getIt: at least one response below 400 is required",
     "getIt 4XX: a status is three digits or default; ranges are not supported",
+  ]);
+});
+
+function row(type: ErrorRow["type"], more: Partial<ErrorRow> = {}): ErrorRow {
+  return { http: 400, type, rpc: 0, retryable: false, ...more };
+}
+
+function compareCodes(codes: readonly string[]): readonly string[] {
+  const schemas = {
+    ErrorEnvelope: {},
+    ErrorCode: { type: "string", enum: codes },
+    ErrorType: { type: "string", enum: ["invalid_request_error"] },
+  };
+  const table = {
+    bad: row("invalid_request_error"),
+    alias: row("invalid_request_error", { wire: "bad" }),
+    worse: row("invalid_request_error"),
+    gateway_only: row("server_error", { only: "rpc" }),
+  };
+  return checkErrorCodes({ components: { schemas } } as unknown as BundledDocument, table);
+}
+
+test("the enum of error codes lists what the error table has for HTTP", () => {
+  assert.deepEqual(compareCodes(["bad", "worse"]), []);
+});
+
+test("an error code that only the table has is a problem, and so is one that only the enum has", () => {
+  assert.deepEqual(compareCodes(["bad", "gone"]), [
+    "schema ErrorCode: worse is in src/base/errors.ts and not in the enum",
+    "schema ErrorCode: gone is in the enum, and src/base/errors.ts has no such row",
   ]);
 });

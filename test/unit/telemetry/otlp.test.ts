@@ -64,7 +64,7 @@ test("spans go to the collector with their resource, kind, attributes, events an
   assert.equal(got["x-tenant"], "a");
 });
 
-test("a span without a parent begins a trace, and its context goes on", async () => {
+test("a span without a parent starts a trace, and its context is passed on", async () => {
   await using collector = await startCollector();
   const { tracer, close } = createOtlpTracer(settingsOf(collector), never);
   const first = tracer.start("first", { parent: "not a context" });
@@ -79,7 +79,7 @@ test("a span without a parent begins a trace, and its context goes on", async ()
   assert.deepEqual(collector.path(collector.span("second")), ["first", "second"]);
 });
 
-test("a failed span tells the code of its error and never its message", async () => {
+test("a failed span has the code of its error and never its message", async () => {
   await using collector = await startCollector();
   const { tracer, close } = createOtlpTracer(settingsOf(collector), never);
   const span = tracer.start("work");
@@ -92,7 +92,7 @@ test("a failed span tells the code of its error and never its message", async ()
   assert.ok(!collector.text.includes("sesame"));
 });
 
-test("known secrets and what looks like one leave no span", async () => {
+test("known secrets and texts that look like secrets are redacted in spans", async () => {
   await using collector = await startCollector();
   registerSecret("open-sesame-0123456789");
   const { tracer, close } = createOtlpTracer(settingsOf(collector), never);
@@ -107,7 +107,7 @@ test("known secrets and what looks like one leave no span", async () => {
   assert.equal(String(attributes["c"]).length, 1_024);
 });
 
-test("a ratio of 0 sends only what was sampled by who asked", async () => {
+test("with a ratio of 0, only traces that the caller sampled are sent", async () => {
   await using collector = await startCollector();
   const { tracer, close } = createOtlpTracer(settingsOf(collector, { sampleRatio: 0 }), never);
   const own = tracer.start("own");
@@ -121,7 +121,7 @@ test("a ratio of 0 sends only what was sampled by who asked", async () => {
   assert.deepEqual(collector.names, ["asked"]);
 });
 
-test("spans that have ended go soon, without a close", async () => {
+test("ended spans are sent soon, without a close", async () => {
   await using collector = await startCollector();
   const { tracer, close } = createOtlpTracer(settingsOf(collector), never);
   tracer.start("soon").end();
@@ -129,7 +129,7 @@ test("spans that have ended go soon, without a close", async () => {
   await close(noLimit);
 });
 
-test("the queue is bounded: what does not fit is dropped, nothing waits for it", async () => {
+test("the queue is bounded: surplus spans are dropped without waiting", async () => {
   await using collector = await startCollector();
   const settings = settingsOf(collector, { maxQueueSpans: 64, delayMs: 60_000 });
   const { tracer, close } = createOtlpTracer(settings, never);
@@ -139,7 +139,7 @@ test("the queue is bounded: what does not fit is dropped, nothing waits for it",
   assert.ok(collector.names.includes("span 0"));
 });
 
-test("a batch that the collector refuses is told of without what it said", async () => {
+test("a batch that the collector refuses is reported without the collector's message", async () => {
   await using _ = watchUnhandled();
   await using collector = await startCollector((response) => void response.writeHead(400).end("open sesame"));
   const failures: ExportFailure[] = [];
@@ -149,7 +149,7 @@ test("a batch that the collector refuses is told of without what it said", async
   assert.deepEqual(failures, [{ reason: "The collector answered 400.", spans: 1 }]);
 });
 
-test("a collector that is away fails the batch and nothing else", async () => {
+test("an unreachable collector fails the batch and nothing else", async () => {
   await using _ = watchUnhandled();
   const collector = await startCollector();
   await collector[Symbol.asyncDispose]();
@@ -165,7 +165,7 @@ test("a collector that is away fails the batch and nothing else", async () => {
   tracer.start("after the close").end();
 });
 
-test("a collector that does not answer is left when the time is up", async () => {
+test("close gives up on a collector that does not answer in time", async () => {
   await using _ = watchUnhandled();
   await using collector = await startCollector(() => {});
   const failures: ExportFailure[] = [];
@@ -180,7 +180,7 @@ test("a collector that does not answer is left when the time is up", async () =>
   assert.deepEqual(failures, [{ reason: "The service has stopped.", spans: 1 }]);
 });
 
-test("nor is a batch tried again then", async () => {
+test("close does not retry a batch after its time", async () => {
   await using _ = watchUnhandled();
   await using collector = await startCollector((response) => void response.writeHead(503).end());
   const failures: ExportFailure[] = [];

@@ -6,7 +6,7 @@ import { parseExposition, sampleValue } from "../../harness/exposition.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { deliveryRow, runRow, sessionRow } from "../store/rows.ts";
 
-test("the figures of a service parse, and name what they should", async (t) => {
+test("the metrics of a service parse, and have the documented names", async (t) => {
   const { store } = await openTestStore(t);
   const metrics = createServiceMetrics({ store, version: "1.2.3", log: silentLog });
   t.after(async () => metrics.close());
@@ -40,7 +40,7 @@ test("the figures of a service parse, and name what they should", async (t) => {
   assert.equal(build?.["runtime"], "Deno" in globalThis ? "deno" : "node");
 });
 
-test("runs and the queue are those of the database, with a zero where there is none", async (t) => {
+test("runs and queue depth come from the database, with zeros", async (t) => {
   const { store } = await openTestStore(t);
   const metrics = createServiceMetrics({ store, version: "1", log: silentLog });
   t.after(async () => metrics.close());
@@ -59,7 +59,7 @@ test("runs and the queue are those of the database, with a zero where there is n
   assert.equal(sampleValue(families, "agentd_queue_depth"), 2);
 });
 
-test("messages of the outbox are counted by platform and state, and are gone when they are", async (t) => {
+test("outbox messages are counted by platform and status, and a platform without messages shows 0", async (t) => {
   const { store } = await openTestStore(t, { now: () => 1_000 });
   const metrics = createServiceMetrics({ store, version: "1", log: silentLog });
   t.after(async () => metrics.close());
@@ -86,7 +86,7 @@ test("messages of the outbox are counted by platform and state, and are gone whe
   );
 });
 
-test("attempts at messages are counted by how they went, deliveries by how long they took", async (t) => {
+test("delivery attempts are counted by outcome, deliveries by duration", async (t) => {
   const { store } = await openTestStore(t);
   const { http, delivery, close } = createServiceMetrics({ store, version: "1", log: silentLog });
   t.after(async () => close());
@@ -124,7 +124,7 @@ test("requests, streams and ended runs are counted", async (t) => {
   assert.equal(sampleValue(families, "agentd_runs_total", { kind: "chat", status: "completed" }), 2);
 });
 
-test("requests to the receiver are counted by what they came to", async (t) => {
+test("requests to the webhook receiver are counted by outcome", async (t) => {
   const { store } = await openTestStore(t);
   const { http, webhook, close } = createServiceMetrics({ store, version: "1", log: silentLog });
   t.after(async () => close());
@@ -142,7 +142,7 @@ test("requests to the receiver are counted by what they came to", async (t) => {
   assert.deepEqual([open("accepted"), open("running")], [1, 0]);
 });
 
-test("a database that is away is told of, and hides no other figure", async (t) => {
+test("an unreachable database is logged, and hides no other metric", async (t) => {
   const { store } = await openTestStore(t);
   const lines: string[] = [];
   const log = createLog("info", (line) => void lines.push(line));
@@ -155,7 +155,7 @@ test("a database that is away is told of, and hides no other figure", async (t) 
   assert.match(lines.join(""), /some metrics could not be read/);
 });
 
-test("the event loop is measured from the first look on", async (t) => {
+test("the event loop is measured from the first request on", async (t) => {
   const { store } = await openTestStore(t);
   const metrics = createServiceMetrics({ store, version: "1", log: silentLog });
   t.after(async () => metrics.close());

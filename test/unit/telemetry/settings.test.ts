@@ -36,7 +36,7 @@ test("traces go to /v1/traces below the endpoint", () => {
   }
 });
 
-test("headers may stand in the environment", () => {
+test("headers may refer to the environment", () => {
   const telemetry = { endpoint: "http://c", headers: { authorization: "env:COLLECTOR_KEY", tenant: "a" } };
   assert.deepEqual(settingsOf(telemetry, { COLLECTOR_KEY: "Bearer x" })?.headers, {
     authorization: "Bearer x",
@@ -51,7 +51,7 @@ test("headers may stand in the environment", () => {
   );
 });
 
-test("an address that is none is refused when the service starts", () => {
+test("an invalid address is refused at start", () => {
   assert.throws(
     () => settingsOf({ endpoint: "http://[" }),
     (error: unknown) => error instanceof ServiceError && error.param === "telemetry.endpoint",

@@ -78,7 +78,7 @@ test("a chat with a tool call is one tree: request, invoke_agent, then chat, exe
   assert.ok(!collector.text.includes(canary), "something that was said is in a span");
 });
 
-test("tokens are those that the provider counted", async () => {
+test("token counts are those of the provider", async () => {
   await using collector = await startCollector();
   {
     const usage = { usage: { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 } };
@@ -94,7 +94,7 @@ test("tokens are those that the provider counted", async () => {
   }
 });
 
-test("a failed model call, its run and its request tell the failure by its code", async () => {
+test("a failed model call, its run and its request carry the error code", async () => {
   await using collector = await startCollector();
   {
     const refusal = { status: 401, body: JSON.stringify({ error: { message: canary } }) };
@@ -109,7 +109,7 @@ test("a failed model call, its run and its request tell the failure by its code"
   assert.ok(!collector.text.includes(canary));
 });
 
-test("a run that waited in the queue is part of the request that asked for it", async () => {
+test("a queued run belongs to the trace of its request", async () => {
   await using collector = await startCollector();
   const gate = Promise.withResolvers<void>();
   const ids: string[] = [];
@@ -141,7 +141,7 @@ test("a run that waited in the queue is part of the request that asked for it", 
   assert.notEqual(first?.traceId, remoteTrace);
 });
 
-test("a run that waits for the next start keeps its trace across the restart", async () => {
+test("a run that waits for a restart keeps its trace", async () => {
   await using collector = await startCollector();
   const gate = Promise.withResolvers<void>();
   const script = async ({ user, signal }: { readonly user: string; readonly signal: AbortSignal }) => {
@@ -188,7 +188,7 @@ test("the span of a stream lasts as long as the stream", async () => {
   assert.ok(request.durationMs > 0);
 });
 
-test("a sub-agent's run is part of the tool call that asked for it", async () => {
+test("a sub-agent's run belongs to the trace of its tool call", async () => {
   await using collector = await startCollector();
   {
     const json = JSON.stringify({ tasks: [{ goal: "look" }] });
@@ -207,7 +207,7 @@ test("a sub-agent's run is part of the tool call that asked for it", async () =>
   assert.equal(new Set(collector.spans.map(({ traceId }) => traceId)).size, 1);
 });
 
-test("the delivery of a completion webhook is part of the request's trace, and tells the receiver", async (t) => {
+test("a completion webhook belongs to the trace of the request, and passes the context to the receiver", async (t) => {
   await using collector = await startCollector();
   const receiver = await openReceiver(t);
   {
@@ -221,12 +221,12 @@ test("the delivery of a completion webhook is part of the request's trace, and t
   const request = collector.span("POST /v1/runs");
   assert.deepEqual([delivery.kind, delivery.isError], ["producer", false]);
   assert.deepEqual([delivery.traceId, delivery.parentSpanId], [remoteTrace, request.spanId]);
-  const told = parseTraceparent(String(receiver.received[0]?.headers["traceparent"]));
-  assert.equal(told?.traceId, remoteTrace);
-  assert.equal(told?.spanId, delivery.spanId);
+  const context = parseTraceparent(String(receiver.received[0]?.headers["traceparent"]));
+  assert.equal(context?.traceId, remoteTrace);
+  assert.equal(context?.spanId, delivery.spanId);
 });
 
-test("requests that fail have their status, and probes no span", async () => {
+test("failed requests have their status, and probes have no span", async () => {
   await using collector = await startCollector();
   {
     await using service = await startTestService({ config: to(collector) });
@@ -256,11 +256,11 @@ test("the collector's headers come from the environment and stay out of the log"
     lines = service.logLines;
   }
   assert.equal(collector.requests[0]?.headers["authorization"], key);
-  assert.match(lines.join(""), /traces could not be sent/);
+  assert.match(lines.join(""), /spans could not be sent/);
   assert.ok(!lines.join("").includes(key));
 });
 
-test("off: nothing is sent, a context that came goes on to the model, the webhook and back", async (t) => {
+test("without tracing, nothing is sent, and a trace context reaches the model, the webhook and the answer", async (t) => {
   await using collector = await startCollector();
   const receiver = await openReceiver(t);
   const server = { webhook_allowed_hosts: [receiver.host] };

@@ -6,7 +6,7 @@ import { FakeClock } from "../../../src/base/clock.ts";
 import { createLog } from "../../../src/base/observe/log.ts";
 import { offTracer } from "../../../src/base/observe/trace.ts";
 import type { ExportFailure, OtlpModule, TracingSettings } from "../../../src/telemetry/settings.ts";
-import { openTracing } from "../../../src/telemetry/tracing.ts";
+import { openTracing } from "../../../src/telemetry/telemetry.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 
 const settings: TracingSettings = {
@@ -26,7 +26,7 @@ function open(load: () => Promise<OtlpModule>, from: TracingSettings | undefined
   return { clock, lines, tracing: openTracing(from, { clock, log, load }) };
 }
 
-test("off: nothing is loaded, nothing is traced", async () => {
+test("without settings, nothing is loaded and nothing is traced", async () => {
   const clock = new FakeClock();
   const load = () => assert.fail("it was loaded");
   const tracing = await openTracing(undefined, { clock, log: createLog("error"), load });
@@ -35,7 +35,7 @@ test("off: nothing is loaded, nothing is traced", async () => {
   assert.equal(clock.pending, 0);
 });
 
-test("only one file knows the vendor's packages, and only a dynamic import leads to it", async () => {
+test("only one file imports the vendor's packages, and only by a dynamic import", async () => {
   const root = join(import.meta.dirname, "../../../src");
   const files = (await readdir(root, { recursive: true })).filter((name) => name.endsWith(".ts"));
   const vendors: string[] = [];
@@ -47,15 +47,15 @@ test("only one file knows the vendor's packages, and only a dynamic import leads
   assert.deepEqual(vendors, [join("telemetry", "otlp.ts")]);
 });
 
-test("what cannot be loaded is told of, and the service runs without", async () => {
+test("an exporter that cannot be loaded is logged, and the service runs without it", async () => {
   const { lines, tracing } = open(() => Promise.reject(new Error("no such package")));
   const { tracer, close } = await tracing;
   assert.equal(tracer, offTracer);
-  assert.match(lines.join(""), /traces cannot be sent/);
+  assert.match(lines.join(""), /tracing is off/);
   await close();
 });
 
-test("failures are logged at once and then once a minute at most, with what was lost since", async () => {
+test("failures are logged at once and then at most once a minute, with the spans lost since", async () => {
   let fail: (failure: ExportFailure) => void = () => {};
   const { clock, lines, tracing } = open(async () => ({
     createOtlpTracer: (_settings, onFailure) => {
@@ -78,7 +78,7 @@ test("failures are logged at once and then once a minute at most, with what was 
   assert.equal(logged[0]?.reason, reason);
 });
 
-test("a collector that does not answer holds the end up for three seconds at most", async () => {
+test("a collector that does not answer delays the end by at most three seconds", async () => {
   await using _ = watchUnhandled();
   let cut: AbortSignal | undefined;
   const { clock, tracing } = open(async () => ({

@@ -1,0 +1,334 @@
+/** The read side of runs: what the surfaces ask about runs, their events and their questions. */
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import type { EventRow, QuestionRow, RunRow } from "../../store/schema/tables.ts";
+import type { Store } from "../../store/store.ts";
+import type { Submitted } from "./prompt.ts";
+import { isFinalStatus, runViewColumns, type FinalStatus, type RunStatus, type RunView } from "./run.ts";
+
+type Reader = Pick<Store, "read">;
+
+/** Returns true when the run has ended, and when it is no longer stored. */
+export async function isFinal(store: Store, runId: string): Promise<boolean> {
+  const run = await store.find("runs", { id: runId });
+  return run === undefined || isFinalStatus(run.status);
+}
+
+/** A run as `Turns.submit` returned it, with its status as it is now. */
+export interface StoredSubmission extends Submitted {
+  readonly owner: string;
+  readonly runStatus: RunStatus;
+}
+
+/** Reads what the submission of a stored run returned; undefined when the run is gone. */
+export async function findSubmission(store: Store, runId: string): Promise<StoredSubmission | undefined> {
+  const run = await store.find("runs", { id: runId });
+  const session = run && (await store.find("sessions", { id: run.session_id }));
+  if (!run || !session) return undefined;
+  return {
+    runId,
+    sessionId: session.id,
+    sessionKey: session.session_key,
+    model: run.model,
+    createdAtMs: run.created_at,
+    status: run.status === "queued" ? "queued" : "running",
+    owner: run.owner,
+    runStatus: run.status as RunStatus,
+  };
+}
+
+/** A page of run ids, newest first: ids of runs sort by their creation time. */
+export interface RunPage {
+  readonly owner: string;
+  /** Only runs older than this one. */
+  readonly after: string | undefined;
+  readonly status: RunStatus | undefined;
+  readonly count: number;
+}
+
+const FINAL = ["completed", "failed", "cancelled", "interrupted"] as const satisfies readonly FinalStatus[];
+
+/** Returns the newest run ids of an owner. Each status is one page of its own index; the pages are then merged. */
+export async function listRunIds(store: Reader, page: RunPage): Promise<readonly string[]> {
+  const { status, count } = page;
+  if (status !== undefined) {
+    return FINAL.some((final) => final === status) ? idsOfEnded(store, status, page) : idsOfOpen(store, page);
+  }
+  // Open runs first: a run that ends between the queries appears twice, and never not at all.
+  const lists = [await idsOfOpen(store, page)];
+  for (const final of FINAL) lists.push(await idsOfEnded(store, final, page));
+  const ids = [...new Set(lists.flat())];
+  return ids.sort((a, b) => (a < b ? 1 : -1)).slice(0, count);
+}
+
+async function idsOfOpen({ read }: Reader, { owner, after, status, count }: RunPage): Promise<string[]> {
+  const open = read.selectFrom("runs").select("id").where("owner", "=", owner).where("ended_at", "is", null);
+  const older = after === undefined ? open : open.where("id", "<", after);
+  const matching = status === undefined ? older : older.where("status", "=", status);
+  const rows = await matching.orderBy("id", "desc").limit(count).execute();
+  return rows.map(({ id }) => id);
+}
+
+async function idsOfEnded(
+  { read }: Reader,
+  status: RunStatus,
+  { owner, after, count }: RunPage,
+): Promise<string[]> {
+  const ended = read
+    .selectFrom("runs")
+    .select("id")
+    .where("owner", "=", owner)
+    .where("status", "=", status)
+    .where("ended_at", "is not", null);
+  const older = after === undefined ? ended : ended.where("id", "<", after);
+  const rows = await older.orderBy("id", "desc").limit(count).execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Returns the newest run ids of a session. The caller has checked the session's owner. */
+export async function listRunIdsIn(
+  { read }: Reader,
+  sessionId: string,
+  { after, status, count }: Omit<RunPage, "owner">,
+): Promise<readonly string[]> {
+  const runs = read.selectFrom("runs").select("id").where("session_id", "=", sessionId);
+  const older = after === undefined ? runs : runs.where("id", "<", after);
+  const matching = status === undefined ? older : older.where("status", "=", status);
+  const rows = await matching.orderBy("id", "desc").limit(count).execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Returns the runs of these ids, newest first. */
+export async function readRuns({ read }: Reader, ids: readonly string[]): Promise<RunView[]> {
+  if (ids.length === 0) return [];
+  const runs = read.selectFrom("runs").select(runViewColumns).where("id", "in", ids);
+  return runs.orderBy("id", "desc").execute();
+}
+
+/** Returns the open questions of these runs, oldest first. */
+export async function openQuestionsOf({ read }: Reader, runIds: readonly string[]): Promise<QuestionRow[]> {
+  if (runIds.length === 0) return [];
+  return read
+    .selectFrom("questions")
+    .selectAll()
+    .where("run_id", "in", runIds)
+    .where("status", "=", "open")
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute();
+}
+
+/** Counts the runs that have not ended, by status, without sub-agents. Reads a partial index of open runs. */
+export async function countOpen({ read }: Reader): Promise<Readonly<Record<string, number>>> {
+  const rows = await read
+    .selectFrom("runs")
+    .select(({ fn }) => ["status", fn.countAll().as("count")])
+    .where("ended_at", "is", null)
+    .where("kind", "!=", "subagent")
+    .groupBy("status")
+    .execute();
+  return Object.fromEntries(rows.map(({ status, count }) => [status, Number(count)]));
+}
+
+/** Returns the ids of the runs that wait in a session's queue. */
+export async function queuedIn({ read }: Reader, sessionId: string): Promise<readonly string[]> {
+  const rows = await read
+    .selectFrom("runs")
+    .select("id")
+    .where("session_id", "=", sessionId)
+    .where("status", "=", "queued")
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Returns true when a run other than a compression came after this one in its session. */
+export async function hasLaterRun({ read }: Reader, sessionId: string, runId: string): Promise<boolean> {
+  const later = await read
+    .selectFrom("runs")
+    .select("id")
+    .where("session_id", "=", sessionId)
+    .where("id", ">", runId)
+    .where("kind", "!=", "compression")
+    .limit(1)
+    .executeTakeFirst();
+  return later !== undefined;
+}
+
+/** Finds a sub-agent of `owner` that has not ended. */
+export async function findOpenSubagent(store: Store, id: string, owner: string): Promise<RunRow | undefined> {
+  const run = await store.find("runs", { id });
+  const isOpen = run?.owner === owner && run.parent_id !== null && run.ended_at === null;
+  return isOpen ? run : undefined;
+}
+
+/** Counts the tool calls that each of the runs started. */
+export async function countToolCalls(
+  { read }: Reader,
+  runIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await read
+    .selectFrom("events")
+    .select((db) => ["run_id", db.fn.countAll<number>().as("count")])
+    .where("run_id", "in", runIds)
+    .where("type", "=", "tool.started")
+    .groupBy("run_id")
+    .execute();
+  return new Map(rows.map(({ run_id: id, count }) => [id ?? "", Number(count)]));
+}
+
+/** Returns the start of each run's prompt. */
+export async function inputPreviews(
+  { read }: Reader,
+  runIds: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await read
+    .selectFrom("runs")
+    .select(["id", "input_preview"])
+    .where("id", "in", runIds)
+    .execute();
+  return new Map(rows.map(({ id, input_preview: text }) => [id, text ?? ""]));
+}
+
+/** The first event from which on a run's events are complete. */
+export interface FirstKept {
+  readonly seq: number;
+  readonly atMs: number;
+}
+
+/**
+ * Finds the first kept event of a run; undefined when none is kept. Steering does not count: it may be kept from
+ * before that event, since recovery needs it.
+ */
+export async function firstKept({ read }: Reader, runId: string): Promise<FirstKept | undefined> {
+  const row = await read
+    .selectFrom("events")
+    .select(["run_seq", "created_at"])
+    .where("run_id", "=", runId)
+    .where("type", "not in", ["run.steer_accepted", "run.steered"])
+    .orderBy("run_seq")
+    .limit(1)
+    .executeTakeFirst();
+  return row?.run_seq == null ? undefined : { seq: row.run_seq, atMs: row.created_at };
+}
+
+const MAX_DELTAS = 5_000;
+
+/** Returns the text of a run's last message, as far as its deltas are kept. */
+export async function lastMessageText({ read }: Reader, runId: string): Promise<string> {
+  const rows = await read
+    .selectFrom("events")
+    .select(["type", "data"])
+    .where("run_id", "=", runId)
+    .where("type", "in", ["message.started", "message.delta"])
+    .orderBy("run_seq", "desc")
+    .limit(MAX_DELTAS)
+    .execute();
+  const start = rows.findIndex(({ type }) => type === "message.started");
+  return joinDeltas(start < 0 ? rows : rows.slice(0, start));
+}
+
+/** Returns the text that a run had streamed when its session's event `upTo` was written. */
+export async function streamedText({ read }: Reader, runId: string, upTo: number): Promise<string> {
+  const rows = await read
+    .selectFrom("events")
+    .select("data")
+    .where("run_id", "=", runId)
+    .where("type", "=", "message.delta")
+    .where("seq", "<=", upTo)
+    .orderBy("run_seq", "desc")
+    .limit(MAX_DELTAS)
+    .execute();
+  return joinDeltas(rows);
+}
+
+/** `rows` are newest first. */
+function joinDeltas(rows: readonly { readonly data: string }[]): string {
+  const deltas = rows.map(({ data }) => (JSON.parse(data) as { readonly delta: string }).delta);
+  return deltas.reverse().join("");
+}
+
+/** A position in a session's journal. */
+export interface JournalPosition {
+  readonly sessionId: string;
+  readonly upTo: number;
+}
+
+const FINAL_TYPES = ["run.completed", "run.failed", "run.cancelled", "run.interrupted"];
+
+/** Returns the run that had started at this position and had not ended; undefined for none, and for a compression. */
+export async function runAt(
+  { read }: Reader,
+  { sessionId, upTo }: JournalPosition,
+): Promise<string | undefined> {
+  const started = await read
+    .selectFrom("events")
+    .select(["run_id", "data"])
+    .where("session_id", "=", sessionId)
+    .where("seq", "<=", upTo)
+    .where("type", "=", "run.started")
+    .orderBy("seq", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  const runId = started?.run_id ?? undefined;
+  const { kind } = JSON.parse(started?.data ?? "{}") as { readonly kind?: string };
+  if (runId === undefined || kind === "compression") return undefined;
+  const ended = await read
+    .selectFrom("events")
+    .select("seq")
+    .where("run_id", "=", runId)
+    .where("type", "in", FINAL_TYPES)
+    .where("seq", "<=", upTo)
+    .executeTakeFirst();
+  return ended ? undefined : runId;
+}
+
+/** Runs that start while a client reads a session. */
+const MAX_LATER = 64;
+
+/** Returns the runs that started after this position, oldest first. */
+export async function runsStartedAfter(
+  { read }: Reader,
+  { sessionId, upTo }: JournalPosition,
+): Promise<readonly string[]> {
+  const started = await read
+    .selectFrom("events")
+    .select("run_id")
+    .where("session_id", "=", sessionId)
+    .where("seq", ">", upTo)
+    .where("type", "=", "run.started")
+    .orderBy("seq")
+    .limit(MAX_LATER)
+    .execute();
+  return started.flatMap(({ run_id: runId }) => runId ?? []);
+}
+
+/** Returns the newest `limit` events of these types up to a position, oldest first. */
+export async function eventsUpTo(
+  { read }: Reader,
+  { sessionId, upTo }: JournalPosition,
+  { types, limit }: { readonly types: readonly string[]; readonly limit: number },
+): Promise<readonly JournalEvent[]> {
+  const rows = await read
+    .selectFrom("events")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .where("seq", "<=", upTo)
+    .where("type", "in", types)
+    .orderBy("seq", "desc")
+    .limit(limit)
+    .execute();
+  return rows.reverse().map(toJournalEvent);
+}
+
+function toJournalEvent(row: EventRow): JournalEvent {
+  return {
+    sessionId: row.session_id,
+    seq: row.seq,
+    runId: row.run_id,
+    runSeq: row.run_seq,
+    type: row.type,
+    data: JSON.parse(row.data) as Record<string, unknown>,
+    atMs: row.created_at,
+  };
+}

@@ -1,0 +1,261 @@
+import type { H3Event } from "h3";
+import type { Coercion, OperationMeta, ParameterGroup } from "../../../generated/http/contract.gen.ts";
+import { operations } from "../../../generated/http/server.gen.ts";
+import { ServiceError, type ErrorCode } from "../../base/errors.ts";
+import { formatIssue, SchemaSet, type Issue } from "../../base/json/validate.ts";
+import { readBody } from "../../base/net/read-body.ts";
+import type { HttpDeps } from "../deps.ts";
+import { schemas } from "../../../generated/http/schemas.gen.ts";
+
+/** The declared and validated parts of a request: path, query, headers and body. */
+export interface Input {
+  path?: Record<string, unknown>;
+  query?: Record<string, unknown>;
+  headers?: Record<string, unknown>;
+  body?: unknown;
+}
+
+/**
+ * Reads and validates a request. ServiceError `invalid_request` or `invalid_json` with the field,
+ * `unsupported_media_type`, and those of reading the body.
+ */
+export async function readInput(event: H3Event, operation: OperationMeta, deps: HttpDeps): Promise<Input> {
+  const input: Input = {};
+  if (operation.path)
+    input.path = parameters(operation.path, (name) => unescape(event.context.params?.[name]));
+  if (operation.query) {
+    const query = event.url.searchParams;
+    input.query = parameters(operation.query, (name) => query.get(name) ?? undefined);
+  }
+  if (operation.headers) {
+    input.headers = headerParameters(operation.headers, event.req.headers);
+  }
+  if (operation.body && !operation.body.raw) input.body = await jsonBody(event, operation.body, deps);
+  return input;
+}
+
+function parameters(
+  group: ParameterGroup,
+  read: (name: string) => string | undefined,
+  reject: (issues: readonly Issue[]) => never = refuse,
+): Record<string, unknown> {
+  const values: Record<string, unknown> = { ...group.defaults };
+  for (const [name, coercion] of Object.entries(group.coerce)) {
+    const text = read(name);
+    if (text !== undefined) values[name] = coerce(coercion, text);
+  }
+  const issues = specSchemas.check(group.schema, values);
+  if (issues) reject(issues);
+  return values;
+}
+
+function headerParameters(group: ParameterGroup, headers: Headers): Record<string, unknown> {
+  return parameters(
+    group,
+    (name) => headers.get(name) ?? undefined,
+    (issues) => {
+      for (const { path, keyword, message } of issues) {
+        const known = HEADER_ERRORS[path];
+        if (!known) continue;
+        const what = `${known.name} ${keyword === "pattern" ? known.pattern : message}.`;
+        throw new ServiceError(known.code, what, { param: known.name });
+      }
+      return refuse(issues);
+    },
+  );
+}
+
+/** Headers whose limits are in the spec and that have their own error code. */
+const HEADER_ERRORS: Readonly<
+  Record<string, { readonly name: string; readonly code: ErrorCode; readonly pattern: string } | undefined>
+> = {
+  "x-agent-session-id": {
+    name: "X-Agent-Session-Id",
+    code: "invalid_session_id",
+    pattern: "must be Latin-1 text without control characters, `/`, `\\` or `..`",
+  },
+  "x-agent-session-key": {
+    name: "X-Agent-Session-Key",
+    code: "invalid_session_key",
+    pattern: "must be Latin-1 text without control characters",
+  },
+  "idempotency-key": {
+    name: "Idempotency-Key",
+    code: "invalid_idempotency_key",
+    pattern: "must be visible ASCII characters",
+  },
+};
+
+interface HeaderSchema {
+  readonly properties: Readonly<Record<string, { readonly maxLength?: number }>>;
+}
+
+/** Returns the greatest length that the spec allows for a header of `createRun`. */
+export function maxHeaderLength(name: "idempotency-key" | "x-agent-session-id"): number {
+  const schema = operations.createRun.headers?.schema as HeaderSchema | undefined;
+  return schema?.properties[name]?.maxLength ?? 0;
+}
+
+/** Decodes a path segment. The router passes segments as they are in the path, which is well-formed here. */
+function unescape(segment: string | undefined): string | undefined {
+  return segment?.includes("%") ? decodeURIComponent(segment) : segment;
+}
+
+/**
+ * Converts the text of a parameter. Text that does not convert stays text, and the schema reports what it expects.
+ */
+function coerce(coercion: Coercion, text: string): unknown {
+  if (coercion.endsWith("[]")) {
+    return text.split(",").map((item) => coerce(coercion.slice(0, -2) as Coercion, item));
+  }
+  if (coercion === "boolean") return text === "true" ? true : text === "false" ? false : text;
+  if (coercion === "string") return text;
+  return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
+}
+
+type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
+
+async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise<unknown> {
+  checkMediaType(event.req.headers.get("content-type"));
+  const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = deps.settings;
+  const bytes = await readBody(event, { maxBytes, timeoutMs, clock: deps.clock });
+  if (bytes.length === 0) {
+    if (!body.required) return undefined;
+    throw new ServiceError("invalid_json", "The body is empty. Send a JSON object.");
+  }
+  const value = parse(bytes);
+  const issues = specSchemas.check(body.schema, value, bytes.length);
+  if (issues) refuse(issues);
+  return value;
+}
+
+/** Accepts a missing content type as JSON: curl users forget it, and the parser decides anyway. */
+function checkMediaType(header: string | null): void {
+  const type = (header ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  if (type === "" || type === "application/json" || type.endsWith("+json")) return;
+  throw new ServiceError(
+    "unsupported_media_type",
+    `The content type ${JSON.stringify(type)} is not supported. Send the body as application/json.`,
+  );
+}
+
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
+
+function parse(bytes: Uint8Array): unknown {
+  try {
+    return parseJson(decoder.decode(bytes));
+  } catch (cause) {
+    if (cause instanceof ServiceError) throw cause;
+    throw new ServiceError("invalid_json", `The body is not valid JSON${positionOf(cause)}.`, { cause });
+  }
+}
+
+/**
+ * Returns the position at which the parser stopped. The rest of its message quotes the body, which may hold
+ * secrets.
+ */
+function positionOf(error: unknown): string {
+  if (!(error instanceof SyntaxError)) return ": it is not UTF-8";
+  const position = error.message.match(/position \d+(?: \(line \d+ column \d+\))?/)?.[0];
+  return position === undefined ? "" : ` at ${position}`;
+}
+
+function refuse(issues: readonly Issue[]): never {
+  const [first = UNEXPLAINED] = issues;
+  const code = first.keyword === "required" ? "missing_required_parameter" : "invalid_request";
+  throw new ServiceError(code, `${formatIssue(first, "The request")}.`, {
+    ...(first.path === "" ? {} : { param: first.path }),
+    ...(issues.length > 1 ? { details: { issues: issues.slice(0, 8) } } : {}),
+  });
+}
+
+const UNEXPLAINED: Issue = { path: "", message: "does not match the schema", keyword: "schema" };
+
+/** Greatest depth of arrays and objects in a request. Code that stores and checks values recurses once per level. */
+export const MAX_DEPTH = 256;
+
+/** Parses JSON. SyntaxError; ServiceError `invalid_request` for more than {@link MAX_DEPTH} levels. */
+export function parseJson(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  if (depthOf(text) <= MAX_DEPTH) return value;
+  throw new ServiceError("invalid_request", `The JSON is nested more than ${MAX_DEPTH} levels deep.`);
+}
+
+/** Counts the nesting levels of valid JSON text. */
+function depthOf(text: string): number {
+  let depth = 0;
+  let deepest = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) i = endOfString(text, i);
+    else if (code === BRACE || code === BRACKET) deepest = Math.max(deepest, ++depth);
+    else if (code === BRACE + 2 || code === BRACKET + 2) depth--;
+  }
+  return deepest;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const BRACE = 0x7b;
+const BRACKET = 0x5b;
+
+/** Returns the index of the quote that ends the string that starts at `start`. */
+function endOfString(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); ; end = text.indexOf('"', end + 1)) {
+    let escapes = 0;
+    while (text.charCodeAt(end - 1 - escapes) === BACKSLASH) escapes++;
+    if (escapes % 2 === 0) return end;
+  }
+}
+
+/** Throws when an answer differs from the spec. Only tests switch this check on. */
+export function checkAnswer(
+  id: string,
+  operation: OperationMeta,
+  result: {
+    readonly status: number;
+    readonly headers?: object;
+    readonly body?: unknown;
+    readonly stream?: object;
+    readonly raw?: unknown;
+    readonly contentType?: string;
+  },
+): void {
+  const declared = operation.responses[String(result.status)];
+  if (!declared) throw new Error(`${id} answered ${result.status}, which the spec does not list`);
+  for (const [name, value] of Object.entries(result.headers ?? {})) {
+    if (value !== undefined && !declared.headers.includes(name))
+      throw new Error(`${id} ${result.status} sent the undeclared header ${name}`);
+  }
+  if (result.stream) {
+    if (!declared.sse) throw new Error(`${id} ${result.status} streams, which the spec does not list`);
+    return;
+  }
+  if (result.raw !== undefined) {
+    if (declared.raw !== result.contentType) {
+      throw new Error(`${id} ${result.status} is ${result.contentType}, which the spec does not list`);
+    }
+    return;
+  }
+  if (!declared.json) throw new Error(`${id} ${result.status} has a body, which the spec does not list`);
+  throwIssues(`the body of ${id} ${result.status}`, specSchemas.check(declared.json, plain(result.body)));
+}
+
+/** Throws when the data of an event differs from the spec. */
+export function checkEvent(id: string, operation: OperationMeta, data: unknown): void {
+  const schema = operation.responses["200"]?.sse;
+  if (!schema) throw new Error(`${id} streams, which the spec does not list`);
+  throwIssues(`an event of ${id}`, specSchemas.check(schema, plain(data)));
+}
+
+const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value ?? null));
+
+function throwIssues(what: string, issues: ReturnType<typeof specSchemas.check>): void {
+  if (!issues) return;
+  throw new Error(
+    `${what} does not fit the spec: ${issues.map((issue) => `${issue.path} ${issue.message}`).join("; ")}`,
+  );
+}
+
+/** Validators for the schemas of the HTTP spec. Each is compiled on first use. */
+export const specSchemas = new SchemaSet(schemas);

@@ -1,0 +1,151 @@
+import type { Run } from "../../../generated/http/client/types.gen.ts";
+import { isFinalEvent } from "../../agent/run/event.ts";
+import {
+  listRunIds,
+  listRunIdsIn,
+  openQuestionsOf,
+  readRuns,
+  type RunPage,
+} from "../../agent/run/queries.ts";
+import { describeRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
+import { sessionKeys } from "../../agent/session/queries.ts";
+import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
+import { findSession } from "../../agent/session/session.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { Store } from "../../store/store.ts";
+
+/** GET /v1/runs/{run_id}. With `wait`, answers when the run has ended or waits for an approval. */
+export async function getRun(
+  { path, query, ctx, raw }: HttpRequest<"getRun", HttpContext>,
+  deps: HttpDeps,
+  subscribers: RunSubscribers,
+): Promise<HttpResponse<"getRun">> {
+  const owner = ctx.identity.name;
+  let row = await deps.agent.findRun(path.run_id, owner);
+  if (query.wait !== undefined && query.wait > 0 && !isSettled(row)) {
+    const release = subscribers.enter(row.id);
+    await settled(row, deps, { waitMs: query.wait * 1000, client: raw.signal }).finally(release);
+    row = await deps.agent.findRun(row.id, owner);
+  }
+  return { status: 200, body: await showRun(row, deps) };
+}
+
+/** Returns a run with its session key and open questions. */
+export async function showRun(row: RunView, deps: HttpDeps): Promise<Run> {
+  const [run] = await showRuns([row], deps);
+  if (!run) throw new Error(`run ${row.id} was not shown`);
+  return run;
+}
+
+/** Returns runs as {@link showRun} does, in the same order. */
+export async function showRuns(rows: readonly RunView[], { store }: HttpDeps): Promise<Run[]> {
+  const waiting = rows.filter(({ status }) => status === "waiting_for_approval").map(({ id }) => id);
+  const questions = await openQuestionsOf(store, waiting);
+  const keys = await sessionKeys(store, [...new Set(rows.map((row) => row.session_id))]);
+  return rows.map((row) => {
+    const own = questions.filter((ask) => ask.run_id === row.id);
+    return describeRun(row, keys.get(row.session_id) ?? null, own);
+  });
+}
+
+function isSettled({ status }: RunView): boolean {
+  return status === "waiting_for_approval" || isFinalStatus(status);
+}
+
+/** Resolves when the run ends or asks a question, at the timeout, or when the client leaves. */
+async function settled(
+  { id: runId, last_seq: after }: RunView,
+  { store, clock }: HttpDeps,
+  { waitMs, client }: { readonly waitMs: number; readonly client: AbortSignal },
+): Promise<void> {
+  const enough = new AbortController();
+  const stop = () => enough.abort();
+  const cancelTimer = clock.after(waitMs, stop);
+  client.addEventListener("abort", stop, { once: true });
+  try {
+    // Every status change is committed together with its event.
+    for await (const group of store.journal.follow({ runId }, { after, signal: enough.signal })) {
+      if (group.some(({ type }) => isFinalEvent(type) || type.endsWith(".request"))) return;
+    }
+  } finally {
+    cancelTimer();
+    client.removeEventListener("abort", stop);
+  }
+}
+
+/** GET /v1/runs: returns the caller's runs, newest first. */
+export async function listRuns(
+  { query, ctx }: HttpRequest<"listRuns", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"listRuns">> {
+  const { limit, after, status, session_id: sessionId } = query;
+  const owner = ctx.identity.name;
+  if (after !== undefined) await checkCursor(deps.store, owner, after);
+  const page = { owner, after, status, count: limit + 1 };
+  const select = () =>
+    sessionId === undefined ? listRunIds(deps.store, page) : inSession(deps.store, sessionId, page);
+  let ids = await select();
+  let rows = await readRuns(deps.store, ids.slice(0, limit));
+  if (await settleAbandoned(rows, deps)) {
+    // Runs of dead processes have another status now.
+    ids = await select();
+    rows = await readRuns(deps.store, ids.slice(0, limit));
+  }
+  const data = rows.length === 0 ? [] : await showRuns(rows, deps);
+  const edges = { first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
+  return { status: 200, body: { object: "list", data, ...edges, has_more: ids.length > limit } };
+}
+
+/** Closes the runs whose process is dead. Resolves to false if nothing changed. */
+async function settleAbandoned(rows: readonly RunView[], { agent, turns }: HttpDeps): Promise<boolean> {
+  const open = rows.filter(({ id, status }) => !isFinalStatus(status) && !turns.isAtWork(id));
+  return agent.settle([...new Set(open.map(({ session_id: id }) => id))]);
+}
+
+/** The session's owner is checked once; only a status filter then reads the rows of its runs. */
+async function inSession(store: Store, name: string, page: RunPage): Promise<readonly string[]> {
+  const session = await findSession(store, { owner: page.owner, name }).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.code === "session_not_found") return undefined;
+    throw error;
+  });
+  return session ? listRunIdsIn(store, session.id, page) : [];
+}
+
+async function checkCursor(store: Store, owner: string, after: string): Promise<void> {
+  const run = await store.find("runs", { id: after });
+  if (run?.owner === owner) return;
+  const what = `after must be the id of one of your runs, such as last_id of the previous page; ${JSON.stringify(after)} is not.`;
+  throw new ServiceError("invalid_cursor", what, { param: "after" });
+}
+
+/** Counts the clients of each run: event streams, and requests that wait for its end. */
+export class RunSubscribers {
+  readonly #max: number;
+  readonly #counts = new Map<string, number>();
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Adds a client. The returned function removes it, once. ServiceError `too_many_subscribers`. */
+  enter(runId: string): () => void {
+    const count = this.#counts.get(runId) ?? 0;
+    if (count >= this.#max) {
+      throw new ServiceError(
+        "too_many_subscribers",
+        `${this.#max} clients already follow this run, which is the limit (limits.max_subscribers_per_run).`,
+        { retryAfterSeconds: 5 },
+      );
+    }
+    this.#counts.set(runId, count + 1);
+    let entered = true;
+    return () => {
+      if (!entered) return;
+      entered = false;
+      const left = (this.#counts.get(runId) ?? 1) - 1;
+      if (left > 0) this.#counts.set(runId, left);
+      else this.#counts.delete(runId);
+    };
+  }
+}
