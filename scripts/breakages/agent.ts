@@ -23,7 +23,7 @@ export const agentBreakages: readonly Breakage[] = [
     file: "exec/output-ring.ts",
     from: "this.#open = isEnded ? 0 : openBytes(bytes);",
     to: "this.#open = 0;",
-    tests: ["unit/base/cut.test.ts"],
+    tests: ["unit/base/text.test.ts"],
   },
   {
     name: "answered-once",
@@ -45,7 +45,7 @@ export const agentBreakages: readonly Breakage[] = [
     name: "approval-used-once",
     guarantee: "An approval lets one call through, whichever process takes it first",
     file: "agent/question/questions.ts",
-    from: `const taken = { id: questionId, status: "answered", taken_at: null };`,
+    from: `const taken = { id: questionId, status: "answered", used_at: null };`,
     to: `const taken = { id: questionId, status: "answered" };`,
     tests: ["unit/agent/ask-call.test.ts"],
   },

@@ -14,7 +14,7 @@ export async function copySqlite(from: string, to: string): Promise<void> {
     runOn(from, (database) => database.prepare("vacuum into ?").run(to));
     await chmod(to, 0o600);
     runOn(to, (database) => {
-      database.prepare("update facts set value = lower(hex(randomblob(16))) where key = 'epoch'").run();
+      database.prepare("update metadata set value = lower(hex(randomblob(16))) where key = 'epoch'").run();
       const [finding] = database.prepare("pragma quick_check(1)").all();
       if (Object.values(finding ?? {})[0] !== "ok")
         throw unavailable(`The copy of ${from} is damaged. Try again.`);

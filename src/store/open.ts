@@ -8,7 +8,6 @@ import { migratePostgres, migrateSqlite, readEpoch } from "./schema/migrate.ts";
 import { createOutbox } from "./outbox/outbox.ts";
 import { createOwner, isOwnerDead, retireOwner } from "./leases/owner.ts";
 import { scopeKey, type Page, type PageLimits } from "./journal/pages.ts";
-import { createQueue } from "./queue.ts";
 import { ReaderBudget } from "./journal/reader-budget.ts";
 import { openSqlite } from "./sqlite/sqlite.ts";
 import { findStatement } from "./tx/statement.ts";
@@ -87,7 +86,6 @@ function assemble(
     journal: createJournal(driver, followers),
     ledger: createLedger(owner),
     outbox: createOutbox(holder),
-    queue: createQueue(holder),
     write: (work, writeOptions) => group.write(work, writeOptions),
     ownerIsDead: holder.ownerIsDead,
     close: () => (closing ??= close()),

@@ -2,7 +2,6 @@ import type { Kysely } from "kysely";
 import type { Journal } from "./journal/journal.ts";
 import type { Ledger } from "./leases/ledger.ts";
 import type { Outbox } from "./outbox/outbox.ts";
-import type { Queue } from "./queue.ts";
 import type { ReaderBudget } from "./journal/reader-budget.ts";
 import type { Tables } from "./schema/tables.ts";
 import type { Dialect, Tx } from "./tx/tx.ts";
@@ -10,7 +9,7 @@ import type { Dialect, Tx } from "./tx/tx.ts";
 export type { Tx } from "./tx/tx.ts";
 
 /**
- * The store port: transactions over typed tables, and the four things built on them. Two drivers keep it,
+ * The store port: transactions over typed tables, and the three things built on them. Two drivers keep it,
  * SQLite and PostgreSQL; one suite (test/unit/store) holds both to the words below.
  */
 export interface Store {
@@ -22,7 +21,6 @@ export interface Store {
   readonly journal: Journal;
   readonly ledger: Ledger;
   readonly outbox: Outbox;
-  readonly queue: Queue;
   /** What all readers of events in this process may have waiting. */
   readonly readers: ReaderBudget;
   /** Queries over committed rows. MUST NOT see the rows of a transaction that is still open. */

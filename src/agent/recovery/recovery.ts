@@ -358,8 +358,8 @@ async function readDead(
   }));
 }
 
-function hasFollowers({ delivery, webhook, kind }: RunRow): boolean {
-  return delivery !== null || webhook !== null || kind === "subagent" || kind === "background";
+function hasFollowers({ reply_to: replyTo, webhook, kind }: RunRow): boolean {
+  return replyTo !== null || webhook !== null || kind === "subagent" || kind === "background";
 }
 
 interface Taken {

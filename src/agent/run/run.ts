@@ -1,6 +1,6 @@
 import type { Run, RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { columnsOf } from "../../store/schema/columns.ts";
+import { columnsOf } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { QuestionRow, RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "../engine.ts";
@@ -105,7 +105,7 @@ export function newRun(
     ended_at: null,
     response_id: from.kind === "response" ? responseIdOf(id) : null,
     webhook: from.webhook ?? null,
-    delivery: from.delivery ?? null,
+    reply_to: from.delivery ?? null,
     required_action: null,
     pending_steer: null,
     input_preview: preview(from.input),
@@ -162,10 +162,10 @@ export async function endRun(
 }
 
 /** What people see of a run. What it was asked with may be long, and is left where it is. */
-export type RunView = Omit<RunRow, "input" | "webhook" | "delivery">;
+export type RunView = Omit<RunRow, "input" | "webhook" | "reply_to">;
 
 export const runViewColumns = columnsOf("runs").filter(
-  (name) => name !== "input" && name !== "webhook" && name !== "delivery",
+  (name) => name !== "input" && name !== "webhook" && name !== "reply_to",
 ) as readonly (keyof RunView)[];
 
 /** A run of `owner`. ServiceError `run_not_found` for others' runs too. */

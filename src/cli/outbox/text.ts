@@ -2,7 +2,7 @@
 import { redact } from "../../base/observe/redact.ts";
 import { formatTarget, parseTarget } from "../../deliver/target.ts";
 import type { OutboxMessage } from "../../store/outbox/messages.ts";
-import type { Try, TryOutcome } from "../../store/outbox/attempts.ts";
+import type { AttemptRecord, AttemptOutcome } from "../../store/outbox/outbox.ts";
 import { shownStatus } from "./options.ts";
 import { oneLine } from "../sessions/text.ts";
 import { toTable } from "../kit/table.ts";
@@ -32,14 +32,14 @@ export interface EntryOptions {
   /** JSON, when what the message says is to be shown. */
   readonly payload?: string | undefined;
   /** The latest attempts that ended, when they are to be shown. */
-  readonly attemptLog?: readonly Try[];
+  readonly attemptLog?: readonly AttemptRecord[];
 }
 
 export function messageEntry(
   message: OutboxMessage,
   { isWhole = false, payload, attemptLog }: EntryOptions = {},
 ): object {
-  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, dueAtMs, isHeld, endedAtMs } =
+  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, dueAtMs, isBlocked, endedAtMs } =
     message;
   return {
     id,
@@ -52,14 +52,14 @@ export function messageEntry(
     last_error: error === undefined ? null : redact(error),
     created_at: iso(createdAtMs),
     next_attempt_at: dueAtMs === undefined ? null : iso(dueAtMs),
-    waits_for_older: isHeld,
+    waits_for_older: isBlocked,
     ended_at: endedAtMs === undefined ? null : iso(endedAtMs),
     ...(attemptLog === undefined ? {} : { attemptLog: attemptLog.map(tryEntry) }),
     ...(payload === undefined ? {} : { text: redact(textIn(payload)) }),
   };
 }
 
-function tryEntry({ atMs, tookMs, outcome, error }: Try): object {
+function tryEntry({ atMs, tookMs, outcome, error }: AttemptRecord): object {
   return {
     at: iso(atMs),
     seconds: tookMs === undefined ? null : tookMs / 1000,
@@ -101,7 +101,7 @@ export function messageText(
   ].join("\n");
 }
 
-const TRY_WORDS: Readonly<Record<TryOutcome, string>> = {
+const TRY_WORDS: Readonly<Record<AttemptOutcome, string>> = {
   delivered: "delivered",
   retry: "not taken yet",
   permanent: "refused",
@@ -110,13 +110,13 @@ const TRY_WORDS: Readonly<Record<TryOutcome, string>> = {
   lost: "its process was gone before it ended",
 };
 
-function tryLine({ atMs, tookMs, outcome, error }: Try): string {
+function tryLine({ atMs, tookMs, outcome, error }: AttemptRecord): string {
   const took = tookMs === undefined ? "" : ` after ${(tookMs / 1000).toFixed(1)} s`;
   const why = error === undefined ? "" : `: ${redact(error)}`;
   return `  ${iso(atMs)} ${oneLine(`${TRY_WORDS[outcome]}${took}${why}`)}`;
 }
 
-function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefined {
+function whatToDo({ id, status, ref, isBlocked }: OutboxMessage): string | undefined {
   const retry = `\`agentd deliveries retry ${id}\``;
   const drop = `\`agentd deliveries drop ${id}\``;
   const origin = ref?.startsWith("dlv_")
@@ -124,7 +124,7 @@ function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefine
     : "";
   switch (status) {
     case "due":
-      return isHeld
+      return isBlocked
         ? `It waits for an older message to the same chat. ${drop} gives it up.`
         : `A running \`agentd gateway\` sends it. ${retry} makes it due now; ${drop} gives it up.${origin}`;
     case "leased":
@@ -139,10 +139,10 @@ function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefine
   }
 }
 
-function nextAttempt({ status, dueAtMs, isHeld }: OutboxMessage, nowMs: number): string {
+function nextAttempt({ status, dueAtMs, isBlocked }: OutboxMessage, nowMs: number): string {
   if (status === "leased") return "under way";
   if (dueAtMs === undefined) return "-";
-  if (isHeld) return "after an older one";
+  if (isBlocked) return "after an older one";
   return dueAtMs <= nowMs ? "now" : iso(dueAtMs);
 }
 

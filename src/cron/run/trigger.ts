@@ -20,7 +20,7 @@ export function createCronTrigger({
     owns: isPlan,
 
     async started(tx: Tx, run: RunRow) {
-      const plan = readPlan(run.delivery);
+      const plan = readPlan(run.reply_to);
       if (plan)
         await tx.update(
           "occurrences",
@@ -30,7 +30,7 @@ export function createCronTrigger({
     },
 
     async ended(tx: Tx, run: RunRow, outcome: Outcome) {
-      const plan = readPlan(run.delivery);
+      const plan = readPlan(run.reply_to);
       if (!plan) return;
       await endOccurrence(tx, store, { plan, ending: endingOf(outcome) });
       tx.afterCommit(() => ends.told(plan.ref));

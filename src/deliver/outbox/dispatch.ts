@@ -1,7 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { offTracer, type Tracer } from "../../base/observe/trace.ts";
-import { AHEAD_MS, type BusyTargets, type LostAttempt, type Waiting } from "../../store/outbox/outbox.ts";
+import {
+  AHEAD_MS,
+  type BusyTargets,
+  type LostAttempt,
+  type PendingMessage,
+} from "../../store/outbox/outbox.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
@@ -203,7 +208,7 @@ export class Dispatcher {
       await store.outbox.advance(tx);
       this.#advancedMs = nowMs;
     }
-    const waiting = await store.outbox.waiting(tx, { except: busy });
+    const waiting = await store.outbox.listPending(tx, { except: busy });
     // One of ours that is under way looks due when its lease could not be renewed: it is not sent twice at once.
     const due = waiting.filter(({ id, available_at: at }) => at <= nowMs && !this.#attempts.has(id));
     const next = waiting.find(({ available_at: at }) => at > nowMs);
@@ -229,13 +234,13 @@ export class Dispatcher {
   }
 
   /** Settles what is due since its lease ran out. Gives the ids of those that are not sent again. */
-  async #settleLost(tx: Tx, left: readonly Waiting[]): Promise<readonly string[]> {
+  async #settleLost(tx: Tx, left: readonly PendingMessage[]): Promise<readonly string[]> {
     const { store, settled } = this.#options;
     const abandoned: string[] = [];
     for (const waiting of left) {
       const status = await this.#lostAs(tx, waiting);
       const error = status === "unsent" ? UNSENT : LOST;
-      const row = await store.outbox.lost(tx, waiting.id, { status, error });
+      const row = await store.outbox.settleLost(tx, waiting.id, { status, error });
       if (status !== "unknown" || !row) continue;
       await settled?.(tx, row, { status, error });
       abandoned.push(waiting.id);
@@ -243,7 +248,7 @@ export class Dispatcher {
     return abandoned;
   }
 
-  async #lostAs(tx: Tx, waiting: Waiting): Promise<LostAttempt["status"]> {
+  async #lostAs(tx: Tx, waiting: PendingMessage): Promise<LostAttempt["status"]> {
     const { target, rules } = this.#ruled(waiting);
     const row = await tx.find("outbox", { id: waiting.id });
     const isSafe = target !== undefined && row !== undefined && canRepeatRow(target, row);

@@ -43,7 +43,7 @@ export async function sendRow(
     createdAtMs: row.created_at,
     ...(row.uncertain_at === null ? {} : { uncertainSinceMs: row.uncertain_at }),
   };
-  const note = (partsSent: number) => store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
+  const note = (partsSent: number) => store.write((tx) => store.outbox.recordProgress(tx, row.id, partsSent));
   if (canRepeat(target, delivery)) return attempt.run(target, delivery, { ...options, note });
   const start = () => store.write((tx) => store.outbox.start(tx, row.id));
   const end = await attempt.run(target, delivery, { ...options, note, start });

@@ -4,20 +4,20 @@ import { parseTarget, type Targets } from "../target.ts";
 export interface Place {
   /** Whole address. */
   readonly target: string;
-  readonly lane: string | null;
+  readonly ordering_key: string | null;
 }
 
 export interface SlotLimits {
   /** Most attempts at once. */
   readonly total: number;
-  /** Of these, to one address, of messages without a lane. */
+  /** Of these, to one address, of messages without an ordering key. */
   readonly perAddress: number;
 }
 
 const PER_PLATFORM = 8;
 
 /**
- * Attempts under way, counted by platform, and by address those that no lane holds back; each with its limit: a target
+ * Attempts under way, counted by platform, and by address those without an ordering key; each with its limit: a target
  * that hangs holds its own places only.
  */
 export class Slots {
@@ -53,7 +53,7 @@ export class Slots {
       const fits =
         taken.total < this.#limits.total &&
         (taken.platforms.get(platform) ?? 0) < this.#platformLimit(platform) &&
-        (message.lane !== null || (taken.addresses.get(target) ?? 0) < this.#limits.perAddress);
+        (message.ordering_key !== null || (taken.addresses.get(target) ?? 0) < this.#limits.perAddress);
       if (fits) taken.add(message, 1);
       return fits;
     });
@@ -75,9 +75,9 @@ class Counts {
   readonly addresses = new Map<string, number>();
   readonly platforms = new Map<string, number>();
 
-  add({ target, lane }: Place, by: 1 | -1): void {
+  add({ target, ordering_key }: Place, by: 1 | -1): void {
     this.total += by;
-    if (lane === null) step(this.addresses, target, by);
+    if (ordering_key === null) step(this.addresses, target, by);
     step(this.platforms, parseTarget(target).platform, by);
   }
 

@@ -2,6 +2,12 @@
 import { hostname } from "node:os";
 import process from "node:process";
 
+/** The owner of this store's leases, and how to ask about others. */
+export interface Leaseholder {
+  readonly owner: string;
+  ownerIsDead(owner: string): boolean;
+}
+
 // Stores of one process differ in the nonce alone, as do two lives of one pid: these are the living ones.
 const living = new Set<string>();
 

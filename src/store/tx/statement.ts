@@ -1,4 +1,4 @@
-import { columnsOf, hasColumn } from "../schema/columns.ts";
+import { columnsOf, hasColumn } from "../schema/tables.ts";
 import type { Tables } from "../schema/tables.ts";
 import type { StepTexts, Value } from "./tx.ts";
 

@@ -97,7 +97,7 @@ async function claimNew(
   { name, message }: { readonly name: DeliveryName; readonly message: NewMessage & { readonly ref: string } },
 ): Promise<OutboxRow> {
   const id =
-    (await enqueueFailed(tx, name, message)) ?? (await outbox.enqueue(tx, { ...message, lane: null }));
+    (await enqueueFailed(tx, name, message)) ?? (await outbox.enqueue(tx, { ...message, orderingKey: null }));
   const [row] = await outbox.claim(tx, { ids: [id], limit: 1, leaseMs: LEASE_MS });
   if (row) return row;
   throw new TypeError(`The message ${id} is gone in the transaction that made it.`);

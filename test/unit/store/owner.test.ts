@@ -42,7 +42,7 @@ test("a host name may hold colons", () => {
 
 test("a process is dead once it has gone, and not before", async (t) => {
   const { store, url } = await openTestStore(t);
-  const child = startChild("./child-worker.ts", [url]);
+  const child = startChild("./child-sender.ts", [url]);
   t.after(async () => void child.process.kill("SIGKILL"));
   const line = await child.lines[Symbol.asyncIterator]().next();
   const { owner } = line.value as { owner: string };
