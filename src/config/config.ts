@@ -5,12 +5,11 @@ import { formatDotPath } from "../base/json/dotpath.ts";
 import { ServiceError } from "../base/errors.ts";
 import { applyDefaults } from "../base/json/schema.ts";
 import { checkConfig } from "./check.ts";
-import { locate, parseConfig, toPlain, type ConfigDocument } from "./file/document.ts";
+import { findNewerVersion, locate, parseConfig, toPlain, type ConfigDocument } from "./file/document.ts";
 import { readEnvFile } from "./file/env-file.ts";
 import { configPath, envPath, readPrivateFile, type Environment } from "./home.ts";
 import { formatConfigIssue, type ConfigIssue, type Problem } from "./issue.ts";
 import { checkMeaning } from "./semantic-checks.ts";
-import { migrateDocument } from "./migrate.ts";
 import { applyEnvironment, environmentAt, environmentProblem, secretSettings } from "./environment.ts";
 import { platformProblems } from "./platform-settings.ts";
 import { secretReferences } from "./secrets/values.ts";
@@ -100,7 +99,7 @@ function readDocument(document: ConfigDocument): FileContent {
   if (document.issues.some(({ severity }) => severity === "error")) {
     return { value: {}, problems: [], issues: document.issues };
   }
-  const { problem } = migrateDocument(document.yaml);
+  const problem = findNewerVersion(document);
   if (problem) return { value: {}, problems: [problem], issues: document.issues };
   const plain = toPlain(document);
   if ("issue" in plain) return { value: {}, problems: [], issues: [...document.issues, plain.issue] };

@@ -27,6 +27,17 @@ export function parseConfig(text: string): ConfigDocument {
   };
 }
 
+/** The version of the format that this program reads and writes. */
+const VERSION = 1;
+
+/** Returns the problem of a file that a newer agentd wrote, which must be neither used nor changed. */
+export function findNewerVersion({ yaml }: ConfigDocument): Problem | undefined {
+  const version = isMap(yaml.contents) ? yaml.get("version") : VERSION;
+  if (typeof version !== "number" || !Number.isInteger(version) || version <= VERSION) return undefined;
+  const message = `${version} is newer than this agentd, which supports versions up to ${VERSION}; install a newer agentd`;
+  return { path: ["version"], message, kind: "invalid" };
+}
+
 /** The document as plain data; an issue when an alias stands for nothing, or aliases make it grow without bound. */
 export function toPlain(
   document: ConfigDocument,

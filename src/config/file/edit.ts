@@ -1,13 +1,12 @@
 /** Changes one key of the configuration file; comments and everything else stay as they are. Strict on write. */
-import { isAlias, isCollection, isMap, isScalar, isSeq, type Document } from "yaml";
+import { isAlias, isCollection, isMap, isScalar, isSeq, parseDocument, type Document } from "yaml";
 import { formatDotPath, getAtPath, parseDotPath, type DotPath } from "../../base/json/dotpath.ts";
 import { ServiceError } from "../../base/errors.ts";
+import type { JsonSchema } from "../../base/json/schema.ts";
 import { checkConfig } from "../check.ts";
-import { parseConfig, toPlain } from "./document.ts";
-import { parseEditValue } from "./edit-value.ts";
+import { findNewerVersion, parseConfig, toPlain } from "./document.ts";
 import { configPath, readPrivateFile, withFileLock, writePrivateFile } from "../home.ts";
 import { problemKey, formatConfigIssue, type Problem } from "../issue.ts";
-import { migrateDocument } from "../migrate.ts";
 import { suggest } from "../../base/nearest.ts";
 import { namesAt, schemaAt } from "../schema-path.ts";
 
@@ -51,6 +50,20 @@ export async function unsetConfigValue(edit: Edit): Promise<Edited> {
       dropIfEmpty(yaml, key.slice(0, length));
     return undefined;
   });
+}
+
+/**
+ * Returns the value that `text` stands for under `schema`: the text itself for keys that hold text, unless it is quoted;
+ * a YAML scalar or JSON for other keys. ServiceError `invalid_config` when it is neither.
+ */
+export function parseEditValue(text: string, schema: JsonSchema, key: string): unknown {
+  const isQuoted = text.length > 1 && /^(["']).*\1$/s.test(text);
+  if (schema["type"] === "string" && !isQuoted) return text;
+  const document = parseDocument(text, { prettyErrors: false });
+  const [problem] = document.errors;
+  if (!problem) return document.toJS() as unknown;
+  const message = `The value for ${key} is neither a YAML scalar nor JSON: ${problem.message}. Write lists as [a, b].`;
+  throw refuse(message, key);
 }
 
 /** The path that `text` names. ServiceError `invalid_config` when it is none. */
@@ -117,7 +130,7 @@ function open({ text, path }: { readonly text: string; readonly path: string }) 
   const broken = document.issues.find(({ severity }) => severity === "error");
   if (broken)
     throw refuse(`${formatConfigIssue(broken, path)}\nCorrect the file by hand, then try again.`, path);
-  const { problem } = migrateDocument(document.yaml);
+  const problem = findNewerVersion(document);
   if (problem) throw refuse(`${path}: ${problemKey(problem)}.`, "version");
   const plain = toPlain(document);
   if ("issue" in plain) throw refuse(formatConfigIssue(plain.issue, path), path);

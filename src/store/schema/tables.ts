@@ -41,7 +41,6 @@ export type Tables = { [Name in keyof typeof tables]: RowOf<(typeof tables)[Name
 
 export type SessionRow = Tables["sessions"];
 export type RunRow = Tables["runs"];
-export type MessageRow = Tables["messages"];
 export type EventRow = Tables["events"];
 export type QuestionRow = Tables["questions"];
 export type LedgerRow = Tables["ledger"];

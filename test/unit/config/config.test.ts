@@ -71,7 +71,7 @@ describe("readConfig", () => {
     [
       "a newer version",
       "version: 2\nnonsense: true\n",
-      ["1:10 version 2 is newer than this agentd, which knows versions up to 1; install a newer agentd"],
+      ["1:10 version 2 is newer than this agentd, which supports versions up to 1; install a newer agentd"],
     ],
     [
       "a compatible provider without an address",
