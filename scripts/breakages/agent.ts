@@ -69,8 +69,8 @@ export const agentBreakages: readonly Breakage[] = [
     name: "grant-of-a-signature",
     guarantee: "A remembered approval covers the calls that it names, and no others",
     file: "agent/question/grants.ts",
-    from: "if (this.#ofSession(keyOf({ owner, sessionId }))?.has(signature)) return true;",
-    to: "if (this.#ofSession(keyOf({ owner, sessionId }))?.size) return true;",
+    from: "if (this.#bySession.get(keyOf({ owner, sessionId }))?.has(signature)) return true;",
+    to: "if (this.#bySession.has(keyOf({ owner, sessionId }))) return true;",
     tests: ["unit/agent/grants.test.ts"],
   },
   {

@@ -4,7 +4,8 @@ import type { Ledger } from "./leases/ledger.ts";
 import type { Outbox } from "./outbox/outbox.ts";
 import type { ReaderBudget } from "./journal/reader-budget.ts";
 import type { Tables } from "./schema/tables.ts";
-import type { Dialect, Tx } from "./tx/tx.ts";
+import type { Dialect } from "./schema/define.ts";
+import type { Tx } from "./tx/tx.ts";
 
 export type { Tx } from "./tx/tx.ts";
 

@@ -1,3 +1,4 @@
+import { waitAtMost } from "../base/deadline.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
 import { offTracer } from "../base/observe/trace.ts";
@@ -50,11 +51,6 @@ function complain(log: Log, clock: Clock): (failure: ExportFailure) => void {
 
 async function within(ms: number, clock: Clock, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const late = new AbortController();
-  const isLate = Promise.withResolvers<void>();
-  const cancel = clock.after(ms, () => {
-    late.abort();
-    isLate.resolve();
-  });
-  await Promise.race([work(late.signal), isLate.promise]);
-  cancel();
+  await waitAtMost(clock, ms, work(late.signal));
+  late.abort();
 }

@@ -1,3 +1,4 @@
+import { LruMap } from "../../base/lru.ts";
 import type { Clock } from "../../base/clock.ts";
 import { skillsIntroduction, type Skills } from "../skills/skills.ts";
 import { contextFiles, contextText } from "./context-files.ts";
@@ -18,12 +19,11 @@ export function createBriefing(options: {
   readonly names: readonly string[];
   readonly clock: Clock;
 }): (cwd: string) => Promise<readonly string[]> {
-  const known = new Map<string, Briefed>();
+  const known = new LruMap<string, Briefed>(MAX_DIRECTORIES);
   return (cwd) => {
     const nowMs = options.clock.now();
     const last = known.get(cwd);
     if (last && nowMs - last.atMs < FRESH_MS) return last.texts;
-    if (known.size >= MAX_DIRECTORIES) known.clear();
     const texts = brief(cwd, options);
     known.set(cwd, { atMs: nowMs, texts });
     return texts;

@@ -1,3 +1,4 @@
+import { isRecord } from "../../base/json/schema.ts";
 import type { AssistantContent, ModelMessage, ToolContent } from "ai";
 import type { AssistantMessage, AssistantPart, Message, ToolMessage } from "../message.ts";
 import { toUserMessage } from "./user-prompt.ts";
@@ -56,7 +57,7 @@ function toPart(part: AssistantPart): Part {
 
 /** Arguments that did not parse are kept as text, but providers take back objects only. */
 function toInput(input: unknown): unknown {
-  return typeof input === "object" && input !== null && !Array.isArray(input) ? input : {};
+  return isRecord(input) ? input : {};
 }
 
 function answersTo(message: AssistantMessage, later: readonly Message[]): ToolContent {

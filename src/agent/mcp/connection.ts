@@ -1,6 +1,6 @@
 /** One server of the Model Context Protocol: connected, called, and connected again after it died. */
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
-import { abortable } from "../../base/abortable.ts";
+import { abortable } from "../../base/deadline.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";

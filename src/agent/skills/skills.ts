@@ -1,4 +1,5 @@
 /** Where skills are found. Touches the machine. */
+import { LruMap } from "../../base/lru.ts";
 import { readdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { isInside } from "../../base/paths.ts";
@@ -35,7 +36,7 @@ type Read = { readonly skill: Skill } | { readonly problem: SkillProblem };
  */
 export class Skills {
   readonly #options: SkillsOptions;
-  readonly #cache = new Map<string, { readonly version: string; readonly read: Read }>();
+  readonly #cache = new LruMap<string, { readonly version: string; readonly read: Read }>(MAX_CACHED);
 
   constructor(options: SkillsOptions) {
     this.#options = options;
@@ -75,7 +76,6 @@ export class Skills {
         problem: { path: folder, message: error instanceof Error ? error.message : "it cannot be read" },
       }),
     );
-    if (this.#cache.size >= MAX_CACHED) this.#cache.clear();
     this.#cache.set(folder, { version, read });
     return read;
   }

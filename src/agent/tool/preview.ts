@@ -1,3 +1,4 @@
+import { waitAtMost } from "../../base/deadline.ts";
 import type { FileChange } from "../../../generated/http/client/types.gen.ts";
 import type { ToolCall } from "../engine.ts";
 import { shownChanges } from "./shown-changes.ts";
@@ -14,16 +15,12 @@ export async function previewOf(
   { cwd, files, signal, clock }: Pick<ToolCallScope, "cwd" | "files" | "signal" | "clock">,
 ): Promise<FileChange[] | undefined> {
   if (!tool.preview) return undefined;
-  const { promise: late, resolve } = Promise.withResolvers<undefined>();
-  const cancel = clock.after(MAX_PREVIEW_MS, () => resolve(undefined));
   try {
     const context = { cwd, signal, ...(files ? { files } : {}) };
-    const changes = await Promise.race([tool.preview(call.input as never, context), late]);
+    const changes = await waitAtMost(clock, MAX_PREVIEW_MS, tool.preview(call.input as never, context));
     return changes && changes.length > 0 ? shownChanges(changes) : undefined;
   } catch {
     // The call itself says what is wrong.
     return undefined;
-  } finally {
-    cancel();
   }
 }

@@ -1,3 +1,4 @@
+import { LruMap } from "../../base/lru.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import { Budget, DaySpending } from "./budget.ts";
 import type { AgentDeps } from "../deps.ts";
@@ -10,7 +11,7 @@ const MAX_OWNERS = 1000;
 export class Budgets {
   readonly #deps: AgentDeps;
   readonly #runs = new Map<string, Budget>();
-  readonly #days = new Map<string, DaySpending>();
+  readonly #days = new LruMap<string, DaySpending>(MAX_OWNERS);
 
   constructor(deps: AgentDeps) {
     this.#deps = deps;
@@ -46,12 +47,7 @@ export class Budgets {
     const { store, clock, log } = this.#deps;
     const onProblem = (error: unknown) => log.error("spent tokens could not be recorded", { owner, error });
     const day = this.#days.get(owner) ?? new DaySpending({ store, clock, owner, limit, onProblem });
-    this.#days.delete(owner);
     this.#days.set(owner, day);
-    if (this.#days.size > MAX_OWNERS) {
-      const [oldest] = this.#days.keys();
-      if (oldest !== undefined) this.#days.delete(oldest);
-    }
     return day;
   }
 }

@@ -17,7 +17,7 @@ export interface GuardedFetchOptions {
   readonly maxRedirects?: number;
   readonly allowedPrivateHosts: readonly string[];
   /** See {@link GuardOptions}. */
-  readonly setting?: string;
+  readonly hint?: string;
   /** For tests; see {@link GuardOptions}. */
   readonly lookup?: GuardOptions["lookup"];
   readonly signal?: AbortSignal;

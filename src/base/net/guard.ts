@@ -1,12 +1,13 @@
 // Touches the machine: resolves names. Decides which machines an outgoing request may reach.
 import { lookup as resolveName } from "node:dns/promises";
 import ipaddr from "ipaddr.js";
+import { abortable } from "../deadline.ts";
 
 export interface GuardOptions {
   /** Hosts (`name` or `name:port`) that may be reached although their addresses are not public. */
   readonly allowedPrivateHosts: readonly string[];
-  /** The setting that these hosts stand in, for the message of a refusal. Absent: no setting allows any. */
-  readonly setting?: string;
+  /** A sentence for the message of a refusal: what allows a host. Absent: nothing does. */
+  readonly hint?: string | undefined;
   /** All addresses of a name; absent: as the system resolves it. */
   readonly lookup?: (name: string) => Promise<readonly string[]>;
   readonly signal: AbortSignal;
@@ -49,7 +50,7 @@ const metadataNames = new Set([
 export async function checkedAddresses(url: URL, options: GuardOptions): Promise<readonly string[]> {
   const host = hostOf(url);
   const objection = objectionToHost(url, options.allowedPrivateHosts);
-  const hint = hintOf(options);
+  const { hint } = options;
   if (objection !== undefined) throw new BlockedAddressError(host, `it is ${objection}`, { hint });
   const isAllowed = isListed(url, options.allowedPrivateHosts);
   const addresses = ipaddr.isValid(host) ? [host] : await resolve(host, options);
@@ -60,10 +61,6 @@ export async function checkedAddresses(url: URL, options: GuardOptions): Promise
     throw new BlockedAddressError(host, `its address ${address} is ${why}`, { hint });
   }
   return addresses;
-}
-
-function hintOf({ setting }: GuardOptions): string | undefined {
-  return setting === undefined ? undefined : `If it is meant to be reached, add it to ${setting}.`;
 }
 
 /**
@@ -128,20 +125,13 @@ function plain(address: string): string {
 async function resolve(host: string, { lookup, signal }: GuardOptions): Promise<readonly string[]> {
   const find = lookup ?? systemLookup;
   signal.throwIfAborted();
-  let stop = () => {};
-  // The system's resolver cannot be stopped, only left behind.
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason);
-    signal.addEventListener("abort", stop, { once: true });
-  });
   try {
-    const addresses = await Promise.race([find(host), aborted]);
+    // The system's resolver cannot be stopped.
+    const addresses = await abortable(find(host), signal);
     if (addresses.length > 0) return addresses;
   } catch (error) {
     signal.throwIfAborted();
     throw new UnresolvedNameError(`The name ${host} could not be resolved.`, { cause: error });
-  } finally {
-    signal.removeEventListener("abort", stop);
   }
   throw new UnresolvedNameError(`The name ${host} has no address.`);
 }

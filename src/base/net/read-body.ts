@@ -8,6 +8,8 @@ export interface BodyLimits {
   readonly maxBytes: number;
   readonly timeoutMs: number;
   readonly clock: Clock;
+  /** The settings behind the limits, for the messages of errors. */
+  readonly settings: { readonly maxBytes: string; readonly timeoutMs: string };
 }
 
 /** A request as the server library hands it over. */
@@ -142,17 +144,17 @@ class Pieces {
 
 const MAX_FRESH = 256;
 
-function tooLarge({ maxBytes }: BodyLimits): ServiceError {
+function tooLarge({ maxBytes, settings }: BodyLimits): ServiceError {
   return new ServiceError(
     "body_too_large",
-    `The body must be at most ${maxBytes} bytes (limits.max_body_bytes).`,
+    `The body must be at most ${maxBytes} bytes (${settings.maxBytes}).`,
   );
 }
 
-function tooSlow({ timeoutMs }: BodyLimits): ServiceError {
+function tooSlow({ timeoutMs, settings }: BodyLimits): ServiceError {
   return new ServiceError(
     "request_timeout",
-    `The body did not arrive within ${timeoutMs / 1000} seconds (limits.body_timeout_seconds).`,
+    `The body did not arrive within ${timeoutMs / 1000} seconds (${settings.timeoutMs}).`,
   );
 }
 

@@ -1,3 +1,4 @@
+import { waitAtMost } from "../../base/deadline.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import type { Store } from "../../store/store.ts";
@@ -101,11 +102,7 @@ export class Ticker {
 
   /** Waits for what is at work, `graceMs` at most. */
   async drain(graceMs: number): Promise<void> {
-    const over = new AbortController();
-    const { clock } = this.#options;
-    const patience = clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
-    await Promise.race([this.settled(), patience]);
-    over.abort();
+    await waitAtMost(this.#options.clock, graceMs, this.settled());
   }
 
   settled(): Promise<void> {
@@ -156,11 +153,8 @@ export class Ticker {
   /** Resolves when a place is free, or when it is time to renew claims. */
   async #changed(signal: AbortSignal | undefined): Promise<void> {
     const { clock } = this.#options;
-    const over = new AbortController();
     const freed = new Promise<void>((resolve) => (this.#tellFreed = resolve));
-    const patience = clock.sleep(RENEW_MS, { signal: over.signal }).catch(() => {});
-    await Promise.race([freed, patience]);
-    over.abort();
+    await waitAtMost(clock, RENEW_MS, freed);
     if (signal?.aborted === true) await this.#renewInTime();
   }
 

@@ -1,3 +1,4 @@
+import { waitAtMost } from "../../base/deadline.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { offTracer, type Tracer } from "../../base/observe/trace.ts";
@@ -132,10 +133,11 @@ export class Dispatcher {
   async #close(graceMs: number): Promise<void> {
     this.#stopListening();
     this.#cancelPoll();
-    if (graceMs > 0) await this.#within(graceMs, this.#settled());
+    const { clock } = this.#options;
+    if (graceMs > 0) await waitAtMost(clock, graceMs, this.#settled());
     for (const { attempt } of this.#attempts.values()) attempt.cut("stopped");
-    await this.#within(LAST_WRITES_MS, this.#settled());
-    await this.#within(CLOSE_TARGETS_MS, this.#closeTargets());
+    await waitAtMost(clock, LAST_WRITES_MS, this.#settled());
+    await waitAtMost(clock, CLOSE_TARGETS_MS, this.#closeTargets());
     this.#isClosed = true;
     this.#cancelRenewal?.();
   }
@@ -155,14 +157,6 @@ export class Dispatcher {
       }
     };
     await Promise.all([...targets.values()].map(close));
-  }
-
-  async #within(ms: number, work: Promise<void>): Promise<void> {
-    const over = new AbortController();
-    // Unlike the other timers this one keeps the process alive: it is to close what it has, not to vanish.
-    const late = this.#options.clock.sleep(ms, { signal: over.signal }).catch(() => {});
-    await Promise.race([work, late]);
-    over.abort();
   }
 
   /** One at a time; who wakes it meanwhile gets another look. */

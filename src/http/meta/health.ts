@@ -1,3 +1,4 @@
+import { waitAtMost } from "../../base/deadline.ts";
 import type { DetailedHealth, HealthCheck } from "../../../generated/http/client/types.gen.ts";
 import { formatModel } from "../../agent/model.ts";
 import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/stats.ts";
@@ -97,22 +98,14 @@ const NO_RUNS = { queued: 0, running: 0, waiting_for_approval: 0, stopping: 0 };
 /** A database that fails or hangs is told of as degraded, with no figures. */
 async function askStore(deps: HttpDeps): Promise<Stored> {
   const { store, clock, log } = deps;
-  const patience = new AbortController();
-  const late = clock.sleep(STORE_PATIENCE_MS, { signal: patience.signal }).then(() => {
-    throw new Error(`no answer within ${STORE_PATIENCE_MS} ms`);
-  });
-  late.catch(() => {}); // the loser of the race must not count as unhandled
-  const asked = countStored(deps);
-  asked.catch(() => {});
   try {
-    const counted = await Promise.race([asked, late]);
+    const counted = await waitAtMost(clock, STORE_PATIENCE_MS, countStored(deps));
+    if (!counted) throw new Error(`no answer within ${STORE_PATIENCE_MS} ms`);
     return { check: { status: "ok", driver: store.dialect }, ...counted };
   } catch (error) {
     log.error("the database failed its check", { error });
     const detail = "The database does not answer. The server log has the details.";
     return { check: { status: "degraded", detail, driver: store.dialect }, runs: NO_RUNS, sessions: 0 };
-  } finally {
-    patience.abort();
   }
 }
 

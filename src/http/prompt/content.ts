@@ -1,3 +1,4 @@
+import { isRecord } from "../../base/json/schema.ts";
 import type { MessageContent } from "../../../generated/http/client/types.gen.ts";
 import { readAttachment } from "../../agent/attachments/attachment.ts";
 import type { Attachment } from "../../agent/message.ts";
@@ -159,8 +160,4 @@ function requireText(text: unknown, param: string): string {
 
 function invalidPart(param: string, what: string): ServiceError {
   return new ServiceError("invalid_content_part", `${param} ${what}.`, { param });
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -7,7 +7,7 @@ import type {
   SessionState,
 } from "../../../generated/gateway/types/types.gen.ts";
 import { settingsOf, type SessionSettings } from "../../agent/session/session.ts";
-import { Memo } from "../../base/memo.ts";
+import { Memo } from "../../base/lru.ts";
 import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";
 import { branchOf } from "./folder.ts";
 import { openRequest } from "../events/question-payload.ts";

@@ -1,5 +1,6 @@
 /** The language in which tables are defined. Both databases mean the same by it. Pure. */
-import type { Dialect } from "../tx/tx.ts";
+
+export type Dialect = "sqlite" | "postgres";
 
 type Kind = "text" | "integer";
 /** A column's kind; a trailing `?` allows null. */

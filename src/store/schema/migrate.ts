@@ -7,7 +7,7 @@ import { createStatements } from "./define.ts";
 import { BUSY_TIMEOUT_MS } from "../sqlite/connection.ts";
 import type { SqliteFile } from "../sqlite/sqlite.ts";
 import { tables, type Tables } from "./tables.ts";
-import type { Dialect } from "../tx/tx.ts";
+import type { Dialect } from "./define.ts";
 
 const LOCK_WAIT_MS = 60_000;
 const LOCK_RETRY_MS = 20;

@@ -1,6 +1,7 @@
 import type { Kysely } from "kysely";
 import type { Tables } from "../schema/tables.ts";
-import type { Dialect, RawTx, Row, Value } from "./tx.ts";
+import type { Dialect } from "../schema/define.ts";
+import type { RawTx, Row, Value } from "./tx.ts";
 
 /**
  * What a database must offer; the rest of the store is built on it and is the same for both.

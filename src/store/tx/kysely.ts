@@ -10,7 +10,7 @@ import type { CompiledQuery, DatabaseConnection, QueryResult } from "kysely";
 import { TableIntrospector } from "../postgres/introspector.ts";
 import { withoutNul } from "./statement.ts";
 import type { Tables } from "../schema/tables.ts";
-import type { Dialect } from "./tx.ts";
+import type { Dialect } from "../schema/define.ts";
 
 /** Runs one compiled statement. `changes` is undefined for statements that only read. */
 export type Execute = (

@@ -1,4 +1,5 @@
 import type { Kysely } from "kysely";
+import type { Dialect } from "../schema/define.ts";
 import type { Tables } from "../schema/tables.ts";
 
 /**
@@ -37,8 +38,6 @@ export interface Tx {
   /** Runs after the commit, in order; dropped when the work fails. MUST NOT throw. */
   afterCommit(run: () => void): void;
 }
-
-export type Dialect = "sqlite" | "postgres";
 
 /** What both databases can hold in a column. */
 export type Value = string | number | null;

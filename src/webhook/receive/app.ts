@@ -45,6 +45,7 @@ async function take(deps: WebhookDeps, event: H3Event, log: ReceiverLog): Promis
       maxBytes: deps.maxBodyBytes,
       timeoutMs: deps.bodyTimeoutMs,
       clock: deps.clock,
+      settings: { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" },
     });
     const arrived = { route, headers: event.req.headers, body, requestId: requestIdOf(event) };
     return await receive(deps, arrived, log);

@@ -1,3 +1,4 @@
+import { isRecord } from "../../base/json/schema.ts";
 import { isExactNumber } from "../../base/json/exact-json.ts";
 import { duplicate, ignored, refuse, type WebhookAnswer } from "./answer.ts";
 import { deliveryIdOf, eventTypeOf } from "./event.ts";
@@ -229,8 +230,7 @@ const TOLD: Readonly<Record<PayloadProblem, string>> = {
 
 /** A payload that is no object has no room for a name beside it: it is found under `payload`. */
 function withText(payload: unknown, text: string): unknown {
-  const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload);
-  return isObject && !isExactNumber(payload)
+  return isRecord(payload) && !isExactNumber(payload)
     ? { ...payload, script_output: text }
     : { payload, script_output: text };
 }

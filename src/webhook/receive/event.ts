@@ -1,4 +1,5 @@
 /** What a request tells of, and what it is called. */
+import { isRecord } from "../../base/json/schema.ts";
 import { sha256 } from "../../base/digest.ts";
 import { WEBHOOK_SOURCES } from "./source.ts";
 
@@ -15,7 +16,7 @@ export function eventTypeOf(headers: HeaderLike, payload: unknown): string {
     const named = headers.get(eventHeader);
     if (named) return named.slice(0, MAX_NAME_CHARACTERS);
   }
-  const fields = isObject(payload) ? [payload["event_type"], payload["type"]] : [];
+  const fields = isRecord(payload) ? [payload["event_type"], payload["type"]] : [];
   for (const field of fields) {
     const named = typeof field === "string" ? plain(field) : "";
     if (named !== "") return named;
@@ -53,7 +54,3 @@ function plain(name: string): string {
 }
 
 const CONTROL = /\p{Cc}/gu;
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}

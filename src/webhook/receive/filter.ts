@@ -1,4 +1,5 @@
 /** Whether a request is one that a route wants. Pure, but for the lists in files, which the caller reads. */
+import { isRecord } from "../../base/json/schema.ts";
 import { isExactNumber } from "../../base/json/exact-json.ts";
 import { fieldOf, MISSING, type WebhookSubject } from "./field.ts";
 import { patternOf } from "../routes/pattern.ts";
@@ -55,7 +56,7 @@ export function passesFilters(filters: unknown, subject: WebhookSubject, ports: 
 
 /** The files whose lists an answer of {@link passesFilters} may depend on. */
 export function filterFiles(filters: unknown, depth = 0): readonly string[] {
-  const entries = depth > MAX_DEPTH ? [] : (entriesOf(filters) ?? []).filter(isEntry);
+  const entries = depth > MAX_DEPTH ? [] : (entriesOf(filters) ?? []).filter(isRecord);
   return entries.flatMap(({ in_file: file, all, any, not }) => [
     ...(typeof file === "string" ? [file] : []),
     ...[all, any, not].flatMap((nested) => filterFiles(nested, depth + 1)),
@@ -72,8 +73,8 @@ interface Judging {
 }
 
 function verdictOf(entry: unknown, judging: Judging): Verdict {
-  const clauses = isEntry(entry) && judging.depth <= MAX_DEPTH ? clausesOf(entry) : [];
-  if (!isEntry(entry) || clauses.length === 0) {
+  const clauses = isRecord(entry) && judging.depth <= MAX_DEPTH ? clausesOf(entry) : [];
+  if (!isRecord(entry) || clauses.length === 0) {
     judging.ports.warn("a filter has no operator");
     return undefined;
   }
@@ -126,7 +127,7 @@ const TESTS: Readonly<Record<Operator, Test>> = {
 };
 
 function findProblems(entry: unknown, where: string, depth: number): readonly string[] {
-  if (!isEntry(entry)) return [`${where} must be an object`];
+  if (!isRecord(entry)) return [`${where} must be an object`];
   if (depth > MAX_DEPTH) return [`${where} is nested too deep; the limit is ${MAX_DEPTH}`];
   const known = `those are: ${[...OPERATORS, ...COMBINATORS].join(", ")}`;
   const unknown = Object.keys(entry).find((name) => !isClause(name) && !BESIDE.includes(name));
@@ -154,7 +155,7 @@ function clauseProblem(clause: Clause, entry: Entry): string | undefined {
         ? undefined
         : `must be a list of at most ${MAX_ENTRIES} entries`;
     case "not":
-      return isEntry(value) ? undefined : "must be one entry";
+      return isRecord(value) ? undefined : "must be one entry";
     default:
       return typeof entry["field"] === "string" && entry["field"] !== ""
         ? operandProblem(clause, value)
@@ -209,7 +210,7 @@ function isClause(name: string): name is Clause {
 function entriesOf(filters: unknown): readonly unknown[] | undefined {
   if (filters === undefined || filters === null) return [];
   if (Array.isArray(filters)) return filters;
-  return isEntry(filters) ? [filters] : undefined;
+  return isRecord(filters) ? [filters] : undefined;
 }
 
 function isMember(list: readonly unknown[], value: unknown): boolean {
@@ -227,8 +228,4 @@ function sorted(value: unknown): unknown {
   if (typeof value !== "object" || value === null || isExactNumber(value)) return value;
   const names = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(names.map(([name, each]) => [name, sorted(each)]));
-}
-
-function isEntry(value: unknown): value is Entry {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,4 +1,5 @@
 /** Patterns of filters. Pure. */
+import { LruMap } from "../../base/lru.ts";
 import { RE2JS } from "re2js";
 
 /** Whether a text has a match anywhere, in time linear to it. Undefined: the text is too long to be looked through. */
@@ -11,19 +12,14 @@ const MAX_STEPS = 1_000;
 const MAX_WORK = 2_000_000;
 /** So few make a machine with few states, which goes through a megabyte in no time. */
 const FEW_STEPS = 12;
-const MAX_KEPT = 1_000;
 
-const kept = new Map<string, Pattern | undefined>();
+const compiled = new LruMap<string, Pattern | undefined>(1_000);
 
 /** A pattern in RE2 syntax. Undefined for one that is no pattern, or too large. */
 export function patternOf(source: unknown): Pattern | undefined {
   if (typeof source !== "string" || source.length > MAX_CHARACTERS) return undefined;
-  if (!kept.has(source)) {
-    const [oldest] = kept.size >= MAX_KEPT ? kept.keys() : [];
-    if (oldest !== undefined) kept.delete(oldest);
-    kept.set(source, compile(source));
-  }
-  return kept.get(source);
+  if (!compiled.has(source)) compiled.set(source, compile(source));
+  return compiled.get(source);
 }
 
 function compile(source: string): Pattern | undefined {

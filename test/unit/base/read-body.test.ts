@@ -4,7 +4,8 @@ import { test } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
 import { readBody } from "../../../src/base/net/read-body.ts";
 
-const LIMITS = { maxBytes: 300_000, timeoutMs: 10_000, clock: systemClock };
+const settings = { maxBytes: "some.max_bytes", timeoutMs: "some.timeout" };
+const LIMITS = { maxBytes: 300_000, timeoutMs: 10_000, clock: systemClock, settings };
 
 /** A request whose body comes in these pieces, each made when it is asked for. */
 function arriving(pieces: Iterable<Uint8Array>) {

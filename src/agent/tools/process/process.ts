@@ -1,3 +1,5 @@
+import { systemClock } from "../../../base/clock.ts";
+import { waitAtMost } from "../../../base/deadline.ts";
 import { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "../../tool/tool.ts";
 import type { Processes, ProcessView } from "./processes.ts";
 import { headOf } from "../../../base/text.ts";
@@ -95,16 +97,9 @@ async function write(
 ): Promise<void> {
   const { text = "", close_input: close = false } = input;
   if (text === "" && !close) throw new ToolError("write needs text, or close_input.");
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => late.reject(new ToolError("The process does not read its input; not all of the text was taken.")),
-    WRITE_TIMEOUT_MS,
-  );
-  try {
-    await Promise.race([processes.write(id, sessionId, text, { close }), late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+  const written = processes.write(id, sessionId, text, { close }).then(() => true);
+  if (await waitAtMost(systemClock, WRITE_TIMEOUT_MS, written)) return;
+  throw new ToolError("The process does not read its input; not all of the text was taken.");
 }
 
 function look(processes: Processes, id: string, sessionId: string): string {

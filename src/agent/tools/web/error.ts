@@ -3,7 +3,7 @@ import { BlockedAddressError, UnresolvedNameError } from "../../../base/net/guar
 import { ToolError } from "../../tool/tool.ts";
 
 /** The setting with the hosts that the tools may reach although they are not public. */
-export const PRIVATE_HOSTS = "web.allowed_private_hosts";
+export const PRIVATE_HOSTS_HINT = "If it is meant to be reached, add it to web.allowed_private_hosts.";
 
 const remedies: Readonly<Record<FetchFailedError["reason"], string>> = {
   url: "Give a whole http or https address.",

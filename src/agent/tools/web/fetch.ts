@@ -1,7 +1,7 @@
 import { guardedFetch, type GuardedResponse } from "../../../base/net/fetch.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
 import { readPage } from "./page-reader.ts";
-import { PRIVATE_HOSTS, toWebError } from "./error.ts";
+import { PRIVATE_HOSTS_HINT, toWebError } from "./error.ts";
 
 export interface WebFetchOptions {
   readonly timeoutMs: number;
@@ -85,7 +85,7 @@ async function run(input: WebFetchInput, options: WebFetchOptions, { signal }: T
   };
   const response = await guardedFetch(input.url, {
     ...options,
-    setting: PRIVATE_HOSTS,
+    hint: PRIVATE_HOSTS_HINT,
     headers,
     signal,
   }).catch((error: unknown) => {

@@ -1,6 +1,7 @@
+import { isRecord } from "../../../base/json/schema.ts";
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../../base/net/fetch.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
-import { PRIVATE_HOSTS, toWebError } from "./error.ts";
+import { PRIVATE_HOSTS_HINT, toWebError } from "./error.ts";
 import { headOf } from "../../../base/text.ts";
 
 export interface WebSearchOptions {
@@ -69,7 +70,7 @@ async function run(
     maxBytes: MAX_ANSWER_BYTES,
     // A redirect would carry the key elsewhere.
     maxRedirects: 0,
-    setting: PRIVATE_HOSTS,
+    hint: PRIVATE_HOSTS_HINT,
     allowedPrivateHosts: [...options.allowedPrivateHosts, ...(options.baseUrl ? [hostAndPort(url)] : [])],
     signal,
   }).catch((error: unknown) => {
@@ -172,8 +173,4 @@ function clean(value: unknown, maxCharacters: number): string {
     .replace(/\s+/g, " ")
     .trim();
   return text.length > maxCharacters ? `${headOf(text, maxCharacters)}...` : text;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

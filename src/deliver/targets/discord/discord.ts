@@ -1,3 +1,4 @@
+import { LruMap } from "../../../base/lru.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { registerSecret } from "../../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
@@ -39,7 +40,7 @@ export const discord: Platform<Settings> = {
     registerSecret(token.trim());
     const call = createCall({ title: words.title, baseUrl, clock, version });
     const headers = { authorization: `Bot ${token.trim()}` };
-    const bot: Bot = { call, clock, headers, posts: new Map() };
+    const bot: Bot = { call, clock, headers, posts: new LruMap(MAX_POSTS) };
     let quietUntilMs = 0;
     return {
       name: words.name,
@@ -69,7 +70,7 @@ interface Bot {
   readonly clock: Clock;
   readonly headers: { readonly authorization: string };
   /** By message: the post that it opened in a forum, for its further parts. */
-  readonly posts: Map<string, string>;
+  readonly posts: LruMap<string, string>;
 }
 
 interface SendRequest extends Bot {
@@ -117,8 +118,6 @@ async function openPost(request: SendRequest, part: Part, index: number): Promis
   const outcome = withoutRepeat(outcomeOf(answer, words));
   if (outcome.status !== "delivered") return { outcome, ...quietAfter(answer, outcome) };
   posts.set(delivery.id, answer.body?.id ?? "");
-  const [oldest] = posts.keys();
-  if (posts.size > MAX_POSTS && oldest !== undefined) posts.delete(oldest);
   return { outcome };
 }
 

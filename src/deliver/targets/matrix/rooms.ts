@@ -1,3 +1,4 @@
+import { LruMap } from "../../../base/lru.ts";
 import type { Clock } from "../../../base/clock.ts";
 import type { MatrixAnswer } from "../../../../generated/delivery/client/types.gen.ts";
 import type { Call, NoAnswer, PlatformAnswer, SendFailure } from "../../platform/call.ts";
@@ -24,7 +25,7 @@ const KNOWN_MS = 600_000;
 const MAX_KNOWN = 1000;
 
 export function createRooms({ call, headers, clock, allowsEncrypted }: RoomsOptions): WiredService {
-  const known = new Map<string, { readonly id: string; readonly untilMs: number }>();
+  const known = new LruMap<string, { readonly id: string; readonly untilMs: number }>(MAX_KNOWN);
   return {
     async find(chat, options) {
       const entry = known.get(chat);
@@ -35,10 +36,7 @@ export function createRooms({ call, headers, clock, allowsEncrypted }: RoomsOpti
       if (room.kind === "none") return room;
       const refusal = allowsEncrypted ? undefined : await refusalOf(room.id, options);
       if (refusal !== undefined) return { kind: "none", outcome: refusal };
-      known.delete(chat);
       known.set(chat, { id: room.id, untilMs: clock.now() + KNOWN_MS });
-      const [oldest] = known.keys();
-      if (known.size > MAX_KNOWN && oldest !== undefined) known.delete(oldest);
       return room;
     },
   };
