@@ -1,4 +1,4 @@
-/** Where text and bytes may be cut: between characters, never inside one. Pure. */
+/** Shortens text and bytes between characters, never inside one. Pure. */
 
 /** Returns at most the first `max` UTF-16 units of `text`; one less where a character would be split. */
 export function headOf(text: string, max: number): string {
@@ -9,6 +9,32 @@ export function headOf(text: string, max: number): string {
 export function tailOf(text: string, max: number): string {
   const from = text.length - Math.max(0, max);
   return from <= 0 ? text : text.slice(startsInside(text, from) ? from + 1 : from);
+}
+
+/** Returns at most `max` characters (code points) of `text`; a shortened text ends in "…". */
+export function shorten(text: string, max: number): string {
+  if (text.length <= max) return text;
+  // Twice as many units hold at least so many characters, however long the text is.
+  const characters = Array.from(text.slice(0, 2 * max + 2));
+  if (characters.length <= max) return text;
+  return `${characters
+    .slice(0, max - 1)
+    .join("")
+    .trimEnd()}…`;
+}
+
+/** Returns `text` with at most `max` UTF-16 units, the note in its middle included: a quarter of them is the beginning. */
+export function excerptOf(text: string, max: number): string {
+  if (text.length <= max) return text;
+  const note = `\n[... ${text.length - max} characters cut here ...]\n`;
+  const head = Math.floor(max / 4);
+  return headOf(text, head) + note + tailOf(text, max - head - note.length);
+}
+
+/** Returns `text` on one line: blanks, line breaks and control characters become single spaces. */
+export function toOneLine(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- matches control characters on purpose
+  return text.replaceAll(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
 }
 
 /** Whether the unit at `at` is the second half of a character. */

@@ -1,3 +1,4 @@
+import { shorten } from "../../base/text.ts";
 import { textOf } from "../message.ts";
 import { readTranscript } from "../session/transcript.ts";
 import { createSessionId } from "../../base/ids.ts";
@@ -131,6 +132,5 @@ export const sessionCommands: readonly Command[] = [
 ];
 
 function oneLine(text: string): string {
-  const line = text.replace(/\s+/g, " ").trim();
-  return line.length > SHOWN_CHARACTERS ? `${line.slice(0, SHOWN_CHARACTERS)}...` : line;
+  return shorten(text.replace(/\s+/g, " ").trim(), SHOWN_CHARACTERS);
 }

@@ -1,3 +1,4 @@
+import { headOf } from "../../base/text.ts";
 import type { Run, RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { columnsOf } from "../../store/schema/tables.ts";
@@ -234,12 +235,7 @@ const PREVIEW_CHARACTERS = 200;
 
 function preview(input: RunInput): string {
   const last = input.prompt.at(-1);
-  if (!last) return "";
-  const text = textOf(last);
-  if (text.length <= PREVIEW_CHARACTERS) return text;
-  // Cut between characters, not inside one.
-  const characters = Array.from(text.slice(0, PREVIEW_CHARACTERS * 2));
-  return characters.slice(0, PREVIEW_CHARACTERS).join("");
+  return last ? headOf(textOf(last), PREVIEW_CHARACTERS) : "";
 }
 
 function seconds(ms: number | null): number | null {

@@ -1,4 +1,5 @@
 /** Messages of the outbox as people and programs read them. Pure. */
+import { shorten } from "../../base/text.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { formatTarget, parseTarget } from "../../deliver/target.ts";
 import type { OutboxMessage } from "../../store/outbox/messages.ts";
@@ -21,7 +22,7 @@ export function messagesTable(messages: readonly OutboxMessage[], nowMs: number)
     String(message.attempts),
     shownStatus(message.status),
     nextAttempt(message, nowMs),
-    shortened(oneLine(redact(message.error ?? "")), SHOWN_ERROR),
+    shorten(oneLine(redact(message.error ?? "")), SHOWN_ERROR),
   ]);
   return toTable(["ID", "OWED", "TARGET", "ATTEMPTS", "STATUS", "NEXT ATTEMPT", "LAST ERROR"], rows);
 }
@@ -149,12 +150,7 @@ function nextAttempt({ status, dueAtMs, isBlocked }: OutboxMessage, nowMs: numbe
 /** The platform, and the start of the chat. */
 function shortTarget(target: string): string {
   const { platform, address } = parseTarget(target);
-  return redact(formatTarget({ platform, address: shortened(address, SHOWN_ADDRESS) }));
-}
-
-function shortened(text: string, limit: number): string {
-  const characters = Array.from(text);
-  return characters.length <= limit ? text : `${characters.slice(0, limit).join("")}…`;
+  return redact(formatTarget({ platform, address: shorten(address, SHOWN_ADDRESS) }));
 }
 
 /** What the message says; the whole payload of one that says it in another form. */

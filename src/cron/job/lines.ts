@@ -1,4 +1,5 @@
 /** Jobs and their runs in a line or a few, for people in a conversation. Pure. */
+import { shorten } from "../../base/text.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { isOver, type Job, type JobDefinition } from "./job.ts";
 import type { Occurrence } from "../tick/occurrence.ts";
@@ -37,7 +38,7 @@ export function jobLines(job: Job): readonly string[] {
     ["Skills", skills.length === 0 ? undefined : skills.join(", ")],
     ["Script", script === undefined ? undefined : line(script)],
     ["Last run", lastText(job)],
-    ["Prompt", prompt === "" ? undefined : cut(redact(prompt), MAX_PROMPT_CHARACTERS)],
+    ["Prompt", prompt === "" ? undefined : shorten(redact(prompt), MAX_PROMPT_CHARACTERS)],
   ];
   return facts.flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(9)} ${value}`]));
 }
@@ -87,15 +88,10 @@ function lastText({
 
 /** One line of it, without secrets. */
 function line(text: string): string {
-  return cut(
+  return shorten(
     redact(text)
       .replace(/[\s\p{Cc}]+/gu, " ")
       .trim(),
     MAX_SHOWN_CHARACTERS,
   );
-}
-
-function cut(text: string, max: number): string {
-  const characters = Array.from(text);
-  return characters.length <= max ? text : `${characters.slice(0, max).join("")}...`;
 }

@@ -1,4 +1,5 @@
 /** What the agent is asked when a job fires. Pure but for the marks around data, which are random. */
+import { excerptOf } from "../../base/text.ts";
 import { Fence } from "../../agent/context/fence.ts";
 import { skillInstructions, type LoadedSkill } from "../../agent/skills/load-skill.ts";
 import type { JobContext } from "./context.ts";
@@ -85,16 +86,7 @@ function contextParts(contexts: readonly JobContext[], fence: Fence): readonly s
 
 /** Characters that nobody sees go: in data they only hide something. */
 function dataIn(fence: Fence, text: string, characters: number): string {
-  return fence.around(excerpt(scanAssembled(text).text, characters));
-}
-
-/** The beginning and, three times as much, the end. */
-function excerpt(text: string, characters: number): string {
-  if (text.length <= characters) return text;
-  const head = Math.floor(characters / 4);
-  const tail = characters - head;
-  const cut = text.length - characters;
-  return `${text.slice(0, head)}\n[... ${cut} characters cut here ...]\n${text.slice(-tail)}`.toWellFormed();
+  return fence.around(excerptOf(scanAssembled(text).text, characters));
 }
 
 function skillParts(skills: readonly JobSkill[]): readonly string[] {

@@ -1,3 +1,4 @@
+import { headOf } from "../../base/text.ts";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
 import { isFinalEvent } from "../../agent/run/event.ts";
@@ -93,7 +94,9 @@ export class EventProjector {
       .select(["id", "input_preview"])
       .where("id", "in", runIds)
       .execute();
-    return new Map(rows.map(({ id, input_preview: text }) => [id, cut(text ?? "", MAX_PREVIEW_CHARACTERS)]));
+    return new Map(
+      rows.map(({ id, input_preview: text }) => [id, headOf(text ?? "", MAX_PREVIEW_CHARACTERS)]),
+    );
   }
 
   async #promptOf(runId: string): Promise<EntryFacts> {
@@ -104,7 +107,7 @@ export class EventProjector {
       .executeTakeFirst();
     const prompt = row && parseInput(row).prompt.at(-1);
     if (!prompt) return {};
-    return { prompt: { role: prompt.role, text: cut(textOf(prompt), MAX_INPUT_CHARACTERS) } };
+    return { prompt: { role: prompt.role, text: headOf(textOf(prompt), MAX_INPUT_CHARACTERS) } };
   }
 
   /** Text of the last message of a run that was cut. */
@@ -133,9 +136,4 @@ function toEntry(row: EventRow): JournalEvent {
     data: JSON.parse(row.data) as Record<string, unknown>,
     atMs: row.created_at,
   };
-}
-
-/** Never half a character. */
-function cut(text: string, length: number): string {
-  return text.slice(0, length).replace(/[\ud800-\udbff]$/, "");
 }

@@ -6,7 +6,7 @@ import type {
   ToolStartPayload,
 } from "../../../generated/gateway/types/types.gen.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { headOf } from "../../base/text.ts";
+import { headOf, shorten } from "../../base/text.ts";
 
 type ToolTold =
   | { readonly type: "tool.start"; readonly payload: ToolStartPayload }
@@ -40,10 +40,7 @@ export function toolPayload({ type, data }: JournalEvent): ToolTold | undefined 
 
 /** On one line, at most 80 characters, and never half of one. */
 export function oneLine(text: string): string {
-  const line = Array.from(headOf(text, 1_000).replace(/\s+/g, " ").trim());
-  return line.length <= CONTEXT_CHARACTERS
-    ? line.join("")
-    : `${line.slice(0, CONTEXT_CHARACTERS - 1).join("")}…`;
+  return shorten(headOf(text, 1_000).replace(/\s+/g, " ").trim(), CONTEXT_CHARACTERS);
 }
 
 /** The diffs of all files as one text. */

@@ -9,7 +9,7 @@ import { notStarted } from "../../agent/commands/run-shell.ts";
 import { OutputExcerpt } from "../../exec/output-excerpt.ts";
 import { ownProgram } from "../../base/system/own-program.ts";
 import type { RpcContext } from "../deps.ts";
-import { headOf, tailOf } from "../../base/text.ts";
+import { excerptOf } from "../../base/text.ts";
 
 const MAX_CHARACTERS = 48_000;
 /** Of the output; enough for secrets that a cut at the shown length would halve to be found whole. */
@@ -50,7 +50,7 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
     return {
       blocked: false,
       code: end.exitCode ?? -1,
-      output: excerpt(redact(output.text())),
+      output: excerptOf(redact(output.text()), MAX_CHARACTERS),
     };
   },
 };
@@ -59,14 +59,6 @@ async function learnSecrets(from: RpcContext["deps"]["config"]): Promise<void> {
   const loaded = await loadConfig(from).catch(() => undefined);
   // A file that cannot be read told the command nothing either.
   if (loaded) hideSecrets(loaded);
-}
-
-/** The beginning and the end, where commands say what went wrong. */
-function excerpt(text: string): string {
-  if (text.length <= MAX_CHARACTERS) return text;
-  const line = `\n[... ${text.length - MAX_CHARACTERS} characters cut here ...]\n`;
-  const head = MAX_CHARACTERS / 4;
-  return headOf(text, head) + line + tailOf(text, MAX_CHARACTERS - head - line.length);
 }
 
 /** Commands that talk with a person, or serve: nobody could end them here. */

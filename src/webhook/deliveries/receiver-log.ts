@@ -1,10 +1,10 @@
+import { RateLimiter } from "../../base/rate-limiter.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log, LogFields } from "../../base/observe/log.ts";
 import type { VerifiedRequest, Evaluated } from "../receive/evaluate.ts";
 import type { StageResult } from "../receive/stage.ts";
 
-const WINDOW_MS = 60_000;
-/** Strangers must not be able to fill the disk with lines. */
+/** Lines a minute: strangers must not be able to fill the disk with lines. */
 const MAX_LINES = 60;
 const MAX_ROUTES = 1_000;
 
@@ -13,8 +13,8 @@ export class ReceiverLog {
   readonly #log: Log;
   readonly #clock: Pick<Clock, "now">;
   readonly #signedTheOldWay = new Set<string>();
-  #startMs = Number.NEGATIVE_INFINITY;
-  #lines = 0;
+  readonly #lines = new RateLimiter(MAX_LINES);
+  #unlogged = 0;
 
   constructor({ log, clock }: { readonly log: Log; readonly clock: Pick<Clock, "now"> }) {
     this.#log = log;
@@ -23,14 +23,11 @@ export class ReceiverLog {
 
   /** Of a flood the first of each minute, and later how many there were besides; for those nothing is put together. */
   refused(fields: () => LogFields): void {
-    const nowMs = this.#clock.now();
-    if (nowMs < this.#startMs || nowMs >= this.#startMs + WINDOW_MS) {
-      const count = this.#lines - MAX_LINES;
-      if (count > 0) this.#log.info("more webhooks were refused", { count });
-      this.#startMs = nowMs;
-      this.#lines = 0;
-    }
-    if (++this.#lines <= MAX_LINES) this.#log.info("a webhook was refused", fields());
+    const surplus = this.#lines.take("refused", this.#clock.now());
+    if (!surplus && this.#unlogged > 0)
+      this.#log.info("more webhooks were refused", { count: this.#unlogged });
+    this.#unlogged = surplus?.count ?? 0;
+    if (!surplus) this.#log.info("a webhook was refused", fields());
   }
 
   /** What was left aside. Pings come with every hook that is made, and say nothing. */

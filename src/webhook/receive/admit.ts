@@ -1,3 +1,4 @@
+import { headOf } from "../../base/text.ts";
 import type { RunDelivery } from "../../agent/notify/run-reply.ts";
 import type { Prompt } from "../../agent/run/prompt.ts";
 import { MAX_SESSION_NAME_LENGTH } from "../../agent/session/session.ts";
@@ -11,7 +12,6 @@ import { accepted, coalesced, type WebhookAnswer } from "./answer.ts";
 import type { NewEvent } from "./coalesce.ts";
 import { insertDelivery, type DeliveryFacts } from "../deliveries/deliveries.ts";
 import type { Evaluated } from "./evaluate.ts";
-import { cutText } from "./json-excerpt.ts";
 import { KnownDelivery, takeName } from "./dedupe.ts";
 import type { WebhookDeps } from "../deps.ts";
 import type { WebhookRoute } from "../routes/route.ts";
@@ -95,7 +95,7 @@ function promptOf(deps: WebhookDeps, { request, evaluated }: Admission, id: stri
     },
     seed: {
       source: "webhook",
-      title: cutText(`${route.name}: ${evaluated.subject.event}`, MAX_TITLE_CHARACTERS),
+      title: headOf(`${route.name}: ${evaluated.subject.event}`, MAX_TITLE_CHARACTERS),
       transient: true,
     },
     kind: "run",

@@ -1,4 +1,5 @@
 /** The beginning of a value as indented JSON. Pure. */
+import { headOf } from "../../base/text.ts";
 import { isExactNumber } from "../../base/json/exact-json.ts";
 
 const INDENT = "  ";
@@ -10,14 +11,7 @@ const INDENT = "  ";
 export function jsonExcerpt(value: unknown, max: number): string {
   const excerpt = new Excerpt(max);
   excerpt.write(value, "\n");
-  return cutText(excerpt.text, max);
-}
-
-/** At most `max` characters, never ending between the halves of a character. */
-export function cutText(text: string, max: number): string {
-  if (text.length <= max) return text;
-  const isHalf = /[\uD800-\uDBFF]/.test(text[max - 1] ?? "");
-  return text.slice(0, isHalf ? max - 1 : max);
+  return headOf(excerpt.text, max);
 }
 
 class Excerpt {

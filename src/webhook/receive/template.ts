@@ -1,6 +1,7 @@
 /** Texts with fields of a request in them. Pure. */
+import { headOf } from "../../base/text.ts";
 import { MISSING, segmentsOf, walk, type WebhookSubject } from "./field.ts";
-import { cutText, jsonExcerpt } from "./json-excerpt.ts";
+import { jsonExcerpt } from "./json-excerpt.ts";
 
 /** What a route says, or without a template what happened. */
 export interface RenderedRoute {
@@ -36,7 +37,7 @@ export function renderTemplate(template: string, subject: WebhookSubject, fence:
   return template.replaceAll(TOKEN, (token, path: string) => {
     const value = valueOf(subject, path);
     if (value === undefined) return token;
-    const text = cutText(value, left);
+    const text = headOf(value, left);
     left -= text.length;
     return fence(text);
   });

@@ -5,7 +5,7 @@ import { LogLines } from "../../../src/agent/mcp/stdio-transport.ts";
 import { OutputExcerpt } from "../../../src/exec/output-excerpt.ts";
 import { OutputRing } from "../../../src/exec/output-ring.ts";
 import { LineWindow } from "../../../src/agent/tools/files/line-window.ts";
-import { headOf, tailOf } from "../../../src/base/text.ts";
+import { excerptOf, headOf, shorten, tailOf, toOneLine } from "../../../src/base/text.ts";
 import { Lines } from "../../../src/base/lines.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
 import { readFrames as readEvents } from "../../../src/client/event-stream.ts";
@@ -173,4 +173,29 @@ test("a text is cut between characters, at its beginning and at its end", () => 
       if (whole.length > max && max > 0) assert.ok(head.length >= max - 1 && tail.length >= max - 1);
     }),
   );
+});
+
+test("a shortened text counts characters, ends in an ellipsis and is never longer than allowed", () => {
+  assert.equal(shorten("short", 5), "short");
+  assert.equal(shorten("too long", 5), "too…");
+  assert.equal(shorten("👋".repeat(5), 5), "👋".repeat(5));
+  assert.equal(shorten("👋".repeat(6), 5), `${"👋".repeat(4)}…`);
+  fc.assert(
+    fc.property(text, fc.integer({ min: 1, max: 60 }), (whole, max) => {
+      const shown = shorten(whole, max);
+      assert.ok(shown.isWellFormed() && Array.from(shown).length <= max);
+      assert.equal(shown === whole, Array.from(whole).length <= max);
+    }),
+  );
+});
+
+test("an excerpt keeps the beginning and the end, and says how much it leaves out", () => {
+  assert.equal(excerptOf("abc", 3), "abc");
+  const excerpt = excerptOf(`begin${"x".repeat(500)}end`, 200);
+  assert.match(excerpt, /^beginx+\n\[\.\.\. 308 characters cut here \.\.\.\]\nx+end$/);
+  assert.equal(excerpt.length, 200);
+});
+
+test("a text on one line has no line breaks and no control characters", () => {
+  assert.equal(toOneLine(" a\r\n\tb\u0000c\u0085 "), "a b c");
 });

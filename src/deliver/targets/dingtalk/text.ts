@@ -1,4 +1,5 @@
 /** A text as DingTalk takes it: a Markdown with a title for the list of chats, or plain. Pure. */
+import { shorten } from "../../../base/text.ts";
 import type { Message } from "../../message.ts";
 import { renderParts, type Part } from "../../text/parts.ts";
 import { cleanText } from "../../text/text.ts";
@@ -63,8 +64,5 @@ function beginningOf({ text }: Part): string {
 
 function titleOf(text: string): string {
   const line = text.trim().split("\n", 1)[0] ?? "";
-  const characters = Array.from(line.trim());
-  return characters.length <= TITLE_CHARACTERS
-    ? line.trim()
-    : `${characters.slice(0, TITLE_CHARACTERS - 1).join("")}…`;
+  return shorten(line.trim(), TITLE_CHARACTERS);
 }

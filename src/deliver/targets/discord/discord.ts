@@ -1,3 +1,4 @@
+import { shorten } from "../../../base/text.ts";
 import { LruMap } from "../../../base/lru.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { registerSecret } from "../../../base/observe/redact.ts";
@@ -204,9 +205,7 @@ function nameOf({ text }: Part): string {
     plainOf(text)
       .split("\n")
       .find((each) => each.trim() !== "") ?? "";
-  const name = line.trim();
-  const characters = Array.from(name);
-  return characters.length <= NAME_LENGTH ? name : `${characters.slice(0, NAME_LENGTH - 1).join("")}…`;
+  return shorten(line.trim(), NAME_LENGTH);
 }
 
 function findProblem({ chat, thread }: Message): string | undefined {

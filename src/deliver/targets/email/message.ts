@@ -1,4 +1,5 @@
 /** What a message looks like as a mail. Pure. */
+import { shorten } from "../../../base/text.ts";
 import type { Message } from "../../message.ts";
 import type { Part } from "../../text/part.ts";
 import { cleanText } from "../../text/text.ts";
@@ -79,12 +80,7 @@ function subjectOf(told: unknown, text: string): string {
 
 /** Line breaks would begin a header of their own. */
 function oneLine(text: string, maxCharacters: number): string {
-  const characters = Array.from(cleanText(text.slice(0, 10_000)).replace(/\s+/g, " ").trim());
-  const cut = characters
-    .slice(0, maxCharacters - 1)
-    .join("")
-    .trimEnd();
-  return characters.length > maxCharacters ? `${cut}…` : characters.join("");
+  return shorten(cleanText(text.slice(0, 10_000)).replace(/\s+/g, " ").trim(), maxCharacters);
 }
 
 /** What is no id of a message is left out: a mail outside its thread is better than none. */
