@@ -37,7 +37,7 @@ export function toOneLine(text: string): string {
   return text.replaceAll(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
 }
 
-/** Whether the unit at `at` is the second half of a character. */
+/** Returns whether the unit at `at` is the second half of a character. */
 function startsInside(text: string, at: number): boolean {
   return isLow(text.charCodeAt(at)) && isHigh(text.charCodeAt(at - 1));
 }
@@ -49,7 +49,7 @@ const isLow = (unit: number): boolean => (unit & 0xfc00) === 0xdc00;
 export function strayBytes(bytes: Uint8Array): number {
   let count = 0;
   while (count < 4 && isContinuation(bytes[count] ?? 0)) count += 1;
-  // Four in a row are no UTF-8 at all.
+  // Four in a row are not UTF-8.
   return count === 4 ? 0 : count;
 }
 
@@ -64,7 +64,7 @@ export function openBytes(bytes: Uint8Array): number {
 
 const isContinuation = (byte: number): boolean => (byte & 0xc0) === 0x80;
 
-/** How many bytes a character has that begins with `byte`. */
+/** Returns how many bytes a character has that begins with `byte`. */
 function lengthOf(byte: number): number {
   if (byte >= 0xf5 || byte < 0xc2) return 1;
   if (byte >= 0xf0) return 4;

@@ -1,4 +1,4 @@
-/** The configuration file as a YAML document that keeps its comments and knows its lines. Pure. */
+/** The configuration file as a YAML document with its comments and line numbers. Pure. */
 import { isMap, isPair, isScalar, LineCounter, parseDocument, visit, type Document, type Node } from "yaml";
 import type { DotPath } from "../../base/json/dotpath.ts";
 import type { ConfigIssue, Problem } from "../issue.ts";
@@ -7,7 +7,7 @@ import { formatDotPath } from "../../base/json/dotpath.ts";
 export interface ConfigDocument {
   readonly yaml: Document.Parsed;
   readonly lines: LineCounter;
-  /** What the YAML itself has wrong. With an error among them the document must not be used. */
+  /** Issues of the YAML itself. With an error among them the document must not be used. */
   readonly issues: readonly ConfigIssue[];
 }
 
@@ -38,7 +38,7 @@ export function findNewerVersion({ yaml }: ConfigDocument): Problem | undefined 
   return { path: ["version"], message, kind: "invalid" };
 }
 
-/** The document as plain data; an issue when an alias stands for nothing, or aliases make it grow without bound. */
+/** Returns the document as plain data; an issue when an alias is undefined, or aliases expand without bound. */
 export function toPlain(
   document: ConfigDocument,
 ): { readonly value: unknown } | { readonly issue: ConfigIssue } {
@@ -52,7 +52,7 @@ export function toPlain(
   }
 }
 
-/** The first that stands for nothing, else the first. */
+/** Returns the offset of the first undefined alias, else of the first alias. */
 function firstAlias(yaml: Document.Parsed): number {
   const offsets: { readonly isBad: boolean; readonly at: number }[] = [];
   visit(yaml, {
@@ -61,7 +61,7 @@ function firstAlias(yaml: Document.Parsed): number {
   return (offsets.find(({ isBad }) => isBad) ?? offsets[0])?.at ?? 0;
 }
 
-/** The flaw with its place in the file: of an unknown key its name, of a missing one what should hold it. */
+/** Adds the position in the file: of the name for an unknown key, of the parent for a missing one. */
 export function locate(problem: Problem, document: ConfigDocument): ConfigIssue {
   const at =
     problem.kind === "unknown"
@@ -86,7 +86,7 @@ function keyOffset(yaml: Document.Parsed, path: DotPath): number | undefined {
   return startOf(pair?.key) ?? valueOffset(yaml, path);
 }
 
-/** Of the nearest thing above, when there is nothing at `path`. */
+/** Falls back to the nearest parent when `path` does not exist. */
 function valueOffset(yaml: Document.Parsed, path: DotPath): number | undefined {
   for (let length = path.length; length > 0; length--) {
     const offset = startOf(

@@ -1,13 +1,13 @@
 import { PostgresIntrospector, type TableMetadata } from "kysely";
 
-/** Of pg_catalog, as far as it is read here. */
+/** The part of pg_catalog that is read here. */
 type Catalog = {
   readonly pg_tables: { readonly schemaname: string; readonly tablename: string };
 };
 
 /**
- * Tells the migrator which tables there are, by their names alone. Kysely's own look at them takes the columns of every
- * schema in the database, which is slow beside large neighbours, and fails when a neighbour drops a table meanwhile.
+ * Lists the tables for the migrator, by name only. Kysely's own introspection reads the columns of every schema in the
+ * database, which is slow beside large schemas, and fails when another one drops a table meanwhile.
  */
 export class TableIntrospector extends PostgresIntrospector {
   readonly #db: ConstructorParameters<typeof PostgresIntrospector>[0];
