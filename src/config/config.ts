@@ -66,8 +66,8 @@ export function readConfig(text: string, env: Environment = {}): Pick<LoadedConf
   const config = applyDefaults(configSchema, value) as Config;
   const issues = [
     ...file.issues,
-    ...file.problems.map((flaw) => locate(flaw, document)),
-    ...[...problems, ...checkMeaning(config)].map((flaw) => blame(flaw, document, env)),
+    ...file.problems.map((problem) => locate(problem, document)),
+    ...[...problems, ...checkMeaning(config)].map((problem) => blame(problem, document, env)),
     ...platformProblems(config, env).map(({ variable, problem }) => variableIssue(variable, problem)),
   ];
   return { config: freeze(config), issues };
@@ -107,10 +107,10 @@ function readDocument(document: ConfigDocument): FileContent {
 }
 
 /** Reports a problem that a variable causes under the variable's name. */
-function blame(flaw: Problem, document: ConfigDocument, env: Environment): ConfigIssue {
-  const variable = environmentAt(formatDotPath(flaw.path), env);
-  if (variable === undefined) return locate(flaw, document);
-  return variableIssue(variable, environmentProblem(variable, env) ?? flaw.message);
+function blame(problem: Problem, document: ConfigDocument, env: Environment): ConfigIssue {
+  const variable = environmentAt(formatDotPath(problem.path), env);
+  if (variable === undefined) return locate(problem, document);
+  return variableIssue(variable, environmentProblem(variable, env) ?? problem.message);
 }
 
 function variableIssue(path: string, message: string): ConfigIssue {

@@ -146,7 +146,7 @@ export async function makePrivateFolder(path: string, setting = "AGENTD_HOME"): 
   } catch (error) {
     throw unusable(
       path,
-      `cannot be made (${reasonOf(error)}). Set ${setting} to a folder you may write to`,
+      `cannot be created (${reasonOf(error)}). Set ${setting} to a folder you may write to`,
       error,
     );
   }

@@ -16,9 +16,9 @@ export interface ConfigIssue {
 /** Returns a line such as `config.yaml:3:9: api_server.port must be an integer`. */
 export function formatConfigIssue(issue: ConfigIssue, file: string): string {
   const { path, message, line, column, severity } = issue;
-  const place = line === undefined ? "" : `${file}:${line}:${column ?? 1}: `;
+  const position = line === undefined ? "" : `${file}:${line}:${column ?? 1}: `;
   const subject = path === "" && line === undefined ? `${file} ` : path === "" ? "" : `${path} `;
-  return `${place}${severity === "warning" ? "warning: " : ""}${subject}${message}`;
+  return `${position}${severity === "warning" ? "warning: " : ""}${subject}${message}`;
 }
 
 /** A {@link ConfigIssue} without its position in the file. */

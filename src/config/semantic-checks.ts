@@ -52,7 +52,7 @@ function keyProblems({ api_server: { key, keys, webhook_secret: secret } }: Conf
     if (isShort(each.key)) problems.push(short([...path, "key"]));
   }
   if (key === NO_AUTH && keys.length > 0) {
-    const message = `must be empty while api_server.key is ${NO_AUTH}, which lets everybody in`;
+    const message = `must be empty while api_server.key is ${NO_AUTH}, which requires no key`;
     problems.push({ path: ["api_server", "keys"], message, kind: "invalid" });
   }
   return problems;

@@ -83,7 +83,7 @@ export async function guardedFetch(url: string, options: GuardedFetchOptions): P
     options.signal?.throwIfAborted();
     if (!deadline.aborted) throw error;
     const seconds = options.timeoutMs / 1000;
-    const message = `There was no complete answer within ${seconds} s.`;
+    const message = `The request got no complete answer within ${seconds} s.`;
     throw new FetchFailedError("timeout", message, progress);
   }
 }
@@ -114,7 +114,7 @@ async function follow(given: string, options: GuardedFetchOptions, way: Way): Pr
     if (followed >= most)
       throw new FetchFailedError(
         "redirect",
-        `There were more than ${most} redirects, the last to ${target}.`,
+        `The address redirects more than ${most} times, the last time to ${target}.`,
       );
     hop = redirected(hop, target, response.statusCode ?? 0);
   }

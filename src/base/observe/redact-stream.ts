@@ -24,20 +24,20 @@ const keyEnd = /-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----$/;
  * A credential of more than 4 KiB that is known by its shape alone may leak.
  */
 export class RedactStream {
-  #held = "";
+  #buffered = "";
 
   /** Returns the text that can be shown now. */
   push(text: string): string {
-    const all = this.#held + text;
+    const all = this.#buffered + text;
     const at = safeEnd(all);
-    this.#held = all.slice(at);
+    this.#buffered = all.slice(at);
     return redact(all.slice(0, at));
   }
 
   /** Returns the rest and resets the stream. */
   end(): string {
-    const rest = redact(this.#held);
-    this.#held = "";
+    const rest = redact(this.#buffered);
+    this.#buffered = "";
     return rest;
   }
 }

@@ -31,30 +31,30 @@ export function takeStdout(): FrameOutput {
   stdout.removeAllListeners("error");
   stdout.on("error", () => broken.resolve());
   stdout.on("close", () => broken.resolve());
-  let together = "";
-  const leave = () => {
-    const text = together;
-    together = "";
+  let corked = "";
+  const flush = () => {
+    const text = corked;
+    corked = "";
     if (text !== "") write(text);
   };
   return {
     // A system call costs more than a frame: frames that are ready together are written in one.
     write: (text) => {
-      if (together === "") process.nextTick(leave);
-      together += text;
-      if (together.length > TOGETHER_CHARS) leave();
+      if (corked === "") process.nextTick(flush);
+      corked += text;
+      if (corked.length > MAX_CORKED_CHARS) flush();
     },
-    buffered: () => (stdout.writableLength ?? 0) + together.length,
+    buffered: () => (stdout.writableLength ?? 0) + corked.length,
     onDrain: (run) => void stdout.on("drain", run),
     onBroken: (run) => void broken.promise.then(run),
     flushed: () => {
-      leave();
+      flush();
       return Promise.race([broken.promise, new Promise<void>((resolve) => write("", () => resolve()))]);
     },
   };
 }
 
-const TOGETHER_CHARS = 65_536;
+const MAX_CORKED_CHARS = 65_536;
 /** Methods of the console that print to standard output. */
 const PRINTING = [
   "log",

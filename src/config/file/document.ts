@@ -46,9 +46,9 @@ export function toPlain(
     return { value: document.yaml.toJS() as unknown };
   } catch (error) {
     if (!(error instanceof ReferenceError)) throw error;
-    const place = document.lines.linePos(firstAlias(document.yaml));
+    const position = document.lines.linePos(firstAlias(document.yaml));
     const message = `cannot be read: ${error.message}`;
-    return { issue: { path: "", message, line: place.line, column: place.col, severity: "error" } };
+    return { issue: { path: "", message, line: position.line, column: position.col, severity: "error" } };
   }
 }
 
@@ -67,12 +67,12 @@ export function locate(problem: Problem, document: ConfigDocument): ConfigIssue 
     problem.kind === "unknown"
       ? keyOffset(document.yaml, problem.path)
       : valueOffset(document.yaml, problem.path);
-  const place = at === undefined ? undefined : document.lines.linePos(at);
+  const position = at === undefined ? undefined : document.lines.linePos(at);
   return {
     path: formatDotPath(problem.path),
     message: problem.message,
-    line: place?.line,
-    column: place?.col,
+    line: position?.line,
+    column: position?.col,
     severity: "error",
   };
 }

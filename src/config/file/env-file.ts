@@ -69,7 +69,7 @@ async function write(path: string, name: string, value: string, isMarked = false
   if (!NAME.test(name)) {
     throw new ServiceError(
       "invalid_config",
-      `${JSON.stringify(name)} is no name of an environment variable.`,
+      `${JSON.stringify(name)} is not a valid name of an environment variable.`,
     );
   }
   const text = (await readPrivateFile(path)) ?? "";

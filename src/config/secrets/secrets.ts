@@ -95,7 +95,7 @@ function openRing(host: string, origins: readonly string[]): KeyRing {
   }
   throw invalid(
     "api_server.key",
-    `${NO_AUTH} would let everybody who reaches ${host} run commands here. Set a real api_server.key, or api_server.host to 127.0.0.1.`,
+    `${NO_AUTH} would let anyone who reaches ${host} run commands here. Set a real api_server.key, or api_server.host to 127.0.0.1.`,
   );
 }
 

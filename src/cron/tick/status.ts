@@ -1,11 +1,11 @@
 /** How the scheduler stands, as any process can see it. Reads only, and never more than a few rows of a job. */
-import { placeOfOwner, type OwnerSite } from "../../store/leases/owner.ts";
+import { parseOwner, type OwnerProcess } from "../../store/leases/owner.ts";
 import type { Store } from "../../store/store.ts";
 import type { CronJobRow, CronTickerRow } from "../../store/schema/tables.ts";
 import { JOB_STATES, readDefinition, type JobState, type LastStatus } from "../job/job.ts";
 
 /** A process that looks for due jobs. Times in milliseconds since the epoch. */
-export interface TickerStatus extends Partial<OwnerSite> {
+export interface TickerStatus extends Partial<OwnerProcess> {
   readonly owner: string;
   readonly startedAtMs: number;
   readonly tickedAtMs: number;
@@ -123,7 +123,7 @@ async function readTickers(store: Store, nowMs: number): Promise<readonly Ticker
     .execute();
   return rows.map((row) => ({
     owner: row.owner,
-    ...placeOfOwner(row.owner),
+    ...parseOwner(row.owner),
     startedAtMs: row.started_at,
     tickedAtMs: row.ticked_at,
     succeededAtMs: row.succeeded_at ?? undefined,

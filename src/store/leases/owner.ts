@@ -30,21 +30,16 @@ export function retireOwner(owner: string): void {
  * program reuses looks alive; its lease has to expire.
  */
 export function isOwnerDead(owner: string, self: string): boolean {
-  const [other, me] = [parse(owner), parse(self)];
+  const [other, me] = [parseOwner(owner), parseOwner(self)];
   if (!other || !me || other.host !== me.host) return false;
   if (other.pid === me.pid) return !living.has(owner);
   return !processExists(other.pid);
 }
 
 /** Host and process of an owner. */
-export interface OwnerSite {
+export interface OwnerProcess {
   readonly host: string;
   readonly pid: number;
-}
-
-/** Parses an owner's name; undefined when it is not one. */
-export function placeOfOwner(owner: string): OwnerSite | undefined {
-  return parse(owner);
 }
 
 function nonce(): string {
@@ -56,7 +51,8 @@ function nonce(): string {
 // Parsed from the right: a host name may contain colons.
 const OWNER = /^(?<host>.+):(?<pid>[1-9]\d{0,9}):[0-9a-f]+$/;
 
-function parse(owner: string): OwnerSite | undefined {
+/** Parses an owner's name; undefined when it is not one. */
+export function parseOwner(owner: string): OwnerProcess | undefined {
   const { host, pid } = OWNER.exec(owner)?.groups ?? {};
   return host && pid ? { host, pid: Number(pid) } : undefined;
 }

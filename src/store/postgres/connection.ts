@@ -96,14 +96,14 @@ export class PinnedConnection {
   send(text: string, values: readonly unknown[]): Promise<Answer> {
     if (this.#life.isOver) return Promise.reject(lost());
     return new Promise((resolve, reject) => {
-      const leave = this.#life.enter(reject);
+      const release = this.#life.enter(reject);
       execute(this.#reserved, text, values)
         .then(resolve, (error: unknown) => {
           reject(error);
           // The server announces the end in answer to a statement, before the socket closes.
           if (isUnavailable(error)) this.#life.end();
         })
-        .finally(leave);
+        .finally(release);
     });
   }
 

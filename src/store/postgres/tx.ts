@@ -110,7 +110,7 @@ export class PostgresTx implements WorkTx {
     }
   }
 
-  async leave(): Promise<void> {
+  async finish(): Promise<void> {
     this.#left = true;
     if (this.#pending.size > 0) await Promise.allSettled(this.#pending);
     if (this.#failure !== undefined) throw this.#failure;

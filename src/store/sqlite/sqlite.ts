@@ -29,21 +29,21 @@ export async function openSqlite(
   options: SqliteOptions,
   migrate: (db: Kysely<Tables>, file: SqliteFile) => Promise<void>,
 ): Promise<Driver> {
-  const place = toPlace(options.path);
+  const location = toLocation(options.path);
   try {
-    const writer = new Connection(place.path);
+    const writer = new Connection(location.path);
     try {
       await migrate(createKysely("sqlite", executeOn(writer)), {
-        path: place.path,
+        path: location.path,
         exec: (sql) => writer.exec(sql),
       });
-      return new SqliteDriver(writer, place, options.now);
+      return new SqliteDriver(writer, location, options.now);
     } catch (error) {
       writer.close();
       throw error;
     }
   } catch (error) {
-    place.remove();
+    location.remove();
     throw toStoreError(error);
   }
 }
@@ -59,17 +59,17 @@ class SqliteDriver implements Driver {
   readonly read: Kysely<Tables>;
   readonly #writer: Connection;
   readonly #reader: Connection;
-  readonly #place: Place;
+  readonly #location: Location;
   readonly #now: () => number;
   readonly #kysely: Kysely<Tables>;
   #work: SqliteTx | undefined;
   #synchronous = "";
 
-  constructor(writer: Connection, place: Place, now: () => number) {
+  constructor(writer: Connection, location: Location, now: () => number) {
     this.#writer = writer;
-    this.#place = place;
+    this.#location = location;
     this.#now = now;
-    this.#reader = new Connection(place.path);
+    this.#reader = new Connection(location.path);
     this.#reader.exec("pragma query_only = 1");
     this.read = createKysely("sqlite", executeOn(this.#reader));
     this.#kysely = createKysely("sqlite", (sql, values) => this.#executeInWork(sql, values));
@@ -89,7 +89,7 @@ class SqliteDriver implements Driver {
 
   begin(durable: boolean): OpenTransaction {
     try {
-      this.#setSynchronous(durable && !this.#place.isTemporary ? "full" : "normal");
+      this.#setSynchronous(durable && !this.#location.isTemporary ? "full" : "normal");
       // Takes the write lock at once: a lock taken later, at the first write, cannot wait for another process.
       this.#writer.exec("begin immediate");
     } catch (error) {
@@ -123,7 +123,7 @@ class SqliteDriver implements Driver {
   async close(): Promise<void> {
     this.#reader.close();
     this.#writer.close();
-    this.#place.remove();
+    this.#location.remove();
   }
 
   // The setting cannot change inside a transaction; between two, the change costs a microsecond.
@@ -181,7 +181,7 @@ function executeOn(connection: Connection) {
 // node:sqlite returns objects without a prototype, PostgreSQL's driver plain ones.
 const toPlain = (row: Row): Row => ({ ...row });
 
-interface Place {
+interface Location {
   readonly path: string;
   readonly isTemporary: boolean;
   remove(): void;
@@ -191,7 +191,7 @@ interface Place {
  * Two connections can share SQLite's own `:memory:` only with locks that block readers, so this is a file that is
  * deleted with the store or, at the latest, at the end of the process.
  */
-function toPlace(path: string): Place {
+function toLocation(path: string): Location {
   if (path === "") throw unavailable("The database path is empty: name a file, or `:memory:`.");
   if (path !== ":memory:") {
     prepareFile(path);
@@ -214,7 +214,7 @@ function prepareFile(path: string): void {
     closeSync(openSync(path, "a", 0o600));
   } catch (error) {
     throw unavailable(
-      `The database file ${path} cannot be made. Check the folder and its permissions.`,
+      `The database file ${path} cannot be created. Check the folder and its permissions.`,
       error,
     );
   }

@@ -126,7 +126,7 @@ export class SqliteTx implements WorkTx {
     this.#opened().afterCommit.push(run);
   }
 
-  leave(): Promise<void> {
+  finish(): Promise<void> {
     this.#left = true;
     return this.#failure === undefined ? DONE : Promise.reject(this.#failure);
   }

@@ -50,5 +50,5 @@ export interface WorkTx extends RawTx {
    * first failure of its statements, also when the work caught it: on PostgreSQL a failed statement aborts the
    * transaction, so the work fails on both databases.
    */
-  leave(): Promise<void>;
+  finish(): Promise<void>;
 }

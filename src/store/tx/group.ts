@@ -31,7 +31,7 @@ export class GroupCommitter {
   #running: Promise<void> | undefined;
   #closed = false;
   /** A failed commit may have been committed all the same. */
-  #isDoubtful = false;
+  #isUncertain = false;
   readonly #onUncertain: () => void;
 
   /** Calls `onUncertain` when a commit succeeds after commits with an unknown outcome: their callbacks never ran. */
@@ -107,11 +107,11 @@ export class GroupCommitter {
     try {
       await transaction.commit();
     } catch (error) {
-      this.#isDoubtful = true;
+      this.#isUncertain = true;
       throw error;
     }
-    if (this.#isDoubtful) this.#onUncertain();
-    this.#isDoubtful = false;
+    if (this.#isUncertain) this.#onUncertain();
+    this.#isUncertain = false;
   }
 
   #runAfterCommit({ afterCommit }: OpenTransaction): void {
@@ -139,7 +139,7 @@ async function runWorks(
   transaction: OpenTransaction,
   maxMs: number,
 ): Promise<{ readonly count: number; readonly failure: Failure | undefined }> {
-  const leaves: Promise<void>[] = [];
+  const finishing: Promise<void>[] = [];
   let thrown: Failure | undefined;
   const startMs = performance.now();
   for (const [index, entry] of segment.entries()) {
@@ -150,17 +150,17 @@ async function runWorks(
     } catch (error) {
       thrown = { index, error };
     }
-    const leave = tx.leave();
+    const finish = tx.finish();
     // Awaited below, after the next works; until then it must not become an unhandled rejection.
-    leave.catch(() => {});
-    leaves.push(leave);
+    finish.catch(() => {});
+    finishing.push(finish);
     if (thrown) break;
   }
-  const failed = await firstRejection(leaves);
+  const failed = await firstRejection(finishing);
   // A work may throw only because a late statement of an earlier one aborted the transaction. For one work, its own
   // error counts: it may have translated the statement's failure.
   const failure = thrown && (!failed || failed.index === thrown.index) ? thrown : failed;
-  return { count: leaves.length, failure };
+  return { count: finishing.length, failure };
 }
 
 async function firstRejection(promises: readonly Promise<void>[]): Promise<Failure | undefined> {

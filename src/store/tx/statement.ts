@@ -63,7 +63,7 @@ export function updateStatement(table: Table, where: object, set: object): State
   const values: Value[] = [];
   for (const [column, value] of Object.entries(set)) values.push(toValue(value, column));
   const sql = text(`update ${table} ${names(set)} ${shapeOf(where)}`, () => {
-    const sets = known(table, Object.keys(set)).map((column) => `${column} = ?`);
+    const sets = assertColumns(table, Object.keys(set)).map((column) => `${column} = ?`);
     return `update ${table} set ${sets.join(", ")} where ${conditions(table, where)}`;
   });
   pushWhere(where, values);
@@ -79,7 +79,7 @@ export function stepTexts(
   where: object,
   { column, set = [] }: { readonly column: string; readonly set?: readonly string[] },
 ): StepTexts {
-  const [counter = "", ...others] = known(table, [column, ...set]);
+  const [counter = "", ...others] = assertColumns(table, [column, ...set]);
   const also = others.map((name) => `, ${name} = ?`).join("");
   const rows = `where ${conditions(table, where)}`;
   return {
@@ -144,7 +144,7 @@ function shapeOf(where: object): string {
 }
 
 function conditions(table: Table, where: object): string {
-  const columns = known(table, Object.keys(where));
+  const columns = assertColumns(table, Object.keys(where));
   return columns
     .map((column) => (isNull(where, column) ? `${column} is null` : `${column} = ?`))
     .join(" and ");
@@ -159,10 +159,9 @@ function pushWhere(where: object, into: Value[]): void {
 
 const isNull = (where: object, column: string) => (where as Columns)[column] === null;
 
-function known(table: Table, list: readonly string[]): readonly string[] {
+function assertColumns(table: Table, list: readonly string[]): readonly string[] {
   if (list.length === 0) throw new TypeError(`A statement on ${table} must name at least one column.`);
-  const stranger = list.find((column) => !hasColumn(table, column));
-  if (stranger !== undefined)
-    throw new TypeError(`Table ${table} has no column ${JSON.stringify(stranger)}.`);
+  const unknown = list.find((column) => !hasColumn(table, column));
+  if (unknown !== undefined) throw new TypeError(`Table ${table} has no column ${JSON.stringify(unknown)}.`);
   return list;
 }

@@ -23,7 +23,7 @@ function arriving(pieces: Iterable<Uint8Array>) {
   return { req: new Request("http://localhost/", { method: "POST", body, duplex: "half" } as RequestInit) };
 }
 
-test("a body of single bytes is whole, and what each came in is not kept", async () => {
+test("a body of single bytes is complete, and its pieces are not kept", async () => {
   const given: Uint8Array[] = [];
   function* bytes() {
     for (let n = 0; n < 8_000; n++) {
@@ -44,7 +44,7 @@ test("a body in one piece is that piece, and an empty one is empty", async () =>
   assert.equal((await readBody(arriving([]), LIMITS)).length, 0);
 });
 
-test("more than the limit is refused in whatever pieces it comes", async () => {
+test("a body over the limit is refused, in pieces of any size", async () => {
   for (const size of [1, 7, 65_536]) {
     const pieces = Array.from({ length: Math.ceil(1001 / size) }, () => new Uint8Array(Math.min(size, 1001)));
     await assert.rejects(readBody(arriving(pieces), { ...LIMITS, maxBytes: 1000 }), {

@@ -50,7 +50,7 @@ test("a stored response is deleted with its run", async (t) => {
   assert.deepEqual(left, [{ run_id: kept.runId }]);
 });
 
-test("a session that was made for one request is deleted with its last run", async (t) => {
+test("a transient session is deleted with its last run", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const gone = await seed(store, { session: { transient: 1 }, run: old });
   await store.write((tx) =>
@@ -127,7 +127,7 @@ test("a sweep deletes in small steps and lets writers in between", async (t) => 
   assert.deepEqual(await store.journal.read({ runId: gone.runId }), []);
 });
 
-test("a sweep that is aborted stops, and the next one ends the work", async (t) => {
+test("an aborted sweep stops, and the next one completes the work", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   for (let i = 0; i < 10; i++) {
     const { sessionId, runId } = await seed(store, { run: old });
@@ -140,7 +140,7 @@ test("a sweep that is aborted stops, and the next one ends the work", async (t) 
   assert.deepEqual(await store.read.selectFrom("events").selectAll().execute(), []);
 });
 
-test("scheduled sweeps come again and again, tell of failures, and stop", async (t) => {
+test("scheduled sweeps repeat, report failures, and stop", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const clock = new FakeClock(NOW_MS);
   const problems: unknown[] = [];

@@ -42,7 +42,7 @@ test(":memory: is a database of its own that goes when it is closed", only, asyn
   );
 });
 
-test("a file that is no database is refused and left alone", only, async (t) => {
+test("a file that is not a database is refused and not changed", only, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "agentd-test-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "notes.txt");
