@@ -1,13 +1,13 @@
 import {
   Kysely,
   PostgresAdapter,
+  PostgresIntrospector,
   PostgresQueryCompiler,
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from "kysely";
-import type { CompiledQuery, DatabaseConnection, QueryResult } from "kysely";
-import { TableIntrospector } from "../postgres/introspector.ts";
+import type { CompiledQuery, DatabaseConnection, QueryResult, TableMetadata } from "kysely";
 import { withoutNul } from "./statement.ts";
 import type { Tables } from "../schema/tables.ts";
 import type { Dialect } from "../schema/define.ts";
@@ -68,4 +68,34 @@ function toConnection(execute: Execute): DatabaseConnection {
       throw new TypeError("Streams are not offered: read pages with `limit` and a key.");
     },
   };
+}
+
+/** The part of pg_catalog that is read here. */
+type Catalog = {
+  readonly pg_tables: { readonly schemaname: string; readonly tablename: string };
+};
+
+/**
+ * Lists the tables for the migrator, by name only. Kysely's own introspection reads the columns of every schema in the
+ * database, which is slow beside large schemas, and fails when another one drops a table meanwhile.
+ */
+class TableIntrospector extends PostgresIntrospector {
+  readonly #db: ConstructorParameters<typeof PostgresIntrospector>[0];
+
+  constructor(db: ConstructorParameters<typeof PostgresIntrospector>[0]) {
+    super(db);
+    this.#db = db;
+  }
+
+  override async getTables(): Promise<TableMetadata[]> {
+    const rows = await this.#db
+      .withSchema("pg_catalog")
+      .$extendTables<Catalog>()
+      .selectFrom("pg_tables")
+      .select(["schemaname", "tablename"])
+      .execute();
+    return rows.map(({ schemaname: schema, tablename: name }) => {
+      return { schema, name, isView: false, isForeign: false, columns: [] };
+    });
+  }
 }
