@@ -11,16 +11,18 @@ export function tailOf(text: string, max: number): string {
   return from <= 0 ? text : text.slice(startsInside(text, from) ? from + 1 : from);
 }
 
-/** Returns at most `max` characters (code points) of `text`; a shortened text ends in "…". */
-export function shorten(text: string, max: number): string {
+/** Returns at most the first `max` characters (code points) of `text`. */
+export function firstCharacters(text: string, max: number): string {
   if (text.length <= max) return text;
   // Twice as many units hold at least so many characters, however long the text is.
-  const characters = Array.from(text.slice(0, 2 * max + 2));
-  if (characters.length <= max) return text;
-  return `${characters
-    .slice(0, max - 1)
-    .join("")
-    .trimEnd()}…`;
+  return Array.from(text.slice(0, 2 * max))
+    .slice(0, max)
+    .join("");
+}
+
+/** Returns at most `max` characters (code points) of `text`; a shortened text ends in "…". */
+export function shorten(text: string, max: number): string {
+  return firstCharacters(text, max) === text ? text : `${firstCharacters(text, max - 1).trimEnd()}…`;
 }
 
 /** Returns `text` with at most `max` UTF-16 units, the note in its middle included: a quarter of them is the beginning. */

@@ -1,4 +1,4 @@
-import { headOf } from "../../base/text.ts";
+import { firstCharacters } from "../../base/text.ts";
 import type { Run, RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { columnsOf } from "../../store/schema/tables.ts";
@@ -235,7 +235,7 @@ const PREVIEW_CHARACTERS = 200;
 
 function preview(input: RunInput): string {
   const last = input.prompt.at(-1);
-  return last ? headOf(textOf(last), PREVIEW_CHARACTERS) : "";
+  return last ? firstCharacters(textOf(last), PREVIEW_CHARACTERS) : "";
 }
 
 function seconds(ms: number | null): number | null {

@@ -1,4 +1,4 @@
-import { headOf } from "../../base/text.ts";
+import { firstCharacters } from "../../base/text.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
@@ -151,7 +151,7 @@ const FIRST_MESSAGES = 4;
 
 function previewOf(content: string): string {
   const { text } = JSON.parse(content) as { readonly text: string };
-  return headOf(text.replace(/\s+/g, " ").trim(), PREVIEW_CHARACTERS);
+  return firstCharacters(text.replace(/\s+/g, " ").trim(), PREVIEW_CHARACTERS);
 }
 
 function summaryOf(row: SessionRow, preview: string): SessionSummary {
