@@ -75,7 +75,7 @@ export const runBreakages: readonly Breakage[] = [
     guarantee: "Of two processes that get the first prompt of a session key at once one makes the session",
     file: "agent/session/session.ts",
     from: 'await lockName(tx, JSON.stringify(["session_key", owner, key]));',
-    to: 'await tx.find("facts", { key: lockName.name });',
+    to: 'await tx.find("metadata", { key: lockName.name });',
     tests: ["unit/agent/session-queue.test.ts"],
     database: "postgres",
   },

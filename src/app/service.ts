@@ -1,4 +1,5 @@
 /** A service: its rooms opened, its clients let in, and all of it stopped. */
+import { waitAtMost } from "../base/deadline.ts";
 import type { WiredAgent } from "./wire-agent.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { Questions } from "../agent/question/questions.ts";
@@ -121,11 +122,6 @@ function toService(wired: WiredService, { config }: CoreOptions, doors: Doors = 
   };
 }
 
-async function withinTime(work: Promise<void>, ms: number): Promise<void> {
-  const over = new AbortController();
-  await Promise.race([work, systemClock.sleep(ms, { signal: over.signal })]).finally(() => over.abort());
-}
-
 /** What answers get to leave the sockets once every run has ended. */
 const CLOSE_GRACE_MS = 2_000;
 /** How long hosts that do not read are waited for. */
@@ -144,7 +140,7 @@ function stopper(
       scheduler?.stop().then(() => scheduler.drain(graceMs)),
     ]);
     // What the end of the turns appended is still on its way to those who follow.
-    await withinTime(hub.caughtUp(), LAST_EVENTS_MS);
+    await waitAtMost(systemClock, LAST_EVENTS_MS, hub.caughtUp());
     hub.close();
     await Promise.all([listener?.close(CLOSE_GRACE_MS), receiver?.close(CLOSE_GRACE_MS)]);
     for (const close of closers) await close();

@@ -1,3 +1,4 @@
+import { waitAtMost } from "../base/deadline.ts";
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { Agent } from "../agent/agent.ts";
@@ -106,7 +107,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
       models,
       tools: () => (offersMcp ? [...tools, ...mcp.tools()] : tools),
       toolsSettled: async () => {
-        if (starting) await Promise.race([starting, clock.sleep(MCP_PATIENCE_MS)]);
+        if (starting) await waitAtMost(clock, MCP_PATIENCE_MS, starting);
       },
       briefing: createBriefing({ skills, names: config.agent.context_files, clock }),
       notices: () => mcp.notices(),

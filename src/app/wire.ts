@@ -109,7 +109,6 @@ function retentionOptions(config: Config) {
   return {
     retention: {
       runsMs: keepMs,
-      jobsMs: keepMs,
       outboxMs: keepMs,
       deliveriesMs: DELIVERIES_MS,
       maxDeliveries: MAX_DELIVERIES,

@@ -1,10 +1,10 @@
-/** Time is injected: every place that waits takes a Clock, so that tests move time by hand. */
+/** Time is injected: code that waits takes a Clock, so tests move time by hand. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
   /** Resolves after `ms`. Rejects with the signal's reason when it aborts first. */
   sleep(ms: number, options?: { readonly signal?: AbortSignal }): Promise<void>;
-  /** Calls `run` once after `ms`; the returned function cancels. Never keeps the process alive by itself. */
+  /** Calls `run` once after `ms`; the returned function cancels it. The timer does not keep the process alive. */
   after(ms: number, run: () => void): () => void;
 }
 
@@ -30,7 +30,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** The tests' clock: time stands still until `tick` moves it, and runs everything that came due, in order. */
+/** The tests' clock: `tick` moves time and runs every timer that is due, in order. */
 export class FakeClock implements Clock {
   #nowMs: number;
   #timers: { atMs: number; run: () => void }[] = [];
@@ -66,7 +66,7 @@ export class FakeClock implements Clock {
     });
   }
 
-  /** Moves time by `ms`, running each timer at its own instant. */
+  /** Moves time by `ms` and runs each timer at its own instant. */
   tick(ms: number): void {
     const endMs = this.#nowMs + ms;
     for (;;) {

@@ -1,14 +1,14 @@
-/** How one error code looks on each wire. `rpc` is the JSON-RPC code, `retryable` the hint for clients. */
+/** The form of an error code on each wire. `rpc` is the JSON-RPC code, `retryable` the hint for clients. */
 export interface ErrorRow {
   readonly http: number;
   readonly type: ErrorType;
   readonly rpc: number;
   readonly retryable: boolean;
-  /** What the wire calls it, where two codes of ours are one of its. */
+  /** The code on the wire, where several of our codes share one. */
   readonly wire?: string;
-  /** What `data.reason` of JSON-RPC says, where it is not the code. */
+  /** `data.reason` of JSON-RPC, where it differs from the code. */
   readonly reason?: string;
-  /** No operation of the HTTP API answers with it. */
+  /** No operation of the HTTP API returns it. */
   readonly only?: "rpc";
 }
 
@@ -34,7 +34,7 @@ const conflict = (rpc: number) => row(409, "conflict_error", rpc);
 const gateway = (rpc: number, like: ErrorRow = invalid()): ErrorRow => ({ ...like, rpc, only: "rpc" });
 const failed = (rpc: number) => gateway(rpc, row(500, "server_error", rpc));
 
-/** The one table from code to wire. A code that is not here cannot be thrown. */
+/** Every error code and its form on each wire. Other codes cannot be thrown. */
 export const errorTable = {
   invalid_json: invalid(400, -32700),
   invalid_request: invalid(),
@@ -142,14 +142,14 @@ export interface ErrorOptions {
   /** Path of the offending input, such as `messages[0].content`. */
   readonly param?: string;
   readonly retryAfterSeconds?: number;
-  /** Extra facts for the client. Must not hold secrets. */
+  /** Extra fields for the client. Must not hold secrets. */
   readonly details?: Readonly<Record<string, unknown>>;
   readonly cause?: unknown;
 }
 
 /**
- * The one error that crosses rooms. `message` is for people and says what to do next; `code` is stable.
- * Surfaces turn it into their wire's error by way of {@link errorTable}.
+ * The only error that crosses modules. `message` is for people and says what to do next; `code` is stable. Surfaces
+ * translate it to their wire's error with {@link errorTable}.
  */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
@@ -171,7 +171,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** Whatever was thrown, as a ServiceError. Unknown errors keep their text only in `cause`, never in `message`. */
+/** Returns what was thrown as a ServiceError. The text of an unknown error stays in `cause`, never in `message`. */
 export function toServiceError(error: unknown): ServiceError {
   return error instanceof ServiceError
     ? error

@@ -1,4 +1,6 @@
-/** Sortable ids. Ids made later sort later, which keeps the tables' indexes append-only (random keys halve the insert rate). */
+/**
+ * Sortable ids. Later ids sort later, which keeps the tables' indexes append-only (random keys halve the insert rate).
+ */
 
 export type IdPrefix =
   | "run"
@@ -6,10 +8,8 @@ export type IdPrefix =
   | "msg"
   | "evt"
   | "dlv"
-  | "job"
   | "occ"
   | "out"
-  | "turn"
   | "req"
   | "call"
   | "prc"
@@ -19,8 +19,9 @@ export type IdPrefix =
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"; // Crockford base 32, lower case
 
 /**
- * `<prefix>_` and 26 characters, the ULID layout: 48 bits of milliseconds, 20 bits that count on within the millisecond,
- * 60 random bits. Ids of one prefix that a process makes in one millisecond sort in the order in which it made them.
+ * Returns `<prefix>_` and 26 characters in the ULID layout: 48 bits of milliseconds, a counter of 20 bits within the
+ * millisecond, 60 random bits. Ids of one prefix that a process creates in one millisecond sort in the order of their
+ * creation.
  */
 export function createId(prefix: IdPrefix, nowMs: number = Date.now()): string {
   return `${prefix}_${stamp.of(nowMs)}${base32(numberWithin(prefix, nowMs), 4)}${randomBase32(12)}`;
@@ -28,7 +29,7 @@ export function createId(prefix: IdPrefix, nowMs: number = Date.now()): string {
 
 const counts = new Map<IdPrefix, { ms: number; number: number }>();
 
-/** Counts from a random number, so that ids of several processes seldom meet. */
+/** Counts from a random number, so ids of several processes seldom collide. */
 function numberWithin(prefix: IdPrefix, ms: number): number {
   const last = counts.get(prefix);
   if (last?.ms === ms && last.number < LAST_NUMBER) return (last.number += 1);
@@ -39,25 +40,25 @@ function numberWithin(prefix: IdPrefix, ms: number): number {
 }
 
 const LAST_NUMBER = 2 ** 20 - 1;
-/** Half of the numbers are left to count on. */
+/** Half of the numbers are reserved for counting. */
 const FIRST_NUMBER_BITS = 2 ** 19 - 1;
 
-/** Sorts before every id that was made at `nowMs` or later, and behind every one that was made before. */
+/** Returns a text that sorts before every id created at `nowMs` or later, and after every earlier one. */
 export function firstIdAt(prefix: IdPrefix, nowMs: number): string {
   return `${prefix}_${base32(nowMs, 10)}`;
 }
 
-/** Session ids read `YYYYMMDD_HHMMSS_` and 12 hex digits: milliseconds of the second, then 36 random bits. */
+/** Returns `YYYYMMDD_HHMMSS_` and 12 hex digits: milliseconds of the second, then 36 random bits. */
 export function createSessionId(nowMs: number = Date.now()): string {
   return dayAndTime.of(nowMs) + randomHex(9);
 }
 
-/** Whether a text could be one of {@link createSessionId}. */
+/** Returns whether a text has the form of {@link createSessionId}. */
 export function isSessionId(text: string): boolean {
   return /^\d{8}_\d{6}_[0-9a-f]{12}$/.test(text);
 }
 
-/** The part of an id that only time decides, made once a millisecond: many ids are made in one. */
+/** The part of an id that depends on the time alone, computed once a millisecond. */
 class Stamp {
   readonly #make: (nowMs: number) => string;
   #ms = Number.NaN;
@@ -92,7 +93,7 @@ function base32(value: number, length: number): string {
   return text;
 }
 
-// One system call fills the pool for many ids: asking for 16 bytes an id costs more than the id itself.
+// One system call fills the pool for many ids: a call for each id costs more than the id itself.
 const POOL_BYTES = 4096;
 const pool = new Uint8Array(POOL_BYTES);
 let used = POOL_BYTES;

@@ -1,10 +1,10 @@
-/** Cuts a stream of bytes into lines, at \n alone: U+2028 and its like stand in JSON text as they are. Pure. */
+/** Splits a stream of bytes into lines, at \n alone: JSON text may contain U+2028 and the like. Pure. */
 
 export type Line =
   | { readonly text: string; readonly sizeBytes: number }
-  /** The bytes are no UTF-8. */
+  /** The bytes are not UTF-8. */
   | { readonly problem: "utf8" }
-  /** More bytes than a line may have. What they were is gone, but for the first of them. */
+  /** More bytes than a line may have. Only the first of them are kept. */
   | { readonly problem: "long"; readonly head: string };
 
 const NEW_LINE = 10;
@@ -21,12 +21,12 @@ export class Lines {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes that a line may have from now on. */
+  /** Sets the limit in bytes for lines from now on. */
   limit(maxBytes: number): void {
     this.#maxBytes = maxBytes;
   }
 
-  /** The lines that `chunk` ends. */
+  /** Yields the lines that `chunk` completes. */
   *push(chunk: Uint8Array): Generator<Line> {
     let start = 0;
     for (let end = chunk.indexOf(NEW_LINE); end !== -1; end = chunk.indexOf(NEW_LINE, start)) {
@@ -37,12 +37,12 @@ export class Lines {
     if (start < chunk.length) this.#add(chunk.subarray(start));
   }
 
-  /** What stands behind the last line break, if anything. */
+  /** Yields what follows the last line break, if anything. */
   *end(): Generator<Line> {
     if (this.#size > 0) yield this.#line();
   }
 
-  /** Of a line that is too long only the length and the head are kept. */
+  /** Keeps only the length and the head of a line that is too long. */
   #add(part: Uint8Array): void {
     const wasLong = this.#size > this.#maxBytes;
     this.#size += part.length;

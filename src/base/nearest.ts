@@ -1,6 +1,6 @@
-/** The name that was probably meant. Pure. */
+/** Suggests the name that the user probably meant. Pure. */
 
-/** The candidate that `name` is closest to; undefined when none is near (more than a third of it differs). */
+/** Returns the candidate closest to `name`; undefined when more than a third of it differs. */
 export function nearest(name: string, candidates: readonly string[]): string | undefined {
   const wanted = name.toLowerCase().slice(0, MAX_LENGTH);
   const ranked = candidates
@@ -11,7 +11,7 @@ export function nearest(name: string, candidates: readonly string[]): string | u
   return best && best.distance <= limit ? best.candidate : undefined;
 }
 
-/** `; did you mean "x"?`, or the candidates when none is near, or "" when there are none. */
+/** Returns `; did you mean "x"?`, or the candidates when none is near, or "" without candidates. */
 export function suggest(name: string, candidates: readonly string[]): string {
   const best = nearest(name, candidates);
   if (best !== undefined) return `; did you mean ${JSON.stringify(best)}?`;
@@ -20,7 +20,7 @@ export function suggest(name: string, candidates: readonly string[]): string {
 
 const MAX_LENGTH = 128;
 
-/** Steps from one text to the other (optimal string alignment): one step inserts, deletes, replaces, or swaps two neighbours. */
+/** Returns the edit distance (optimal string alignment): a step inserts, deletes, replaces, or swaps two neighbours. */
 export function editDistance(a: string, b: string): number {
   const rows = [Array.from({ length: b.length + 1 }, (_, column) => column)];
   for (let i = 1; i <= a.length; i++) {

@@ -1,7 +1,7 @@
-/** Where a path leads, by its text alone. Links are the caller's to follow before. */
+/** Compares paths by their text alone. The caller resolves links before. */
 import { isAbsolute, relative, sep } from "node:path";
 
-/** Whether `path` is `root` or lies below it; both absolute. */
+/** Returns whether `path` is `root` or below it; both are absolute. */
 export function isInside(path: string, root: string): boolean {
   const way = relative(root, path);
   return way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);

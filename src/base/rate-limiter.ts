@@ -1,7 +1,7 @@
-/** Requests a minute by name, in this process. Pure but for the time that it is given. */
+/** Limits requests per minute by name, in this process. Pure but for the time that it is given. */
 
 const WINDOW_MS = 60_000;
-/** Beyond so many names, those whose minute is over are forgotten. */
+/** With more names, those whose minute is over are dropped. */
 const MAX_WINDOWS = 1_000;
 
 interface Window {
@@ -10,20 +10,20 @@ interface Window {
   refused: number;
 }
 
-/** A request that has to wait. */
+/** A refused request. */
 export interface RateRefusal {
   /** Until the minute is over; at least 1. */
   readonly seconds: number;
-  /** Which refused one of its minute it is, from 1. */
+  /** Number of refused requests in this minute, this one included. */
   readonly count: number;
 }
 
 /**
- * A fixed window of a minute that begins with the first request after the last one ran out, so that the wait that a
- * refusal names is exact. What is refused does not make it longer.
+ * A fixed window of a minute that begins with the first request after the previous window, so delay in a refusal is
+ * exact. Refused requests do not extend it.
  */
 export class RateLimiter {
-  /** Requests of one name that pass in a minute. */
+  /** Requests of one name that pass per minute. */
   readonly max: number;
   readonly #windows = new Map<string, Window>();
 
@@ -31,7 +31,7 @@ export class RateLimiter {
     this.max = max;
   }
 
-  /** Counts a request. Undefined: it may pass. */
+  /** Counts a request. Undefined: it passes. */
   take(name: string, nowMs: number): RateRefusal | undefined {
     const window = this.#windowOf(name, nowMs);
     if (window.passed < this.max) {
@@ -59,7 +59,7 @@ export class RateLimiter {
   }
 }
 
-/** A clock that was set back must not stretch the minute. */
+/** A clock that was set back must not extend the minute. */
 function isOpen({ startMs }: Window, nowMs: number): boolean {
   return nowMs >= startMs && nowMs < startMs + WINDOW_MS;
 }

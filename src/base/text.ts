@@ -1,4 +1,4 @@
-/** Where text and bytes may be cut: between characters, never inside one. Pure. */
+/** Shortens text and bytes between characters, never inside one. Pure. */
 
 /** Returns at most the first `max` UTF-16 units of `text`; one less where a character would be split. */
 export function headOf(text: string, max: number): string {
@@ -11,7 +11,35 @@ export function tailOf(text: string, max: number): string {
   return from <= 0 ? text : text.slice(startsInside(text, from) ? from + 1 : from);
 }
 
-/** Whether the unit at `at` is the second half of a character. */
+/** Returns at most the first `max` characters (code points) of `text`. */
+export function firstCharacters(text: string, max: number): string {
+  if (text.length <= max) return text;
+  // Twice as many units hold at least so many characters, however long the text is.
+  return Array.from(text.slice(0, 2 * max))
+    .slice(0, max)
+    .join("");
+}
+
+/** Returns at most `max` characters (code points) of `text`; a shortened text ends in "…". */
+export function shorten(text: string, max: number): string {
+  return firstCharacters(text, max) === text ? text : `${firstCharacters(text, max - 1).trimEnd()}…`;
+}
+
+/** Returns `text` with at most `max` UTF-16 units, the note in its middle included: a quarter of them is the beginning. */
+export function excerptOf(text: string, max: number): string {
+  if (text.length <= max) return text;
+  const note = `\n[... ${text.length - max} characters cut here ...]\n`;
+  const head = Math.floor(max / 4);
+  return headOf(text, head) + note + tailOf(text, max - head - note.length);
+}
+
+/** Returns `text` on one line: blanks, line breaks and control characters become single spaces. */
+export function toOneLine(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- matches control characters on purpose
+  return text.replaceAll(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
+}
+
+/** Returns whether the unit at `at` is the second half of a character. */
 function startsInside(text: string, at: number): boolean {
   return isLow(text.charCodeAt(at)) && isHigh(text.charCodeAt(at - 1));
 }
@@ -23,7 +51,7 @@ const isLow = (unit: number): boolean => (unit & 0xfc00) === 0xdc00;
 export function strayBytes(bytes: Uint8Array): number {
   let count = 0;
   while (count < 4 && isContinuation(bytes[count] ?? 0)) count += 1;
-  // Four in a row are no UTF-8 at all.
+  // Four in a row are not UTF-8.
   return count === 4 ? 0 : count;
 }
 
@@ -38,7 +66,7 @@ export function openBytes(bytes: Uint8Array): number {
 
 const isContinuation = (byte: number): boolean => (byte & 0xc0) === 0x80;
 
-/** How many bytes a character has that begins with `byte`. */
+/** Returns how many bytes a character has that begins with `byte`. */
 function lengthOf(byte: number): number {
   if (byte >= 0xf5 || byte < 0xc2) return 1;
   if (byte >= 0xf0) return 4;

@@ -1,4 +1,6 @@
-/** Plain data against the schema of the configuration, tolerantly: what is wrong is told and left out. Pure. */
+/**
+ * Checks plain data against the schema of the configuration, tolerantly: wrong parts are reported and dropped. Pure.
+ */
 import { configSchema } from "../../generated/config/schema.gen.ts";
 import {
   formatDotPath,
@@ -13,22 +15,22 @@ import type { Problem } from "./issue.ts";
 import { suggest } from "../base/nearest.ts";
 import { namesAt, schemaAt } from "./schema-path.ts";
 
-/** More wrong things than this are not told: the file is then not a configuration. */
+/** Limit of rounds: a file with more problems is not a configuration. */
 const MAX_ROUNDS = 200;
 
 export interface Checked {
-  /** The part of the value that is right, as yet without defaults. */
+  /** The valid part, without defaults. */
   readonly value: unknown;
   readonly problems: readonly Problem[];
 }
 
-/** A section that is written but empty (`model:` with its lines commented out) counts as left out. */
+/** Checks a configuration. An empty section (`model:` with its lines commented out) counts as absent. */
 export function checkConfig(raw: unknown): Checked {
   if (raw !== null && raw !== undefined && !isRecord(raw)) {
     return { value: {}, problems: [{ path: [], message: "must hold keys and values", kind: "invalid" }] };
   }
   let value: unknown = dropEmpty(structuredClone(raw ?? {}), []);
-  // The usual first start: the schema requires nothing at its root.
+  // The usual first start: the schema requires no key at its root.
   if (isRecord(value) && Object.keys(value).length === 0) return { value, problems: [] };
   const problems: Problem[] = [];
   for (let round = 0; round < MAX_ROUNDS; round++) {
@@ -41,14 +43,14 @@ export function checkConfig(raw: unknown): Checked {
   return { value: {}, problems };
 }
 
-/** One value can be wrong in several ways; the first is the most telling. */
+/** Keeps the first problem of each value: it is the most specific. */
 function distinct(problems: readonly Problem[]): readonly Problem[] {
   return [
     ...new Map(problems.toReversed().map((problem) => [formatDotPath(problem.path), problem])).values(),
   ].toReversed();
 }
 
-/** A list goes as a whole: without one item, the others would no longer be where the file has them. */
+/** Drops a list as a whole: without one item, the indexes of the others would not match the file. */
 function partToDrop(value: unknown, { path, kind }: Problem): DotPath {
   const own = kind === "missing" ? path.slice(0, -1) : path;
   const list = own.findIndex((segment) => typeof segment === "number");

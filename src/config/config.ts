@@ -1,38 +1,37 @@
-/** Reads the configuration: tolerant on read, so that one wrong line never hides the rest. */
+/** Reads the configuration, tolerantly: one wrong line never hides the rest. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { configSchema } from "../../generated/config/schema.gen.ts";
 import { formatDotPath } from "../base/json/dotpath.ts";
 import { ServiceError } from "../base/errors.ts";
 import { applyDefaults } from "../base/json/schema.ts";
 import { checkConfig } from "./check.ts";
-import { locate, parseConfig, toPlain, type ConfigDocument } from "./file/document.ts";
+import { findNewerVersion, locate, parseConfig, toPlain, type ConfigDocument } from "./file/document.ts";
 import { readEnvFile } from "./file/env-file.ts";
 import { configPath, envPath, readPrivateFile, type Environment } from "./home.ts";
 import { formatConfigIssue, type ConfigIssue, type Problem } from "./issue.ts";
 import { checkMeaning } from "./semantic-checks.ts";
-import { migrateDocument } from "./migrate.ts";
 import { applyEnvironment, environmentAt, environmentProblem, secretSettings } from "./environment.ts";
 import { platformProblems } from "./platform-settings.ts";
 import { secretReferences } from "./secrets/values.ts";
 import { exposureOf } from "./secrets/variable.ts";
 
 export interface LoadedConfig {
-  /** Complete and frozen: defaults stand where the file says nothing or something wrong. */
+  /** Complete and frozen, with defaults where the file has nothing or something wrong. */
   readonly config: Config;
   readonly home: string;
-  /** Of the file, whether there is one or not. */
+  /** Path of the file, whether it exists or not. */
   readonly path: string;
   readonly exists: boolean;
-  /** The process's environment over the variables of `<home>/.env`. */
+  /** The variables of `<home>/.env`, overridden by the process's environment. */
   readonly env: Environment;
-  /** Variables that hold secrets whatever they are called. */
+  /** Variables that hold secrets, independent of their names. */
   readonly secretNames: ReadonlySet<string>;
   readonly issues: readonly ConfigIssue[];
 }
 
 /**
- * The configuration of `home` (absolute): the file, over it `<home>/.env`, over it `env`, the process's environment.
- * What is wrong becomes an issue. Only a file that cannot be read at all is a ServiceError `invalid_config`.
+ * Loads the configuration of `home` (absolute): the file, overridden by `<home>/.env`, overridden by `env`, the
+ * process's environment. Problems become issues. Only a file that cannot be read is a ServiceError `invalid_config`.
  */
 export async function loadConfig(from: {
   readonly home: string;
@@ -47,7 +46,7 @@ export async function loadConfig(from: {
   return { ...read, issues, home: from.home, path, exists: text !== undefined, env, secretNames };
 }
 
-/** The configuration when nothing is wrong with it. ServiceError `invalid_config` that lists everything that is. */
+/** Returns the configuration when it is valid; else throws a ServiceError `invalid_config` that lists every error. */
 export function requireValid(loaded: LoadedConfig): Config {
   const errors = loaded.issues.filter(({ severity }) => severity === "error");
   if (errors.length === 0) return loaded.config;
@@ -59,7 +58,7 @@ export function requireValid(loaded: LoadedConfig): Config {
   );
 }
 
-/** What `text` and `env` say together. Pure. */
+/** Returns the configuration that `text` and `env` define. Pure. */
 export function readConfig(text: string, env: Environment = {}): Pick<LoadedConfig, "config" | "issues"> {
   const document = parseConfig(text);
   const file = readDocument(document);
@@ -67,14 +66,14 @@ export function readConfig(text: string, env: Environment = {}): Pick<LoadedConf
   const config = applyDefaults(configSchema, value) as Config;
   const issues = [
     ...file.issues,
-    ...file.problems.map((flaw) => locate(flaw, document)),
-    ...[...problems, ...checkMeaning(config)].map((flaw) => blame(flaw, document, env)),
+    ...file.problems.map((problem) => locate(problem, document)),
+    ...[...problems, ...checkMeaning(config)].map((problem) => blame(problem, document, env)),
     ...platformProblems(config, env).map(({ variable, problem }) => variableIssue(variable, problem)),
   ];
   return { config: freeze(config), issues };
 }
 
-/** Secrets that would be printed, because hiding them would blank out other text. */
+/** Warns about secrets that cannot be redacted, because that would redact other text too. */
 function exposedIn(
   inFile: readonly string[],
   env: Environment,
@@ -90,7 +89,7 @@ function exposedIn(
 }
 
 interface FileContent {
-  /** What the file says, without what is wrong in it. */
+  /** The valid part of the file. */
   readonly value: unknown;
   readonly problems: readonly Problem[];
   readonly issues: readonly ConfigIssue[];
@@ -100,25 +99,25 @@ function readDocument(document: ConfigDocument): FileContent {
   if (document.issues.some(({ severity }) => severity === "error")) {
     return { value: {}, problems: [], issues: document.issues };
   }
-  const { problem } = migrateDocument(document.yaml);
+  const problem = findNewerVersion(document);
   if (problem) return { value: {}, problems: [problem], issues: document.issues };
   const plain = toPlain(document);
   if ("issue" in plain) return { value: {}, problems: [], issues: [...document.issues, plain.issue] };
   return { ...checkConfig(plain.value), issues: document.issues };
 }
 
-/** A flaw that a variable brought in is told under the variable's name. */
-function blame(flaw: Problem, document: ConfigDocument, env: Environment): ConfigIssue {
-  const variable = environmentAt(formatDotPath(flaw.path), env);
-  if (variable === undefined) return locate(flaw, document);
-  return variableIssue(variable, environmentProblem(variable, env) ?? flaw.message);
+/** Reports a problem that a variable causes under the variable's name. */
+function blame(problem: Problem, document: ConfigDocument, env: Environment): ConfigIssue {
+  const variable = environmentAt(formatDotPath(problem.path), env);
+  if (variable === undefined) return locate(problem, document);
+  return variableIssue(variable, environmentProblem(variable, env) ?? problem.message);
 }
 
 function variableIssue(path: string, message: string): ConfigIssue {
   return { path, message, line: undefined, column: undefined, severity: "error" };
 }
 
-/** An empty variable counts as unset, as a line `NAME=` in a unit file means. */
+/** An empty variable counts as unset, like a line `NAME=` in a unit file. */
 function mergeEnvironment(dotenv: Environment, env: Environment): Environment {
   const set = Object.entries(env).filter(([, value]) => value !== undefined && value !== "");
   return Object.freeze({ ...dotenv, ...Object.fromEntries(set) });

@@ -1,4 +1,4 @@
-/** The variables of the environment that stand above the file. Pure. */
+/** Environment variables that override the file. Pure. */
 import type { DotPath } from "../base/json/dotpath.ts";
 import { isRecord } from "../base/json/schema.ts";
 import type { Environment } from "./home.ts";
@@ -14,7 +14,7 @@ export const environmentVariables: Readonly<Record<string, DotPath>> = {
   AGENTD_PORT: ["api_server", "port"],
   AGENTD_LOG_LEVEL: ["log", "level"],
   API_SERVER_KEY: ["api_server", "key"],
-  // The standard's own names: a machine's collector is configured once for all that runs there.
+  // OpenTelemetry's names: one collector serves all programs of a machine.
   OTEL_EXPORTER_OTLP_ENDPOINT: ["telemetry", "endpoint"],
   OTEL_EXPORTER_OTLP_HEADERS: ["telemetry", "headers"],
   OTEL_SERVICE_NAME: ["telemetry", "service_name"],
@@ -30,12 +30,12 @@ export const environmentVariables: Readonly<Record<string, DotPath>> = {
 
 let settings: ReadonlyMap<string, boolean> | undefined;
 
-/** Whether the setting that `variable` stands for is secret; undefined for variables that set nothing. */
+/** Returns whether the setting behind `variable` is secret; undefined for variables that are not settings. */
 export function isSecretSetting(variable: string): boolean | undefined {
   return allSettings().get(variable);
 }
 
-/** The variables that set something secret. */
+/** Returns the variables that set a secret. */
 export function secretSettings(): readonly string[] {
   return [...allSettings()].flatMap(([name, isSecret]) => (isSecret ? [name] : []));
 }
@@ -62,7 +62,9 @@ function platformVariables(name: PlatformName) {
   );
 }
 
-/** `value` with every variable of the table that is set and not empty laid over it, as the kind of value it is. */
+/**
+ * Returns `value` overridden by every variable of the table that is set and not empty, converted to its setting's type.
+ */
 export function applyEnvironment(value: unknown, env: Environment): unknown {
   return Object.entries(environmentVariables).reduce((sofar, [variable, path]) => {
     const text = env[variable];
@@ -70,12 +72,12 @@ export function applyEnvironment(value: unknown, env: Environment): unknown {
   }, value);
 }
 
-/** The variable that laid a value over `path`, if one did. */
+/** Returns the variable that overrides `path`, if any. */
 export function environmentAt(path: string, env: Environment): string | undefined {
   return Object.entries(environmentVariables).find(([name, at]) => env[name] && at.join(".") === path)?.[0];
 }
 
-/** What is wrong with the text of a variable of the table, as {@link readVariable} says it. */
+/** Returns the problem with a variable of the table, as {@link readVariable} reports it. */
 export function environmentProblem(variable: string, env: Environment): string | undefined {
   const path = environmentVariables[variable];
   return path && readVariable(schemaAt(path) ?? {}, env[variable] ?? "").problem;

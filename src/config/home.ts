@@ -1,4 +1,4 @@
-/** Where things live, and how they are kept private: folders 0700, files 0600, atomic writes. Touches the machine. */
+/** The home folder and private files: folders 0700, files 0600, atomic writes. Touches the machine. */
 import { constants } from "node:fs";
 import { access, chmod, lstat, mkdir, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -9,7 +9,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 const MAX_TEXT_BYTES = 1_048_576;
-/** One for all files of a folder; no work under it takes another. */
+/** One lock for all files of a folder; work under it takes no other lock. */
 const LOCK_NAME = ".lock";
 const LOCK_WAIT_MS = 10_000;
 const PROFILE_NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
@@ -18,11 +18,13 @@ export interface HomeOptions {
   readonly env: Environment;
   /** The user's own home folder, absolute. */
   readonly userHome: string;
-  /** Default: AGENTD_PROFILE; without either, the home itself. */
+  /** Default: AGENTD_PROFILE; without either, no profile. */
   readonly profile?: string | undefined;
 }
 
-/** The home folder, absolute: AGENTD_HOME, else `~/.agentd`; of a profile, the folder `profiles/<name>` in it. */
+/**
+ * Returns the absolute home folder: AGENTD_HOME, else `~/.agentd`; for a profile, the folder `profiles/<name>` in it.
+ */
 export function resolveHome({ env, userHome, profile = env["AGENTD_PROFILE"] }: HomeOptions): string {
   const home = env["AGENTD_HOME"]
     ? resolve(expandTilde(env["AGENTD_HOME"], userHome))
@@ -46,7 +48,7 @@ export function databasePath(home: string): string {
   return join(home, "state.db");
 }
 
-/** `path` as seen from `base`, with `~` as the user's home. */
+/** Resolves `path` from `base`, with `~` as the user's home. */
 export function resolveWithin(base: string, path: string, userHome: string): string {
   return resolve(base, expandTilde(path, userHome));
 }
@@ -56,14 +58,14 @@ export function envPath(home: string): string {
 }
 
 /**
- * Makes the home folder, and takes from it and from its files what others may read or write there.
- * Returns a sentence for each repair, and for each that the system refused. ServiceError `invalid_config` when the home
- * cannot be made or is a folder shared with other users.
+ * Creates the home folder, and removes access of other users from it and its files. Returns a sentence for each repair,
+ * and for each that the system refused. ServiceError `invalid_config` when the home cannot be created or is a folder
+ * shared with other users.
  */
 export async function prepareHome(home: string): Promise<readonly string[]> {
   await makePrivateFolder(home);
   const { mode } = await stat(home);
-  // It may be read-only where the database, the key and the workspace are elsewhere: what is written says so itself.
+  // The home may be read-only when the database, the key and the workspace are elsewhere: writers report that.
   await access(home, constants.R_OK | constants.X_OK).catch((error: unknown) => {
     throw unusable(home, `cannot be read (${reasonOf(error)}). Set AGENTD_HOME to a folder of yours`, error);
   });
@@ -82,7 +84,10 @@ export async function prepareHome(home: string): Promise<readonly string[]> {
   return notices.filter((notice) => notice !== undefined);
 }
 
-/** Undefined when there is no such file. ServiceError `invalid_config` when it is no text of at most 1 MiB. */
+/**
+ * Reads a file; undefined when it does not exist. ServiceError `invalid_config` when it is not UTF-8 text of at most 1
+ * MiB.
+ */
 export async function readPrivateFile(path: string): Promise<string | undefined> {
   try {
     const bytes = await readFile(path);
@@ -97,10 +102,10 @@ export async function readPrivateFile(path: string): Promise<string | undefined>
   }
 }
 
-/** Replaces the file at once with `text`, mode 0600. A reader sees the old text or the new one, never a part. */
+/** Replaces the file atomically with `text`, mode 0600. A reader sees the old text or the new one, never a part. */
 export async function writePrivateFile(path: string, text: string): Promise<void> {
   await makePrivateFolder(dirname(path));
-  // Loaded when something is written, as the lock below: most starts only read.
+  // Imported on the first write, like the lock below: most starts only read.
   const { default: writeFileAtomic } = await import("write-file-atomic");
   try {
     await writeFileAtomic(path, text, { mode: FILE_MODE });
@@ -114,8 +119,8 @@ export async function writePrivateFile(path: string, text: string): Promise<void
 }
 
 /**
- * Runs `work` while nobody else runs theirs for a file of the same folder. Waits at most about ten seconds. The work must
- * not take the lock itself.
+ * Runs `work` under the lock of the file's folder. Waits at most about ten seconds. The work must not take the lock
+ * itself.
  */
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
   await makePrivateFolder(dirname(path));
@@ -131,14 +136,17 @@ export async function withFileLock<T>(path: string, work: () => Promise<T>): Pro
   }
 }
 
-/** `setting` says where else it could be. ServiceError `invalid_config` when it cannot be made. */
+/**
+ * Creates a folder that only the user can read. `setting` names where to choose another. ServiceError `invalid_config`
+ * when it cannot be created.
+ */
 export async function makePrivateFolder(path: string, setting = "AGENTD_HOME"): Promise<void> {
   try {
     await mkdir(path, { recursive: true, mode: FOLDER_MODE });
   } catch (error) {
     throw unusable(
       path,
-      `cannot be made (${reasonOf(error)}). Set ${setting} to a folder you may write to`,
+      `cannot be created (${reasonOf(error)}). Set ${setting} to a folder you may write to`,
       error,
     );
   }
@@ -146,7 +154,7 @@ export async function makePrivateFolder(path: string, setting = "AGENTD_HOME"): 
 
 async function repairMode(path: string, wanted: number): Promise<string | undefined> {
   try {
-    // A link's own mode means nothing, and what it leads to may be meant for others.
+    // A link's own mode means nothing, and its target may be meant for others.
     const found = await lstat(path);
     const mode = found.mode & 0o777;
     if (found.isSymbolicLink() || (mode & ~wanted) === 0) return undefined;
@@ -186,7 +194,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ENAMETOOLONG: "the name is too long",
 };
 
-/** In words where there are some; the system's own message repeats the path. */
+/** Returns the reason in words, if known; the system's own message repeats the path. */
 function reasonOf(error: unknown): string {
   const code = error instanceof Error && "code" in error ? String(error.code) : String(error);
   const words = Object.hasOwn(REASONS, code) ? REASONS[code] : undefined;

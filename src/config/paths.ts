@@ -1,4 +1,4 @@
-/** Where a service of this configuration keeps and finds things; absolute paths. Pure. */
+/** Absolute paths of a configured service. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { databasePath, resolveWithin, type Environment } from "./home.ts";
 import { resolveSecret } from "./secrets/reference.ts";
@@ -11,7 +11,7 @@ export interface ConfigPaths {
   readonly databaseUrl: string;
 }
 
-/** Relative paths of the configuration are relative to `home`. ServiceError `invalid_config` as of resolveSecret. */
+/** Resolves the configuration's paths, relative to `home`. ServiceError `invalid_config` as in resolveSecret. */
 export function resolvePaths(from: {
   readonly config: Config;
   readonly env: Environment;

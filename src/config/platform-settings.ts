@@ -1,19 +1,19 @@
-/** What a platform is told: from the file, and from the environment where the file says nothing. Pure. */
+/** Settings of platforms: from the file, else from the environment. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { isRecord, type JsonSchema } from "../base/json/schema.ts";
 import type { Environment } from "./home.ts";
 import { schemaAt } from "./schema-path.ts";
 import { listOf, readVariable, schemesOf } from "./variable-value.ts";
 
-/** Platforms that messages can be sent through, by their names in the configuration. */
+/** Platforms that can send messages, by their names in the configuration. */
 export type PlatformName = Exclude<keyof Config["platforms"], "webhook">;
 
-/** The keys of a platform, all optional: what is missing is the platform's to say. */
+/** The keys of a platform, all optional: the platform reports missing ones. */
 export type PlatformSettings<Name extends PlatformName> = NonNullable<Config["platforms"][Name]["extra"]>;
 
 /**
- * The settings of a platform: each key from `extra`, else from beside it, else from the environment (`x-env` of the
- * schema); references `env:NAME` are resolved, and one to a variable that is not set counts as missing.
+ * Returns the settings of a platform: each key from `extra`, else from beside it, else from the environment (`x-env` of
+ * the schema). Resolves references `env:NAME`; one to an unset variable counts as missing.
  */
 export function platformSettings<Name extends PlatformName>(
   name: Name,
@@ -31,8 +31,8 @@ export function platformSettings<Name extends PlatformName>(
 }
 
 /**
- * Numbers, switches, words and addresses that a key cannot take, a clause each that names the key, what it may be and
- * its variable: the schema holds for the file alone, and what the environment says is taken as it is.
+ * Returns a clause for each invalid number, switch, word or address, with the key, the allowed values and the variable:
+ * the schema checks the file alone, not the environment.
  */
 export function misfits<Name extends PlatformName>(
   name: Name,
@@ -53,8 +53,8 @@ export function misfits<Name extends PlatformName>(
 }
 
 /**
- * What is wrong with the variables that platforms take numbers, switches and words from: a clause each that follows the
- * name of the variable. Platforms that are switched off, and keys that the file has, need none.
+ * Returns the problems of variables that platforms read numbers, switches and words from, as clauses that follow the
+ * variable's name. Skips disabled platforms and keys that the file sets.
  */
 export function platformProblems(
   config: Pick<Config, "platforms">,
@@ -66,7 +66,7 @@ export function platformProblems(
     if (enabled === false) return [];
     const written: Readonly<Record<string, unknown>> = { ...beside, ...(extra as object) };
     return platformKeys(name).flatMap(({ key, variables, schema, schemes }) => {
-      // A wrong address keeps the platform from being ready, and is told there.
+      // A wrong address makes the platform not ready, which is reported there.
       if (schemes.length > 0) return [];
       const variable = variables.find((each) => env[each]);
       if (variable === undefined || written[key] !== undefined) return [];
@@ -78,19 +78,19 @@ export function platformProblems(
 
 export interface PlatformKey {
   readonly key: string;
-  /** Variables that stand in for it, the first one first. */
+  /** Variables that replace it, in order of precedence. */
   readonly variables: readonly string[];
   readonly type: string;
-  /** All that it may be; empty where it may be anything of its type. */
+  /** Allowed values; empty when every value of its type is allowed. */
   readonly words: readonly string[];
-  /** What it begins with when it is an address, such as `https://`; else empty. */
+  /** Allowed schemes of an address, such as `https://`; empty for other keys. */
   readonly schemes: readonly string[];
   readonly isSecret: boolean;
   readonly description: string;
   readonly schema: JsonSchema;
 }
 
-/** The keys that the schema has for a platform. */
+/** Returns the keys that the schema defines for a platform. */
 export function platformKeys(name: PlatformName): readonly PlatformKey[] {
   const properties = schemaAt(["platforms", name, "extra"])?.["properties"];
   return Object.entries(isRecord(properties) ? properties : {}).map(([key, schema]) => {

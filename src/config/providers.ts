@@ -1,4 +1,4 @@
-/** The providers of models that are available, with their keys. Pure. */
+/** Resolves the available model providers with their keys. Pure. */
 import type { Config, ProviderConfig } from "../../generated/config/types.gen.ts";
 import type { Environment } from "./home.ts";
 import { resolveSecret } from "./secrets/reference.ts";
@@ -13,11 +13,11 @@ export interface ResolvedProvider {
   readonly headers?: Readonly<Record<string, string>>;
   readonly models?: readonly string[];
   readonly timeoutMs: number;
-  /** Context of its models, when the configuration says. */
+  /** Context of its models, when configured. */
   readonly contextTokens?: number;
 }
 
-/** The variables under which a provider's key is usually found; the first that is set counts. */
+/** Conventional variables of a provider's key; the first that is set is used. */
 export const conventionalVariables = {
   openai: ["OPENAI_API_KEY"],
   anthropic: ["ANTHROPIC_API_KEY"],
@@ -29,7 +29,7 @@ export const conventionalVariables = {
 const DEFAULT_TIMEOUT_MS = 120_000;
 
 /**
- * The configured providers in the order of the file, then those whose conventional variable alone is set, under the
+ * Returns the configured providers in the order of the file, then those with only a conventional variable, under the
  * names `openai`, `anthropic`, `google` and `openrouter`. ServiceError `invalid_config` for a reference to a variable
  * that is not set.
  */

@@ -1,13 +1,13 @@
-/** What a schema cannot say about a configuration. Pure. */
+/** Checks of a configuration that a schema cannot express. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { zoneHint } from "../base/zone.ts";
 import type { Problem } from "./issue.ts";
 
 export const MIN_KEY_LENGTH = 16;
-/** In place of a key: no key is asked for. */
+/** In place of a key: no key is required. */
 export const NO_AUTH = "INSECURE_NO_AUTH";
 
-/** Flaws of a configuration that fits the schema and has its defaults. */
+/** Returns the problems of a configuration that matches the schema and has its defaults. */
 export function checkMeaning(config: Config): readonly Problem[] {
   return [
     ...providerProblems(config),
@@ -52,7 +52,7 @@ function keyProblems({ api_server: { key, keys, webhook_secret: secret } }: Conf
     if (isShort(each.key)) problems.push(short([...path, "key"]));
   }
   if (key === NO_AUTH && keys.length > 0) {
-    const message = `must be empty while api_server.key is ${NO_AUTH}, which lets everybody in`;
+    const message = `must be empty while api_server.key is ${NO_AUTH}, which requires no key`;
     problems.push({ path: ["api_server", "keys"], message, kind: "invalid" });
   }
   return problems;

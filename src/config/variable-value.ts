@@ -1,20 +1,22 @@
-/** What the text of a variable says about a setting: a number, a switch, one of several words, pairs. Pure. */
+/** Parses the text of a variable for its setting: a number, a switch, one of several words, pairs. Pure. */
 import type { JsonSchema } from "../base/json/schema.ts";
 
-/** `problem` says what would be right, a clause that follows the variable's name; `value` is then the text itself. */
+/** `problem` is a clause that follows the variable's name and says what is allowed; `value` is then the text itself. */
 export interface VariableValue {
   readonly value: unknown;
   readonly problem?: string;
 }
 
-/** Reads `text` as the kind of value that `schema` describes. The problem never holds the text, which may be a secret. */
+/**
+ * Parses `text` as the kind of value that `schema` describes. The problem never holds the text, which may be a secret.
+ */
 export function readVariable(schema: JsonSchema, text: string): VariableValue {
   const found = valueOf(schema, text.trim());
   if (found === undefined) return { value: text, problem: `must be ${expected(schema)}` };
   return { value: found === KEEP ? text : found };
 }
 
-/** Any text will do, as it is. */
+/** Any text is valid and kept as it is. */
 const KEEP = Symbol("keep");
 const SWITCHES: Readonly<Record<string, boolean>> = {
   true: true,
@@ -60,18 +62,18 @@ function expected(schema: JsonSchema): string {
   return minimum === undefined ? kind : `${kind}, at least ${String(minimum)}`;
 }
 
-/** What an address begins with, of the patterns that the schema has for addresses; empty for what is none. */
+/** Returns the schemes that the schema's pattern allows for an address; empty for other patterns. */
 export function schemesOf({ pattern }: JsonSchema): readonly string[] {
   const scheme = /(https|wss)\?:\/\//.exec(String(pattern))?.[1];
   return scheme === undefined ? [] : [`${scheme.replace(/s$/, "")}://`, `${scheme}://`];
 }
 
-/** `a, b or c` */
+/** Returns `a, b or c`. */
 export function listOf(words: readonly string[]): string {
   return [words.slice(0, -1).join(", "), ...words.slice(-1)].filter((part) => part !== "").join(" or ");
 }
 
-/** `name=value,name=value`, values percent-encoded, as in W3C Baggage. Undefined when it is something else. */
+/** Parses `name=value,name=value` with percent-encoded values, as in W3C Baggage. Undefined for other text. */
 function readPairs(text: string): Readonly<Record<string, string>> | undefined {
   const pairs = text.split(",").filter((pair) => pair.trim() !== "");
   const found = pairs.flatMap((pair) => {

@@ -1,11 +1,11 @@
-/** The environment as it stands now: that of the process, with the home's `.env` file below it. */
+/** The current environment: that of the process over the home's `.env` file. */
 import { beforeRedacting, registerSecret } from "../base/observe/redact.ts";
 import { envFileStamp, readEnvFile, readEnvFileNow, setEnvVariable, type EnvFile } from "./file/env-file.ts";
 import { envPath, type Environment } from "./home.ts";
 import { isTellingName, secretsIn } from "./secrets/variable.ts";
 
 export interface VariablesOptions {
-  /** The environment of the process; it wins over the file. */
+  /** The environment of the process; it overrides the file. */
   readonly env: Environment;
   readonly home: string;
   /** Variables that hold secrets whatever they are called: the configuration refers to them. */
@@ -13,8 +13,8 @@ export interface VariablesOptions {
 }
 
 /**
- * Variables by name; those of the file can be set and read anew while the process runs. Secrets in the file are hidden
- * as soon as they stand there, whoever wrote them; what they are used for needs {@link reload}.
+ * Variables by name. Those of the file can be set and reloaded while the process runs. Secrets in the file are hidden
+ * as soon as they are written, by any process; their values are used after {@link reload}.
  */
 export class Variables {
   readonly #env: Environment;
@@ -40,20 +40,20 @@ export class Variables {
     return variables;
   }
 
-  /** Undefined when it is not set or empty. */
+  /** Returns a variable; undefined when it is unset or empty. */
   get(name: string): string | undefined {
     return this.#env[name] || this.#file[name] || undefined;
   }
 
-  /** Stores a secret in the file. ServiceError `invalid_config` for what such a file cannot hold. */
+  /** Stores a secret in the file. ServiceError `invalid_config` for a value that the file cannot hold. */
   async set(name: string, value: string): Promise<void> {
     for (const secret of secretsIn(name, value, { isSecret: true })) registerSecret(secret);
-    // Neither the name nor the value may say after the next start that it is a secret.
+    // After a restart, neither the name nor the value may show that it is a secret.
     await setEnvVariable(this.#path, name, value, { isMarked: !isTellingName(name) });
     this.#file = { ...this.#file, [name]: value };
   }
 
-  /** Reads the file again. Resolves to the number of variables that are new, changed or gone. */
+  /** Reloads the file. Resolves to the number of added, changed and removed variables. */
   async reload(): Promise<number> {
     const before = this.#file;
     const file = await readEnvFile(this.#path);
@@ -64,7 +64,7 @@ export class Variables {
     return [...names].filter((name) => before[name] !== after[name]).length;
   }
 
-  /** The file is not looked at any more; its secrets stay hidden. */
+  /** Stops watching the file; its secrets stay hidden. */
   close(): void {
     this.#unwatch();
   }

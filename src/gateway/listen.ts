@@ -1,4 +1,5 @@
-/** Listens on one address with one h3 app, and drains gracefully. Touches the machine (sockets). */
+/** The listener: one h3 app on one address, with graceful drain. Sockets live here. */
+import { waitAtMost } from "../base/deadline.ts";
 import type { IncomingMessage, Server as NodeServer, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
@@ -44,15 +45,9 @@ export async function listen(app: H3, options: ListenOptions): Promise<Listener>
   node?.on("upgrade", (_request, socket: Duplex) => socket.on("error", () => socket.destroy()));
   const answering = node && openAnswers(node);
   const close = async (graceMs: number): Promise<void> => {
-    const patience = new AbortController();
-    const late = clock.sleep(graceMs, { signal: patience.signal }).catch(() => {});
     const closed = server.close();
-    await Promise.race([answering ? answering.none() : closed, late]);
-    patience.abort();
-    const force = new AbortController();
-    const enough = clock.sleep(FORCE_MS, { signal: force.signal }).catch(() => {});
-    await Promise.race([server.close(true), enough]);
-    force.abort();
+    await waitAtMost(clock, graceMs, answering ? answering.none() : closed);
+    await waitAtMost(clock, FORCE_MS, server.close(true));
   };
   return { url: addressOf(server.url, node, hostname), close };
 }

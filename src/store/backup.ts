@@ -1,20 +1,20 @@
-/** Touches the machine: a copy of a SQLite database that others are writing to. */
+/** Touches the machine: copies a SQLite database while others write to it. */
 import { chmod, open } from "node:fs/promises";
 import { DatabaseSync } from "node:sqlite";
 import { toStoreError, unavailable } from "./tx/failure.ts";
 import { BUSY_TIMEOUT_MS } from "./sqlite/connection.ts";
 
 /**
- * Copies the database at `from` into the new file `to`, as it is at one moment, while services go on writing; mode 0600,
- * on the disk when it resolves, and checked. The copy has an epoch of its own: cursors of the original may be ahead of
- * it. Rejects with ServiceError `state_store_unavailable`.
+ * Copies a consistent snapshot of the database at `from` into the new file `to` while services go on writing; mode
+ * 0600, synced to disk and checked when it resolves. The copy has an epoch of its own: cursors of the original may be
+ * ahead of it. Rejects with ServiceError `state_store_unavailable`.
  */
 export async function copySqlite(from: string, to: string): Promise<void> {
   try {
     runOn(from, (database) => database.prepare("vacuum into ?").run(to));
     await chmod(to, 0o600);
     runOn(to, (database) => {
-      database.prepare("update facts set value = lower(hex(randomblob(16))) where key = 'epoch'").run();
+      database.prepare("update metadata set value = lower(hex(randomblob(16))) where key = 'epoch'").run();
       const [finding] = database.prepare("pragma quick_check(1)").all();
       if (Object.values(finding ?? {})[0] !== "ok")
         throw unavailable(`The copy of ${from} is damaged. Try again.`);
@@ -34,7 +34,7 @@ function runOn(path: string, work: (database: DatabaseSync) => unknown): void {
   }
 }
 
-/** SQLite leaves the file of `vacuum into` to the system. */
+/** SQLite does not sync the file of `vacuum into`. */
 async function toDisk(path: string): Promise<void> {
   const file = await open(path, "r+");
   try {

@@ -8,7 +8,6 @@ import { migratePostgres, migrateSqlite, readEpoch } from "./schema/migrate.ts";
 import { createOutbox } from "./outbox/outbox.ts";
 import { createOwner, isOwnerDead, retireOwner } from "./leases/owner.ts";
 import { scopeKey, type Page, type PageLimits } from "./journal/pages.ts";
-import { createQueue } from "./queue.ts";
 import { ReaderBudget } from "./journal/reader-budget.ts";
 import { openSqlite } from "./sqlite/sqlite.ts";
 import { findStatement } from "./tx/statement.ts";
@@ -17,14 +16,14 @@ import type { Tables } from "./schema/tables.ts";
 import type { Row, Tx } from "./tx/tx.ts";
 
 const READ_LIMIT = 512;
-/** Of a read that names no limit: as much as fits one answer of the gateway. */
+/** Default limit of a read: fits into one answer of the gateway. */
 const READ_BYTES = 4_194_304;
 
 type OnProblem = (message: string, error: unknown) => void;
 
 /**
- * Opens the database that `url` names, brings its schema up to date, and offers it as a {@link Store}.
- * Rejects with ServiceError `state_store_unavailable` when it cannot be opened or belongs to a newer version.
+ * Opens the database at `url`, migrates its schema, and returns it as a {@link Store}. Rejects with ServiceError
+ * `state_store_unavailable` when it cannot be opened or belongs to a newer version.
  */
 export async function openStore(options: StoreOptions): Promise<Store> {
   const onProblem = options.onProblem ?? (() => {});
@@ -87,7 +86,6 @@ function assemble(
     journal: createJournal(driver, followers),
     ledger: createLedger(owner),
     outbox: createOutbox(holder),
-    queue: createQueue(holder),
     write: (work, writeOptions) => group.write(work, writeOptions),
     ownerIsDead: holder.ownerIsDead,
     close: () => (closing ??= close()),
@@ -133,7 +131,7 @@ function scopesOf(sessionId: string, events: readonly JournalEvent[]): readonly 
   return [...scopes];
 }
 
-/** The bytes are those of the rows' data: no row behind the one that reaches them is loaded. */
+/** `maxBytes` limits the rows' data: rows after the one that reaches the limit are not loaded. */
 async function readPage(
   driver: Driver,
   scope: Scope,
@@ -155,7 +153,7 @@ async function readPage(
 
 function pageSql(where: string, order: string) {
   const from = `from events where ${where} = ? and ${order} > ?`;
-  // PostgreSQL knows how long a text is without loading it. SQLite does not, but gives its rows one by one.
+  // PostgreSQL knows the length of a text without loading it. SQLite does not, but returns rows one by one.
   const sizes = `select ${order}, octet_length(data) as bytes ${from} order by ${order} limit ?`;
   const sums = `select ${order}, sum(bytes) over (order by ${order}) - bytes as before from (${sizes}) as sizes`;
   const last = `select max(${order}) from (${sums}) as sums where before < ?`;

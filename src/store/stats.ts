@@ -2,24 +2,24 @@ import { sql } from "kysely";
 import { createId } from "../base/ids.ts";
 import type { Store } from "./store.ts";
 
-/** How much of what there is, by status. */
+/** Counts by status. */
 export interface StoreStats {
   /** Runs that have not ended. */
   readonly runs: ReadonlyMap<string, number>;
-  /** Of webhooks, that have not ended. */
+  /** Webhook deliveries that have not ended. */
   readonly deliveries: ReadonlyMap<string, number>;
 }
 
 /**
- * Each reads a partial index that holds only what it counts, so the cost is that of what is open now, however much is
- * kept. The statuses are written out: a bound value would keep SQLite from those indexes.
+ * Each query reads a partial index with only the rows that it counts, so the cost grows with open rows alone.
+ * Conditions are literals: with a bound value SQLite would not use the indexes.
  */
 export const statQueries = {
   runs: "select status, count(*) as number from runs where ended_at is null group by status",
   deliveries: "select status, count(*) as number from deliveries where ended_at is null group by status",
 } as const;
 
-/** Counts what is open, over the whole database. ServiceError `state_store_unavailable`. */
+/** Counts open runs and deliveries in the whole database. ServiceError `state_store_unavailable`. */
 export async function readStats({ read }: Store): Promise<StoreStats> {
   const { runs, deliveries } = statQueries;
   const count = (query: string) => sql<Count>`${sql.raw(query)}`.execute(read);
@@ -31,15 +31,17 @@ export async function readStats({ read }: Store): Promise<StoreStats> {
   };
 }
 
-/** How many are looked at: the cost stays small however many came. */
+/** Limit of counted rows: bounds the cost. */
 const MAX_COUNTED = 10_000;
 
-/** Deliveries of webhooks since then, by status: of the newest 10,000. ServiceError `state_store_unavailable`. */
+/**
+ * Counts the webhook deliveries since then by status, among the newest 10,000. ServiceError `state_store_unavailable`.
+ */
 export async function readDeliveryStats({ read }: Store, sinceMs: number): Promise<Map<string, number>> {
   const newest = read
     .selectFrom("deliveries")
     .select("status")
-    // Ids begin with their time.
+    // Ids start with their time.
     .where("id", ">=", createId("dlv", sinceMs).slice(0, "dlv_".length + TIME_CHARACTERS))
     .orderBy("id", "desc")
     .limit(MAX_COUNTED)
@@ -56,7 +58,7 @@ const TIME_CHARACTERS = 10;
 
 interface Count {
   readonly status: string;
-  /** PostgreSQL's counts are texts. */
+  /** PostgreSQL returns counts as text. */
   readonly number: number | string;
 }
 

@@ -2,35 +2,34 @@ import type { Kysely } from "kysely";
 import type { Journal } from "./journal/journal.ts";
 import type { Ledger } from "./leases/ledger.ts";
 import type { Outbox } from "./outbox/outbox.ts";
-import type { Queue } from "./queue.ts";
 import type { ReaderBudget } from "./journal/reader-budget.ts";
 import type { Tables } from "./schema/tables.ts";
-import type { Dialect, Tx } from "./tx/tx.ts";
+import type { Dialect } from "./schema/define.ts";
+import type { Tx } from "./tx/tx.ts";
 
 export type { Tx } from "./tx/tx.ts";
 
 /**
- * The store port: transactions over typed tables, and the four things built on them. Two drivers keep it,
- * SQLite and PostgreSQL; one suite (test/unit/store) holds both to the words below.
+ * The store port: transactions over typed tables, and the three things built on them. Two drivers implement it, SQLite
+ * and PostgreSQL; one suite (test/unit/store) tests both.
  */
 export interface Store {
   readonly dialect: Dialect;
-  /** Names this database: survives restarts, differs for another database. Cursors are good within one epoch. */
+  /** Identifies this database: survives restarts, differs for another database. Cursors are valid within one epoch. */
   readonly epoch: string;
   /** This process's name on leases, `host:pid:nonce`. See {@link Store.ownerIsDead}. */
   readonly owner: string;
   readonly journal: Journal;
   readonly ledger: Ledger;
   readonly outbox: Outbox;
-  readonly queue: Queue;
-  /** What all readers of events in this process may have waiting. */
+  /** The memory budget of all readers of events in this process. */
   readonly readers: ReaderBudget;
   /** Queries over committed rows. MUST NOT see the rows of a transaction that is still open. */
   readonly read: Kysely<Tables>;
 
   /**
-   * The one committed row whose columns equal `where`: the same as by {@link Store.read}, for what every call asks,
-   * since no text of a query is built.
+   * Returns the committed row whose columns equal `where`. Like {@link Store.read}, but for the hot path: it builds no
+   * query text.
    */
   find<K extends keyof Tables>(table: K, where: Partial<Tables[K]>): Promise<Tables[K] | undefined>;
 
@@ -52,7 +51,7 @@ export interface Store {
   /** True when the process that a lease names is known to be gone. False also means "not known": wait for the lease. */
   ownerIsDead(owner: string): boolean;
 
-  /** Waits for open groups, then lets the database go. Later calls reject with `state_store_unavailable`. */
+  /** Waits for open groups, then closes the database. Later calls reject with `state_store_unavailable`. */
   close(): Promise<void>;
 }
 
@@ -62,12 +61,12 @@ export interface StoreOptions {
   /** Default: the process's clock on SQLite, the database's on PostgreSQL. */
   readonly now?: () => number;
   /**
-   * Names this machine on leases; default its host name. Replicas that share a host name but not a process table
-   * (pods on the host's network) MUST each have their own, or one may take the other for dead.
+   * Names this machine on leases; default its host name. Replicas that share a host name but not a process table (pods
+   * on the host's network) MUST each have their own, or one may consider the other dead.
    */
   readonly host?: string;
-  /** Bytes of {@link Store.readers}: limits.max_reader_bytes. */
+  /** Bytes of {@link Store.readers}. */
   readonly maxReaderBytes?: number;
-  /** Where facts about background failures go (a lost notification connection, a sweep that failed). */
+  /** Receives background failures, such as a lost notification connection or a failed sweep. */
   readonly onProblem?: (message: string, error: unknown) => void;
 }

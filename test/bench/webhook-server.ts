@@ -91,7 +91,8 @@ export async function runReceiver(settings: string, given: string | undefined) {
 /** The least a receiver can do: read the body, verify the same MAC, answer what it was told to. */
 export async function runBareReceiver(answer: string) {
   const app = new H3({ silent: true });
-  const limits = { maxBytes: MAX_BODY_BYTES, timeoutMs: 10_000, clock: systemClock };
+  const settings = { maxBytes: "", timeoutMs: "" };
+  const limits = { maxBytes: MAX_BODY_BYTES, timeoutMs: 10_000, clock: systemClock, settings };
   app.post("/webhooks/:route", async (event) => {
     const body = await readBody(event, limits);
     const given = Buffer.from(event.req.headers.get("x-hub-signature-256") ?? "");

@@ -12,7 +12,7 @@ export interface Findings {
   readonly jobs: readonly Job[];
   readonly occurrences: readonly OccurrenceRow[];
   readonly messages: readonly OutboxRow[];
-  readonly runs: readonly Pick<RunRow, "id" | "delivery">[];
+  readonly runs: readonly Pick<RunRow, "id" | "reply_to">[];
   /** Runs whose turns began, each as often as one did. */
   readonly turns: readonly string[];
   readonly arrivals: CronContext["arrivals"];
@@ -40,7 +40,7 @@ export async function find(place: CronContext, settledMs: number): Promise<Findi
     jobs,
     occurrences: await read.selectFrom("occurrences").selectAll().orderBy("scheduled_at").execute(),
     messages: await read.selectFrom("outbox").selectAll().execute(),
-    runs: await read.selectFrom("runs").select(["id", "delivery"]).execute(),
+    runs: await read.selectFrom("runs").select(["id", "reply_to"]).execute(),
     turns: (await place.lines("turns.jsonl")).map((line) => (JSON.parse(line) as { runId: string }).runId),
     arrivals: place.arrivals,
     outputs: new Map(await Promise.all(outputs)),
@@ -159,7 +159,7 @@ function endFlaws(row: OccurrenceRow, { cuts, settledMs, turns, jobs }: Findings
 
 /** Each occurrence has one run at most, and each run one turn. */
 function runFlaws({ runs, turns, occurrences }: Findings): readonly string[] {
-  const refs = runs.map(({ delivery }) => (JSON.parse(delivery ?? "{}") as { ref?: string }).ref);
+  const refs = runs.map(({ reply_to: replyTo }) => (JSON.parse(replyTo ?? "{}") as { ref?: string }).ref);
   const known = new Set(occurrences.map(({ run_id: id }) => id));
   return [
     ...refs.filter((ref, index) => refs.indexOf(ref) !== index).map((ref) => `${ref} has two runs`),

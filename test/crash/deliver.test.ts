@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 import process from "node:process";
 import { text } from "node:stream/consumers";
 import { test, type TestContext } from "node:test";
-import { retryLetter } from "../../src/store/outbox/messages.ts";
+import { retryMessage } from "../../src/store/outbox/messages.ts";
 import type { Store } from "../../src/store/store.ts";
 import { openTestStore } from "../harness/store.ts";
 import { startChild, type Child } from "../unit/store/child.ts";
@@ -158,7 +158,7 @@ class Owed {
   }
 
   async retryUnknown(): Promise<void> {
-    for (const id of await this.unknown()) assert.equal(await retryLetter(this.#store, id), "retried");
+    for (const id of await this.unknown()) assert.equal(await retryMessage(this.#store, id), "retried");
   }
 
   async unsent(): Promise<number> {

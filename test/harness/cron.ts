@@ -104,7 +104,7 @@ export class TestCron implements AsyncDisposable {
       const due = await this.store.read
         .selectFrom("outbox")
         .select("id")
-        .where("held", "=", 0)
+        .where("blocked", "=", 0)
         .where((is) =>
           is.or([
             is.and([is("status", "=", "due"), is("available_at", "<=", this.clock.now())]),

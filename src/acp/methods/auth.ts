@@ -1,5 +1,5 @@
 /** Methods about what the agent needs before it can work. */
-import { clipped } from "../prompt/content-text.ts";
+import { shorten } from "../../base/text.ts";
 import type { AcpGroup } from "../wire/contract.ts";
 import { invalidParams } from "../wire/error.ts";
 import { refreshProvider } from "../settings/provider.ts";
@@ -9,7 +9,7 @@ export const authMethods: AcpGroup<"authenticate"> = {
     if (params.methodId !== "provider") {
       throw invalidParams(
         "methodId",
-        `There is no way to sign in named ${JSON.stringify(clipped(params.methodId, 80))}.`,
+        `There is no way to sign in named ${JSON.stringify(shorten(params.methodId, 80))}.`,
       );
     }
     await refreshProvider(connection);

@@ -1,4 +1,5 @@
 /** How the blocks of a prompt stand in one text. Pure. */
+import { shorten, toOneLine } from "../../base/text.ts";
 
 /** A stretch of the text: what somebody wrote, or a reference in its place. */
 export interface Stretch {
@@ -23,8 +24,8 @@ export function joined(stretches: readonly Stretch[]): string {
 
 /** `[@name](uri)` on one line, whatever the two hold. */
 export function reference(name: string, uri: string): string {
-  const shown = clipped(oneLine(name), MAX_NAME_CHARACTERS).replaceAll(/[[\]]/g, "");
-  const target = clipped(oneLine(uri), MAX_URI_CHARACTERS)
+  const shown = shorten(toOneLine(name), MAX_NAME_CHARACTERS).replaceAll(/[[\]]/g, "");
+  const target = shorten(toOneLine(uri), MAX_URI_CHARACTERS)
     .replaceAll(" ", "%20")
     .replaceAll(/[()<>]/g, percent);
   return `[@${shown === "" ? "resource" : shown}](${target})`;
@@ -36,21 +37,12 @@ export function nameOf(uri: string): string {
   return path.slice(path.lastIndexOf("/") + 1) || uri;
 }
 
-export function clipped(text: string, max: number): string {
-  return text.length <= max ? text : `${text.slice(0, max - 1).toWellFormed()}…`;
-}
-
 function between(before: Stretch, after: Stretch): string {
   if (before.kind === "text" && after.kind === "text") return "\n\n";
   if (before.kind === "reference" && after.kind === "reference") return " ";
   const touches =
     before.kind === "text" ? /[\p{L}\p{N}]$/u.test(before.text) : /^[\p{L}\p{N}]/u.test(after.text);
   return touches ? " " : "";
-}
-
-function oneLine(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
-  return text.replaceAll(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
 }
 
 const percent = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`;

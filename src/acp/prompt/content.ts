@@ -1,11 +1,12 @@
 /** What the blocks of a prompt say to the model. */
+import { shorten } from "../../base/text.ts";
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import { readAttachment, textAttachment } from "../../agent/attachments/attachment.ts";
 import type { Attachment, UserMessage } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { linkedPath, readLinked, type LinkedFiles } from "./content-file.ts";
-import { clipped, joined, nameOf, reference, type Stretch } from "./content-text.ts";
+import { joined, nameOf, reference, type Stretch } from "./content-text.ts";
 import { invalidParams } from "../wire/error.ts";
 import type { AcpSession } from "../session/session.ts";
 
@@ -97,7 +98,7 @@ async function take({ block, at, load, files }: Taking): Promise<Stretch> {
     default:
       throw invalidParams(
         at,
-        `${at} is of type ${clipped(String(block.type), 40)}, which is not taken. Send text, image, resource_link or resource.`,
+        `${at} is of type ${shorten(String(block.type), 40)}, which is not taken. Send text, image, resource_link or resource.`,
       );
   }
 }
@@ -106,7 +107,7 @@ async function take({ block, at, load, files }: Taking): Promise<Stretch> {
 async function imageOf(at: string, data: string, uri: string | undefined): Promise<Attachment> {
   const read = await readBase64(at, data);
   if (read?.type !== "image") throw invalidParams(at, `${at} is no image in PNG, JPEG, GIF or WebP.`);
-  return uri === undefined ? read : { ...read, name: clipped(uri, MAX_NAME_CHARACTERS) };
+  return uri === undefined ? read : { ...read, name: shorten(uri, MAX_NAME_CHARACTERS) };
 }
 
 async function link(uri: string, load: Load, files: LinkedFiles): Promise<void> {
@@ -121,7 +122,7 @@ async function blob(
   { uri, blob: data }: { uri: string; blob: string },
   load: Load,
 ): Promise<void> {
-  const name = clipped(uri, MAX_NAME_CHARACTERS);
+  const name = shorten(uri, MAX_NAME_CHARACTERS);
   const read = await readBase64(at, data);
   if (read?.type === "image") load.image(at, { ...read, name });
   else if (read?.mediaType === "text/plain") load.linked({ ...read, name });
@@ -167,7 +168,7 @@ class Load {
   /** RequestError when there is too much text. */
   embed(at: string, uri: string, text: string): void {
     this.text(at, text);
-    this.attachments.push(textAttachment(clipped(uri, MAX_NAME_CHARACTERS), text));
+    this.attachments.push(textAttachment(shorten(uri, MAX_NAME_CHARACTERS), text));
   }
 
   /** RequestError when there are too many images. */

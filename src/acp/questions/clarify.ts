@@ -1,8 +1,8 @@
+import { shorten } from "../../base/text.ts";
 import type { RequestPermissionRequest } from "@agentclientprotocol/sdk/unstable";
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
 import { clientQuirks } from "../wire/client-quirks.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { clipped } from "../prompt/content-text.ts";
 import { formAnswers, formMessage, formSchema } from "./elicitation.ts";
 import { noteNoPermissions } from "./permission.ts";
 import { macrotask, type Answered, type PutQuestion } from "./question.ts";
@@ -102,7 +102,7 @@ function choicesRequest(
     sessionId,
     toolCall: {
       toolCallId,
-      title: clipped(question.question, MAX_TITLE_CHARACTERS),
+      title: shorten(question.question, MAX_TITLE_CHARACTERS),
       kind: "think",
       status: "pending",
       content: [textContent(question.question)],

@@ -1,4 +1,5 @@
 /** Requests for permission as editors show them to their users. Pure. */
+import { shorten } from "../../base/text.ts";
 import type {
   PermissionOption,
   RequestPermissionRequest,
@@ -7,7 +8,6 @@ import type {
 } from "@agentclientprotocol/sdk/unstable";
 import type { AskChoice, ClarifyQuestion, FileChange } from "../../../generated/http/client/types.gen.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { clipped } from "../prompt/content-text.ts";
 import { diffContent } from "../tools/diff-content.ts";
 import type { PutQuestion } from "./question.ts";
 import { fenced, textContent } from "../tools/tool-text.ts";
@@ -87,12 +87,12 @@ const NAMES: Readonly<Record<AskChoice, (scope: string) => string>> = {
 function scopeOf(data: Data): string {
   const covers =
     typeof data["covers"] === "string" ? data["covers"] : String(data["command"] ?? data["tool"]);
-  const short = clipped(covers.replaceAll(/\s+/g, " ").trim(), MAX_SCOPE_CHARACTERS);
+  const short = shorten(covers.replaceAll(/\s+/g, " ").trim(), MAX_SCOPE_CHARACTERS);
   return `\`${short}\``;
 }
 
 /** Of any kind of question, in one line. */
 function titleOf({ title, questions, command, prompt }: Data): string {
   const [first] = (questions as readonly ClarifyQuestion[] | undefined) ?? [];
-  return clipped(String(title ?? first?.question ?? command ?? prompt), MAX_TITLE_CHARACTERS);
+  return shorten(String(title ?? first?.question ?? command ?? prompt), MAX_TITLE_CHARACTERS);
 }

@@ -1,5 +1,5 @@
 /** What the client lends to a session that it has open: its servers of tools, its files, more folders. */
-import { abortable } from "../../base/abortable.ts";
+import { abortable } from "../../base/deadline.ts";
 import type { McpServer } from "@agentclientprotocol/sdk/unstable";
 import type { AcpConnection } from "../wire/connection.ts";
 import { clientFiles } from "./client-files.ts";

@@ -1,8 +1,8 @@
 /** The servers of the Model Context Protocol that a client names for a session. */
+import { waitAtMost } from "../../base/deadline.ts";
 import type { McpServerOptions } from "../../agent/mcp/connection.ts";
 import { McpServers } from "../../agent/mcp/servers.ts";
 import { commandEnvironment } from "../../exec/process-group.ts";
-import type { Clock } from "../../base/clock.ts";
 import { sha256 } from "../../base/digest.ts";
 import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
 import type { AcpDeps } from "../deps.ts";
@@ -52,8 +52,8 @@ export function joinServers(
   const start = () => {
     told.clear();
     const started = joined.use(options);
-    settled = within(started, Math.min(mcp.startTimeoutMs + LAST_WORD_MS, MAX_PROMPT_WAIT_MS), clock);
-    return within(started, mcp.waitMs, clock);
+    settled = waitAtMost(clock, Math.min(mcp.startTimeoutMs + LAST_WORD_MS, MAX_PROMPT_WAIT_MS), started);
+    return waitAtMost(clock, mcp.waitMs, started);
   };
   return { start, release };
 }
@@ -98,15 +98,4 @@ function distinctName(given: string, taken: Set<string>): string {
   for (let count = 2; taken.has(name); count += 1) name = `${clean}_${count}`;
   taken.add(name);
   return name;
-}
-
-/** Resolves with `work`, but after `ms` at the latest. */
-function within(work: Promise<void>, ms: number, clock: Clock): Promise<void> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(ms, resolve);
-    void work.finally(() => {
-      cancel();
-      resolve();
-    });
-  });
 }

@@ -1,6 +1,6 @@
 /** Sessions become open to the client here, and are closed. */
+import { waitAtMost } from "../../base/deadline.ts";
 import { settingsOf } from "../../agent/session/session.ts";
-import type { Clock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { AcpConnection } from "../wire/connection.ts";
@@ -128,13 +128,6 @@ const CLOSE_MS = 5_000;
 export async function closeSession(connection: AcpConnection, session: AcpSession): Promise<void> {
   const { clock } = await connection.deps();
   connection.close(session);
-  await within(clock, CLOSE_MS, session.settled());
-  await within(clock, CLOSE_MS, session.released());
-}
-
-/** Waits for `work`, but not longer than that. */
-async function within(clock: Clock, ms: number, work: Promise<void>): Promise<void> {
-  const late = Promise.withResolvers<void>();
-  const cancel = clock.after(ms, late.resolve);
-  await Promise.race([work, late.promise]).finally(cancel);
+  await waitAtMost(clock, CLOSE_MS, session.settled());
+  await waitAtMost(clock, CLOSE_MS, session.released());
 }

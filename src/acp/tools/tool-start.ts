@@ -1,4 +1,5 @@
 /** How a tool call is told when it begins. Pure. */
+import { shorten } from "../../base/text.ts";
 import type {
   ToolCall,
   ToolCallContent,
@@ -114,10 +115,7 @@ export function folderOf({ cwd, input }: ToolStart): string {
 export function titleOf({ preview, tool, input, callId: _ }: ToolStart): string {
   const about = textOf(input, "command") ?? textOf(input, "path") ?? textOf(input, "query");
   const said = preview ?? (about === undefined ? tool : `${tool}: ${about}`);
-  const title = said.replace(/\s+/g, " ").trim() || tool;
-  const characters = Array.from(title.slice(0, 2 * MAX_TITLE_CHARACTERS + 2));
-  if (characters.length <= MAX_TITLE_CHARACTERS) return title;
-  return `${characters.slice(0, MAX_TITLE_CHARACTERS - 1).join("")}…`;
+  return shorten(said.replace(/\s+/g, " ").trim() || tool, MAX_TITLE_CHARACTERS);
 }
 
 /** The files that a call is about, each once, as absolute paths; a read says from which line. */

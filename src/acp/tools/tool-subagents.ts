@@ -1,4 +1,5 @@
 /** What the sub-agents of a call do, as a list for people. Pure. */
+import { shorten } from "../../base/text.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 
 interface Subagent {
@@ -65,6 +66,5 @@ export class ToolSubagents {
 }
 
 function line(value: unknown): string {
-  const text = String(value).replace(/\s+/g, " ").trim();
-  return text.length <= MAX_LINE_CHARACTERS ? text : `${text.slice(0, MAX_LINE_CHARACTERS - 1)}…`;
+  return shorten(String(value).replace(/\s+/g, " ").trim(), MAX_LINE_CHARACTERS);
 }

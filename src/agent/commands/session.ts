@@ -1,10 +1,11 @@
+import { shorten } from "../../base/text.ts";
+import { textOf, type Message } from "../message.ts";
+import { readTranscript, isSummary, loadContext } from "../session/transcript.ts";
 import { createSessionId } from "../../base/ids.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Agent } from "../agent.ts";
 import { estimateTokens } from "../engines/conversation.ts";
-import { type Message, textOf } from "../message.ts";
 import { refOf } from "../run/prepare.ts";
-import { isSummary, loadContext, readTranscript } from "../session/transcript.ts";
 import { contextUse } from "../usage/context-use.ts";
 import { type Command, sessionOf, shown, usage } from "./command.ts";
 
@@ -159,8 +160,7 @@ export const sessionCommands: readonly Command[] = [
 ];
 
 function oneLine(text: string): string {
-  const line = text.replace(/\s+/g, " ").trim();
-  return line.length > SHOWN_CHARACTERS ? `${line.slice(0, SHOWN_CHARACTERS)}...` : line;
+  return shorten(text.replace(/\s+/g, " ").trim(), SHOWN_CHARACTERS);
 }
 
 const CHARACTERS_A_TOKEN = 4;

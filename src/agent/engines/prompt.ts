@@ -1,12 +1,6 @@
 import type { AssistantContent, ModelMessage, ToolContent, UserModelMessage } from "ai";
-import type {
-  AssistantMessage,
-  AssistantPart,
-  Attachment,
-  Message,
-  ToolMessage,
-  UserMessage,
-} from "../message.ts";
+import type { AssistantMessage, AssistantPart, Attachment, Message, ToolMessage, UserMessage } from "../message.ts";
+import { isRecord } from "../../base/json/schema.ts";
 
 /** Converts the transcript to the model SDK's form. Returns system messages separately, because they go first. */
 export function toPrompt(messages: readonly Message[]): {
@@ -62,7 +56,7 @@ function toPart(part: AssistantPart): Part {
 
 /** Arguments that did not parse are stored as text, but providers accept only objects. */
 function toInput(input: unknown): unknown {
-  return typeof input === "object" && input !== null && !Array.isArray(input) ? input : {};
+  return isRecord(input) ? input : {};
 }
 
 function answersTo(message: AssistantMessage, later: readonly Message[]): ToolContent {

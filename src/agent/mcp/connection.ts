@@ -1,6 +1,6 @@
 /** One MCP server: connects, calls tools, and reconnects after a failure. */
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
-import { abortable } from "../../base/abortable.ts";
+import { abortable } from "../../base/deadline.ts";
 import type { Clock } from "../../base/clock.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import { SchemaSet } from "../../base/json/validate.ts";

@@ -19,8 +19,8 @@ export interface RunTrigger {
 
 /** Several as one: of a run the first that owns it is called, and none for a run that nobody owns. */
 export function joinTriggers(triggers: readonly RunTrigger[]): RunTrigger {
-  const ownerOf = ({ delivery }: RunRow) =>
-    delivery === null ? undefined : triggers.find((trigger) => trigger.owns(delivery));
+  const ownerOf = ({ reply_to: replyTo }: RunRow) =>
+    replyTo === null ? undefined : triggers.find((trigger) => trigger.owns(replyTo));
   return {
     owns: (delivery) => triggers.some((trigger) => trigger.owns(delivery)),
     started: async (tx, run) => ownerOf(run)?.started(tx, run),

@@ -1,3 +1,4 @@
+import { LruMap } from "../../base/lru.ts";
 import type { Store } from "../../store/store.ts";
 import type { GrantRow } from "../../store/schema/tables.ts";
 
@@ -18,7 +19,7 @@ export interface GrantScope {
  */
 export class Grants {
   readonly #store: Store;
-  readonly #bySession = new Map<string, Set<string>>();
+  readonly #bySession = new LruMap<string, LruMap<string, true>>(MAX_SESSIONS);
 
   constructor(store: Store) {
     this.#store = store;
@@ -26,7 +27,7 @@ export class Grants {
 
   /** Returns whether calls with this signature need no further approval. */
   async allows({ owner, sessionId }: GrantScope, signature: string): Promise<boolean> {
-    if (this.#ofSession(keyOf({ owner, sessionId }))?.has(signature)) return true;
+    if (this.#bySession.get(keyOf({ owner, sessionId }))?.has(signature)) return true;
     const row = await this.#store.read
       .selectFrom("grants")
       .select("signature")
@@ -38,10 +39,9 @@ export class Grants {
 
   allowForSession(place: GrantScope, signature: string): void {
     const key = keyOf(place);
-    const signatures = this.#ofSession(key) ?? new Set<string>();
-    this.#bySession.set(key, signatures.add(signature));
-    dropOldest(signatures, MAX_SIGNATURES);
-    dropOldest(this.#bySession, MAX_SESSIONS);
+    const signatures = this.#bySession.get(key) ?? new LruMap<string, true>(MAX_SIGNATURES);
+    signatures.set(signature, true);
+    this.#bySession.set(key, signatures);
   }
 
   async allowAlways(grant: Omit<GrantRow, "created_at">): Promise<void> {
@@ -74,21 +74,6 @@ export class Grants {
       return gone.numDeletedRows > 0n;
     });
   }
-
-  /** Moves the session to the end, as the one used last. */
-  #ofSession(key: string): Set<string> | undefined {
-    const signatures = this.#bySession.get(key);
-    if (signatures && this.#bySession.delete(key)) this.#bySession.set(key, signatures);
-    return signatures;
-  }
 }
 
 const keyOf = ({ owner, sessionId }: GrantScope): string => JSON.stringify([owner, sessionId]);
-
-function dropOldest(
-  kept: { readonly size: number; keys(): IterableIterator<string>; delete(key: string): boolean },
-  limit: number,
-): void {
-  const [oldest] = kept.size > limit ? kept.keys() : [];
-  if (oldest !== undefined) kept.delete(oldest);
-}

@@ -114,9 +114,9 @@ export class Questions {
    * it is for may begin now.
    */
   async take(questionId: string, { signal }: { readonly signal: AbortSignal }): Promise<boolean> {
-    const taken = { id: questionId, status: "answered", taken_at: null };
+    const taken = { id: questionId, status: "answered", used_at: null };
     return this.#store.write(
-      async (tx) => !signal.aborted && (await tx.update("questions", taken, { taken_at: tx.nowMs })) === 1,
+      async (tx) => !signal.aborted && (await tx.update("questions", taken, { used_at: tx.nowMs })) === 1,
     );
   }
 
@@ -279,7 +279,7 @@ export class Questions {
         expires_at: timeoutMs > 0 ? tx.nowMs + timeoutMs : null,
         answered_at: null,
         call_id: callId ?? null,
-        taken_at: null,
+        used_at: null,
       };
       if (!(await moveRun(tx, subject.runId, { from: "running", to: "waiting_for_approval" }))) {
         const run = await tx.find("runs", { id: subject.runId });

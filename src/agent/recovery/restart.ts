@@ -34,7 +34,7 @@ export async function startAgain(
   await tx.db.deleteFrom("messages").where("session_id", "=", sessionId).where("run_id", "=", id).execute();
   await tx.increment("sessions", { id: sessionId }, "queued", 1);
   await store.journal.append(tx, sessionId, [runEvent(id, "run.notice", { message: NOTICE })]);
-  if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.requeued?.(tx, run);
+  if (run.reply_to !== null && trigger?.owns(run.reply_to)) await trigger.requeued?.(tx, run);
   tx.afterCommit(() => log.info("a run whose process is gone starts again", { run: id, starts }));
   return true;
 }

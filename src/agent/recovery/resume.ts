@@ -56,7 +56,7 @@ export async function suspended(tx: Tx, run: RunRow, known?: KnownOfRun): Promis
   const waiting: WaitingCall[] = [];
   for (const call of step.unfinished) {
     const ask = questions.find(({ id, call_id: callId }) => callId === call.callId && step.asked.has(id));
-    if (!ask || ask.taken_at !== null || ask.status === "cancelled") return undefined;
+    if (!ask || ask.used_at !== null || ask.status === "cancelled") return undefined;
     waiting.push({ call, ask });
   }
   if ((await startsOf(tx, run.id)) >= MAX_STARTS) return undefined;

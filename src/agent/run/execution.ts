@@ -1,4 +1,4 @@
-import { abortable } from "../../base/abortable.ts";
+import { abortable } from "../../base/deadline.ts";
 import { createId } from "../../base/ids.ts";
 import type { Span } from "../../base/observe/trace.ts";
 import type { RunToolCall } from "../../../generated/http/client/types.gen.ts";

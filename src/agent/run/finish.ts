@@ -50,7 +50,7 @@ async function followEnd(
   const { store, runEnded: ended, trigger } = deps;
   if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
   await enqueueEndWebhook(tx, store, run, outcome);
-  if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.ended(tx, run, outcome);
+  if (run.reply_to !== null && trigger?.owns(run.reply_to)) await trigger.ended(tx, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
   if (isPlain && isStateless) return;
   // Only these kinds work for another session; what the others were asked may be long, and is not looked at again.

@@ -97,7 +97,7 @@ async function countAtWork(tx: Tx, owner: string): Promise<number> {
     .where("owner", "=", owner)
     .where("ended_at", "is", null)
     .where("kind", "!=", "subagent")
-    .where("delivery", "is", null)
+    .where("reply_to", "is", null)
     .executeTakeFirst();
   return Number(counted?.count ?? 0);
 }

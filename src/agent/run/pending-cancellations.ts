@@ -1,3 +1,4 @@
+import { LruMap } from "../../base/lru.ts";
 import type { RunStop } from "./stop.ts";
 
 const MAX_NOTED = 1_000;
@@ -7,12 +8,10 @@ const MAX_NOTED = 1_000;
  * known; of others the store alone decides.
  */
 export class PendingCancellations {
-  readonly #stops = new Map<string, RunStop>();
+  readonly #stops = new LruMap<string, RunStop>(MAX_NOTED);
 
   note(runId: string, stop: RunStop): void {
     this.#stops.set(runId, stop);
-    const [oldest] = this.#stops.size > MAX_NOTED ? this.#stops.keys() : [];
-    if (oldest !== undefined) this.#stops.delete(oldest);
   }
 
   of(runId: string): RunStop | undefined {

@@ -1,6 +1,7 @@
+import { firstCharacters } from "../../base/text.ts";
 import type { Run, RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { columnsOf } from "../../store/schema/columns.ts";
+import { columnsOf } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { QuestionRow, RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "../engine.ts";
@@ -105,7 +106,7 @@ export function newRun(
     ended_at: null,
     response_id: from.kind === "response" ? responseIdOf(id) : null,
     webhook: from.webhook ?? null,
-    delivery: from.delivery ?? null,
+    reply_to: from.delivery ?? null,
     required_action: null,
     pending_steer: null,
     input_preview: preview(from.input),
@@ -191,10 +192,10 @@ export async function endAllRuns(tx: Tx, endings: readonly RunEnding[]): Promise
 }
 
 /** What people see of a run. What it was asked with may be long, and is left where it is. */
-export type RunView = Omit<RunRow, "input" | "webhook" | "delivery">;
+export type RunView = Omit<RunRow, "input" | "webhook" | "reply_to">;
 
 export const runViewColumns = columnsOf("runs").filter(
-  (name) => name !== "input" && name !== "webhook" && name !== "delivery",
+  (name) => name !== "input" && name !== "webhook" && name !== "reply_to",
 ) as readonly (keyof RunView)[];
 
 /** A run of `owner`. ServiceError `run_not_found` for others' runs too. */
@@ -268,12 +269,7 @@ const PREVIEW_CHARACTERS = 200;
 
 function preview(input: RunInput): string {
   const last = input.prompt.at(-1);
-  if (!last) return "";
-  const text = textOf(last);
-  if (text.length <= PREVIEW_CHARACTERS) return text;
-  // Cut between characters, not inside one.
-  const characters = Array.from(text.slice(0, PREVIEW_CHARACTERS * 2));
-  return characters.slice(0, PREVIEW_CHARACTERS).join("");
+  return last ? firstCharacters(textOf(last), PREVIEW_CHARACTERS) : "";
 }
 
 function seconds(ms: number | null): number | null {

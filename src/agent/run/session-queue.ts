@@ -195,7 +195,7 @@ export class SessionQueue {
 
   async #started(tx: Tx, run: RunRow): Promise<void> {
     const { trigger } = this.#deps;
-    if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.started(tx, run);
+    if (run.reply_to !== null && trigger?.owns(run.reply_to)) await trigger.started(tx, run);
   }
 }
 

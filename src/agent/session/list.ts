@@ -1,3 +1,4 @@
+import { firstCharacters } from "../../base/text.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
@@ -150,7 +151,7 @@ const FIRST_MESSAGES = 4;
 
 function previewOf(content: string): string {
   const { text } = JSON.parse(content) as { readonly text: string };
-  return Array.from(text.replace(/\s+/g, " ").trim()).slice(0, PREVIEW_CHARACTERS).join("");
+  return firstCharacters(text.replace(/\s+/g, " ").trim(), PREVIEW_CHARACTERS);
 }
 
 function summaryOf(row: SessionRow, preview: string): SessionSummary {

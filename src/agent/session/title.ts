@@ -1,3 +1,4 @@
+import { headOf } from "../../base/text.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Tx } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
@@ -27,7 +28,7 @@ export function cleanTitle(title: string): string {
 export function titleFromPrompt(prompt: string): string {
   const line = oneLine(prompt.slice(0, READ_CHARACTERS));
   if (line.length <= PROMPT_TITLE_CHARACTERS) return line;
-  const cut = cutAt(line, PROMPT_TITLE_CHARACTERS);
+  const cut = headOf(line, PROMPT_TITLE_CHARACTERS);
   const space = cut.lastIndexOf(" ");
   return `${space > PROMPT_TITLE_CHARACTERS / 2 ? cut.slice(0, space) : cut}...`;
 }
@@ -43,11 +44,6 @@ function oneLine(text: string): string {
 const INVISIBLE = /[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
 // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
 const BREAKS = /[\s\u0000-\u001f\u007f-\u009f]+/g;
-
-/** At most `length` long, and never half a character. */
-function cutAt(text: string, length: number): string {
-  return text.slice(0, length).replace(/[\ud800-\udbff]$/, "");
-}
 
 /** `wanted`, or, when a session of the same line of branches has it, with the next free number: `name #2`. */
 export async function freeTitle(
@@ -68,7 +64,7 @@ export async function freeTitle(
   const stem = wanted.replace(/ #\d+$/, "");
   for (let number = 2; number <= MAX_NUMBER; number++) {
     const suffix = ` #${number}`;
-    const next = `${cutAt(stem, MAX_TITLE_CHARACTERS - suffix.length)}${suffix}`;
+    const next = `${headOf(stem, MAX_TITLE_CHARACTERS - suffix.length)}${suffix}`;
     if (!taken.has(next)) return next;
   }
   throw new ServiceError("invalid_title", `There are too many branches named ${JSON.stringify(stem)}.`);

@@ -1,3 +1,4 @@
+import { LruMap } from "../../base/lru.ts";
 import type { SessionVariables } from "../tool/tool.ts";
 
 /** Where variables come from. */
@@ -11,7 +12,7 @@ const MAX_SESSIONS = 1000;
 /** Which variables the commands of a session see, in this process: none, until a skill or tool shares some. */
 export class VariableShares {
   readonly #source: VariableSource;
-  readonly #names = new Map<string, Set<string>>();
+  readonly #names = new LruMap<string, Set<string>>(MAX_SESSIONS);
 
   constructor(source: VariableSource) {
     this.#source = source;
@@ -34,12 +35,7 @@ export class VariableShares {
 
   #keep(sessionId: string): Set<string> {
     const names = this.#names.get(sessionId) ?? new Set<string>();
-    this.#names.delete(sessionId);
     this.#names.set(sessionId, names);
-    if (this.#names.size > MAX_SESSIONS) {
-      const [oldest] = this.#names.keys();
-      if (oldest !== undefined) this.#names.delete(oldest);
-    }
     return names;
   }
 }

@@ -1,10 +1,10 @@
-/** Finds, reads and loads skills: folders with a `SKILL.md`. Touches the machine. */
 import { existsSync } from "node:fs";
 import { readdir, realpath, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
 import { isRecord } from "../../base/json/schema.ts";
+import { LruMap } from "../../base/lru.ts";
 import { isInside } from "../../base/paths.ts";
 import { readForeign } from "../../base/system/own-files.ts";
 
@@ -37,7 +37,7 @@ type Read = { readonly skill: Skill } | { readonly problem: SkillProblem };
  */
 export class Skills {
   readonly #options: SkillsOptions;
-  readonly #cache = new Map<string, { readonly version: string; readonly read: Read }>();
+  readonly #cache = new LruMap<string, { readonly version: string; readonly read: Read }>(MAX_CACHED);
 
   constructor(options: SkillsOptions) {
     this.#options = options;
@@ -77,7 +77,6 @@ export class Skills {
         problem: { path: folder, message: error instanceof Error ? error.message : "it cannot be read" },
       }),
     );
-    if (this.#cache.size >= MAX_CACHED) this.#cache.clear();
     this.#cache.set(folder, { version, read });
     return read;
   }

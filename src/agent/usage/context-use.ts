@@ -1,5 +1,5 @@
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
-import { Memo } from "../../base/memo.ts";
+import { Memo } from "../../base/lru.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { contextTokens } from "../engines/conversation.ts";

@@ -1,4 +1,4 @@
-/** Paths into plain data, written `a.b[0].c`; names with other characters stand as `a["x.y"]`. Pure. */
+/** Paths into plain data, written `a.b[0].c`; names with other characters are written `a["x.y"]`. Pure. */
 
 export type PathSegment = string | number;
 export type DotPath = readonly PathSegment[];
@@ -6,7 +6,10 @@ export type DotPath = readonly PathSegment[];
 const MAX_LENGTH = 1024;
 const STEP = /\.?([\w$-]+)|\[(\d{1,9})\]|\[("(?:[^"\\]|\\.)*")\]/y;
 
-/** Undefined when `text` is not a path, or is longer than 1024 characters. `[0]` becomes a number, `.0` a string. */
+/**
+ * Parses a path; undefined when `text` is not one, or is longer than 1024 characters. `[0]` becomes a number, `.0` a
+ * string.
+ */
 export function parseDotPath(text: string): DotPath | undefined {
   if (text === "" || text.length > MAX_LENGTH || text.startsWith(".")) return undefined;
   const segments: PathSegment[] = [];
@@ -23,7 +26,7 @@ export function parseDotPath(text: string): DotPath | undefined {
   return segments;
 }
 
-/** The inverse of {@link parseDotPath}; "" for the empty path. */
+/** Formats a path, as the inverse of {@link parseDotPath}; "" for the empty path. */
 export function formatDotPath(path: DotPath): string {
   return path.reduce<string>((text, segment) => {
     if (typeof segment === "number") return `${text}[${segment}]`;
@@ -32,7 +35,7 @@ export function formatDotPath(path: DotPath): string {
   }, "");
 }
 
-/** What stands at `path`; undefined when nothing does. Reads own properties only; lists take `[0]` as well as `.0`. */
+/** Returns the value at `path`, if any. Reads own properties only; lists accept `[0]` and `.0`. */
 export function getAtPath(value: unknown, path: DotPath): unknown {
   let current = value;
   for (const segment of path) {
@@ -57,7 +60,7 @@ function unquote(text: string): string | undefined {
   }
 }
 
-/** `length` of a list is no item of it. */
+/** The `length` of a list is not an item. */
 function hasOwnItem(container: object, segment: PathSegment): boolean {
   if (Array.isArray(container) && !/^\d+$/.test(String(segment))) return false;
   return Object.hasOwn(container, segment);

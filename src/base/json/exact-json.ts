@@ -1,11 +1,11 @@
-/** JSON whose numbers stay as they were written where the language's own cannot hold them. Pure. */
+/** JSON that keeps the digits of numbers that the language cannot represent. Pure. */
 
-/** A number in its own digits. `JSON.stringify` writes them as they are. */
+/** A number with its original digits. `JSON.stringify` writes them unchanged. */
 export interface ExactNumber {
   readonly rawJSON: string;
 }
 
-/** What this runtime has, and its types do not know yet. */
+/** Supported by the runtime, but missing from its types. */
 const json = JSON as unknown as {
   parse(
     text: string,
@@ -15,15 +15,15 @@ const json = JSON as unknown as {
   isRawJSON(value: unknown): value is ExactNumber;
 };
 
-/** As `JSON.parse`, with an {@link ExactNumber} for each integer beyond 2^53 and number beyond the doubles. */
+/** Parses JSON like `JSON.parse`, with an {@link ExactNumber} for integers beyond 2^53 and numbers beyond doubles. */
 export function parseExactJson(text: string): unknown {
-  // Looking at each number costs ten times as much as parsing, and hardly any text has such a one.
+  // Checking each number costs ten times as much as parsing, and hardly any text has such a number.
   return MAYBE_TOO_LONG.test(text) ? json.parse(text, keepExact) : (JSON.parse(text) as unknown);
 }
 
 export const isExactNumber = json.isRawJSON;
 
-/** A number of sixteen digits, or with an exponent of three, where a number can begin. */
+/** Matches a number of sixteen digits, or with an exponent of three. */
 const MAYBE_TOO_LONG = /(?:^|[[\s:,-])(?:\d{16}|\d[\d.]*[eE]\+?\d{3})/;
 
 function keepExact(_name: string, value: unknown, { source }: { readonly source?: string }): unknown {

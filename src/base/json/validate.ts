@@ -2,17 +2,17 @@
 import { Check, Compile, Errors, type Validator } from "typebox/schema";
 import { isRecord, narrowSchema, type JsonSchema, type SchemaMap } from "./schema.ts";
 
-/** One thing wrong with a value. Never holds the value itself, which may be secret. */
+/** An issue with a value. Never holds the value itself, which may be secret. */
 export interface Issue {
-  /** Where, such as `messages[0].content`; "" for the value as a whole. */
+  /** The path, such as `messages[0].content`; "" for the value as a whole. */
   readonly path: string;
-  /** What it must be, such as `must be one of "low", "high"`. */
+  /** What the value must be, such as `must be one of "low", "high"`. */
   readonly message: string;
-  /** The keyword of JSON Schema that refused. */
+  /** The keyword of JSON Schema that rejected the value. */
   readonly keyword: string;
 }
 
-/** Above this size a refused value gets no details: finding them is interpreted code and would block the loop. */
+/** A larger rejected value gets no details: finding them runs interpreted code and would block the event loop. */
 const MAX_EXPLAINED_BYTES = 65_536;
 const MAX_ISSUES = 8;
 const MAX_LISTED = 24;
@@ -27,8 +27,8 @@ interface Finding {
 }
 
 /**
- * Validators for the schemas of one document. Each is compiled when it is first used and kept as long as its schema.
- * `schemas` are what `#/components/schemas/X` points into; a schema's own `$defs` work as well.
+ * Validators for the schemas of one document, compiled at first use and kept as long as their schema. References
+ * `#/components/schemas/X` resolve to `schemas`; a schema's own `$defs` work as well.
  */
 export class SchemaSet {
   readonly #schemas: SchemaMap;
@@ -40,21 +40,21 @@ export class SchemaSet {
   }
 
   /**
-   * Undefined when `value` fits `schema`; otherwise at least one and at most 8 issues, the most telling first.
-   * `sizeBytes` is the size of the JSON that `value` was read from; above 64 kB there is one issue without details.
+   * Returns undefined when `value` fits `schema`; otherwise 1 to 8 issues, the most specific first. `sizeBytes` is the
+   * size of the JSON that `value` was read from; above 64 kB the result is one issue without details.
    */
   check(schema: JsonSchema, value: unknown, sizeBytes = 0): readonly Issue[] | undefined {
     try {
       if (this.#compile(schema).Check(value)) return undefined;
       return sizeBytes > MAX_EXPLAINED_BYTES ? [tooLargeToExplain] : explain(this.#root(schema), value);
     } catch (error) {
-      // Recursive schemas recurse on the stack, and a client chooses the depth.
+      // Recursive schemas recurse on the stack, and the client controls the depth.
       if (error instanceof RangeError) return [tooDeep];
       throw error;
     }
   }
 
-  /** As {@link check}, against the component `name`. A name that is not in the set throws. */
+  /** Checks against the component `name`, as {@link check}. Throws for a name that is not in the set. */
   checkNamed(name: string, value: unknown, sizeBytes = 0): readonly Issue[] | undefined {
     const known = this.#named.get(name);
     if (known !== undefined) return this.check(known, value, sizeBytes);
@@ -77,7 +77,7 @@ export class SchemaSet {
   }
 }
 
-/** As {@link SchemaSet.check}, for a schema that is used once: it is read as it stands, which is faster than to compile it. */
+/** Checks like {@link SchemaSet.check} for a schema that is used once: interpreting it is faster than compiling it. */
 export function checkOnce(schema: JsonSchema, value: unknown): readonly Issue[] | undefined {
   return Check(schema, value) ? undefined : explain(schema, value);
 }
@@ -87,7 +87,7 @@ export function formatIssue({ path, message }: Issue, whole = "the value"): stri
   return `${path === "" ? whole : path} ${message}`;
 }
 
-/** Keywords whose findings repeat or sum up others that stand beside them. */
+/** Keywords whose findings repeat or summarise other findings. */
 const SUMMARIES = new Set(["boolean", "oneOf", "propertyNames"]);
 
 const tooLargeToExplain: Issue = {
@@ -103,7 +103,7 @@ function explain(root: JsonSchema, value: unknown): readonly Issue[] {
   const telling = findings.filter(({ keyword }) => !SUMMARIES.has(keyword));
   const kept = telling.length > 0 ? telling : findings;
   const union = findings.some(({ keyword }) => keyword === "oneOf");
-  // Of a union's branches, the one that got furthest is the one that was meant.
+  // The branch of a union that matched furthest is probably the intended one.
   const ordered = union ? kept.toSorted((a, b) => depthOf(b) - depthOf(a)) : kept;
   const issues = ordered.flatMap((finding) => toIssues(finding, narrowed, value));
   return issues.length > 0 ? issues.slice(0, MAX_ISSUES) : [unexplained];
@@ -158,7 +158,7 @@ function describe({ keyword, params, message }: Finding): string {
   return texts[keyword]?.() ?? message;
 }
 
-/** `; known are: a, b`, read off the schema that refused. */
+/** Returns `; known are: a, b` from the schema that rejected the value. */
 function listKnown({ schemaPath }: Finding, schema: JsonSchema): string {
   const owner = segmentsOf(schemaPath).reduce<unknown>(
     (parent, key) =>
@@ -187,7 +187,7 @@ function listValues(values: unknown): string {
     : shown.join(", ");
 }
 
-/** `/messages/0/content` -> `messages[0].content`. A number is an index only where the value has a list. */
+/** Returns `messages[0].content` for `/messages/0/content`. A number is an index only where the value has a list. */
 function toPath(instancePath: string, value: unknown): string {
   let path = "";
   let parent: unknown = value;

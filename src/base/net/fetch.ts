@@ -1,4 +1,4 @@
-// Touches the machine: sends requests to other machines, past the guard only.
+// Touches the machine: sends requests to other machines, through the guard only.
 import type { IncomingMessage } from "node:http";
 import { pipeline, type Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
@@ -9,38 +9,38 @@ export interface GuardedFetchOptions {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | Uint8Array;
-  /** From the first look-up to the last byte, redirects included. */
+  /** Covers everything from the first look-up to the last byte, redirects included. */
   readonly timeoutMs: number;
-  /** Most of the body, decompressed, that is read; the rest is cut off. */
+  /** Limit of the decompressed body; the rest is not read. */
   readonly maxBytes: number;
-  /** Redirects to follow, default and at most 5. With 0 the redirecting response itself is the answer. */
+  /** Redirects to follow, default and at most 5. With 0 the redirect response itself is returned. */
   readonly maxRedirects?: number;
   readonly allowedPrivateHosts: readonly string[];
   /** See {@link GuardOptions}. */
-  readonly setting?: string;
+  readonly hint?: string;
   /** For tests; see {@link GuardOptions}. */
   readonly lookup?: GuardOptions["lookup"];
   readonly signal?: AbortSignal;
 }
 
 export interface GuardedResponse {
-  /** Where it came from in the end. */
+  /** The URL after redirects. */
   readonly url: string;
   readonly status: number;
-  /** By lower-case name; several of one name are joined by commas. */
+  /** By lower-case name; repeated headers are joined by commas. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
-  /** The body went on beyond `maxBytes`. */
+  /** True when the body is longer than `maxBytes`. */
   readonly truncated: boolean;
 }
 
-/** A request that got no answer, or none that can be read. The message is one sentence and names no secret. */
+/** A request without a readable response. The message is one sentence and contains no secret. */
 export class FetchFailedError extends Error {
   override readonly name = "FetchFailedError";
   readonly reason: "url" | "connection" | "timeout" | "redirect" | "body";
-  /** False: no part of the request left this machine, so that it can be made again without harm. */
+  /** False: no part of the request left this machine, so a retry is safe. */
   readonly isSent: boolean;
-  /** What stood before a body that cannot be read. */
+  /** Status and headers of a response whose body cannot be read. */
   readonly head: Pick<GuardedResponse, "status" | "headers"> | undefined;
 
   constructor(
@@ -61,17 +61,17 @@ export class FetchFailedError extends Error {
 
 const MAX_REDIRECTS = 5;
 const MAX_ADDRESSES = 4;
-/** How long an address may take to answer the call while there is another one to try. */
+/** Time for an address to accept the connection while another address is left. */
 const CONNECT_MS = 3_000;
 const redirects = new Set([301, 302, 303, 307, 308]);
-/** All that follows a redirect to another origin; vendors put keys under many names, so no list of those is enough. */
+/** Only these follow a redirect to another origin: vendors send keys in headers of many names. */
 const harmlessHeaders = new Set(["accept", "accept-language", "content-type", "user-agent"]);
 
 /**
- * Fetches over http or https from public machines, and from others that are allowed by name. Each hop is resolved and
- * checked anew, and the connection goes to the address that was checked. Proxies of the environment are not used: one
- * of them would resolve the name a second time. Throws BlockedAddressError, UnresolvedNameError,
- * {@link FetchFailedError}, or the reason of `signal`.
+ * Fetches over http or https from public machines, and from private ones that are allowed by name. Resolves and checks
+ * each hop, and connects to the address that it checked. Ignores proxies of the environment: they would resolve the
+ * name a second time. Throws BlockedAddressError, UnresolvedNameError, {@link FetchFailedError}, or the reason of
+ * `signal`.
  */
 export async function guardedFetch(url: string, options: GuardedFetchOptions): Promise<GuardedResponse> {
   const deadline = AbortSignal.timeout(options.timeoutMs);
@@ -83,7 +83,7 @@ export async function guardedFetch(url: string, options: GuardedFetchOptions): P
     options.signal?.throwIfAborted();
     if (!deadline.aborted) throw error;
     const seconds = options.timeoutMs / 1000;
-    const message = `There was no complete answer within ${seconds} s.`;
+    const message = `The request got no complete answer within ${seconds} s.`;
     throw new FetchFailedError("timeout", message, progress);
   }
 }
@@ -95,7 +95,7 @@ interface Hop {
   readonly body?: string | Uint8Array | undefined;
 }
 
-/** How far a request has come. */
+/** The progress of a request. */
 interface Way {
   readonly signal: AbortSignal;
   readonly progress: { isSent: boolean };
@@ -114,7 +114,7 @@ async function follow(given: string, options: GuardedFetchOptions, way: Way): Pr
     if (followed >= most)
       throw new FetchFailedError(
         "redirect",
-        `There were more than ${most} redirects, the last to ${target}.`,
+        `The address redirects more than ${most} times, the last time to ${target}.`,
       );
     hop = redirected(hop, target, response.statusCode ?? 0);
   }
@@ -146,7 +146,7 @@ function locationOf({ statusCode, headers }: IncomingMessage): string | undefine
   return redirects.has(statusCode ?? 0) ? headers.location : undefined;
 }
 
-/** The next request, RFC 9110 15.4 as browsers read it: what was posted is kept by 307 and 308 only. */
+/** Returns the next request, as browsers implement RFC 9110, 15.4: only 307 and 308 keep the body. */
 function redirected(from: Hop, target: string, status: number): Hop {
   const url = toUrl(target, from.url);
   if (from.url.protocol === "https:" && url.protocol === "http:")
@@ -164,7 +164,7 @@ function redirected(from: Hop, target: string, status: number): Hop {
   return keepsBody ? { ...from, url, headers } : { url, method: "GET", headers };
 }
 
-/** Tries the addresses in turn until one takes the connection; from then on a failure is a failure. */
+/** Tries the addresses in turn until one accepts the connection; a later failure is final. */
 async function connect(hop: Hop, addresses: readonly string[], way: Way): Promise<IncomingMessage> {
   const tried = addresses.slice(0, MAX_ADDRESSES);
   for (const [index, address] of tried.entries()) {
@@ -188,7 +188,7 @@ async function send(
   const name = url.hostname.replace(/^\[|\]$/g, "");
   const isSecure = url.protocol === "https:";
   const length = body === undefined ? undefined : String(Buffer.byteLength(body));
-  // Loaded when it is needed: Node takes tens of milliseconds for it, which every start would pay.
+  // Imported on demand: Node needs tens of milliseconds for it, which would slow every start.
   const { request: open } = await (isSecure ? import("node:https") : import("node:http"));
   return new Promise((resolve, reject) => {
     const request = open({
@@ -215,13 +215,13 @@ async function send(
         attempt.isConnected = true;
         clearTimeout(timer);
       });
-      // A TLS connection that does not come about has carried nothing of the request.
+      // A TLS connection that fails has carried nothing of the request.
       socket.once(isSecure ? "secureConnect" : "connect", () => (progress.isSent = true));
     });
     request.once("response", resolve);
     request.once("close", () => {
       clearTimeout(timer);
-      // An upgrade that nobody asked for ends the connection without an error.
+      // An unrequested upgrade ends the connection without an error.
       reject(new Error("the connection ended without an answer"));
     });
     request.on("error", reject);
@@ -285,11 +285,11 @@ function decoded(response: IncomingMessage): Readable {
     );
   }
   const decoder = decoders.get(codings[0] ?? "")?.();
-  // The reader sees the failure of either on the decoder.
+  // A failure of either stream appears on the decoder.
   return decoder ? pipeline(response, decoder, () => {}) : response;
 }
 
-/** The decoders hold back while nobody reads, so that a bomb unfolds only as far as the limit. */
+/** The decoders apply backpressure, so a decompression bomb expands only up to the limit. */
 const decoders: ReadonlyMap<string, () => ReturnType<typeof createGunzip>> = new Map([
   ["gzip", () => createGunzip()],
   ["x-gzip", () => createGunzip()],

@@ -1,18 +1,19 @@
 // Touches the machine: resolves names. Decides which machines an outgoing request may reach.
 import { lookup as resolveName } from "node:dns/promises";
 import ipaddr from "ipaddr.js";
+import { abortable } from "../deadline.ts";
 
 export interface GuardOptions {
-  /** Hosts (`name` or `name:port`) that may be reached although their addresses are not public. */
+  /** Hosts (`name` or `name:port`) that are allowed although their addresses are not public. */
   readonly allowedPrivateHosts: readonly string[];
-  /** The setting that these hosts stand in, for the message of a refusal. Absent: no setting allows any. */
-  readonly setting?: string;
-  /** All addresses of a name; absent: as the system resolves it. */
+  /** A sentence for the message of a refusal: what allows a host. Absent: nothing does. */
+  readonly hint?: string | undefined;
+  /** Resolves a name to all of its addresses; default: the system's resolver. */
   readonly lookup?: (name: string) => Promise<readonly string[]>;
   readonly signal: AbortSignal;
 }
 
-/** A host that the guard refuses; its message says which, why, and which setting allows it, if one does. */
+/** The guard refuses a host; the message says which and why, and how to allow it. */
 export class BlockedAddressError extends Error {
   override readonly name = "BlockedAddressError";
   readonly host: string;
@@ -23,12 +24,12 @@ export class BlockedAddressError extends Error {
   }
 }
 
-/** A name without addresses, or one that could not be resolved. */
+/** A name has no addresses, or cannot be resolved. */
 export class UnresolvedNameError extends Error {
   override readonly name = "UnresolvedNameError";
 }
 
-/** They serve the credentials of the machine to whoever asks from it; the other known ones are not public anyway. */
+/** Metadata services give the machine's credentials to its processes; the other known addresses are private anyway. */
 const metadataAddresses = new Set(["169.254.169.254", "169.254.170.2", "168.63.129.16", "fd00:ec2::254"]);
 const metadataNames = new Set([
   "instance-data",
@@ -42,14 +43,14 @@ const metadataNames = new Set([
 ]);
 
 /**
- * The addresses of the host of `url`, each of them checked: whoever connects MUST connect to one of these and MUST NOT
- * resolve the name again, since it may have another address by then. One address that is not public refuses the host.
- * Throws {@link BlockedAddressError} and {@link UnresolvedNameError}.
+ * Returns the checked addresses of the host of `url`. The caller MUST connect to one of these and MUST NOT resolve the
+ * name again, since its addresses may change. One address that is not public refuses the host. Throws
+ * {@link BlockedAddressError} and {@link UnresolvedNameError}.
  */
 export async function checkedAddresses(url: URL, options: GuardOptions): Promise<readonly string[]> {
   const host = hostOf(url);
   const objection = objectionToHost(url, options.allowedPrivateHosts);
-  const hint = hintOf(options);
+  const { hint } = options;
   if (objection !== undefined) throw new BlockedAddressError(host, `it is ${objection}`, { hint });
   const isAllowed = isListed(url, options.allowedPrivateHosts);
   const addresses = ipaddr.isValid(host) ? [host] : await resolve(host, options);
@@ -62,13 +63,9 @@ export async function checkedAddresses(url: URL, options: GuardOptions): Promise
   return addresses;
 }
 
-function hintOf({ setting }: GuardOptions): string | undefined {
-  return setting === undefined ? undefined : `If it is meant to be reached, add it to ${setting}.`;
-}
-
 /**
- * Why the host of `url` is refused whatever a look-up of its name would give; undefined when only that can tell. For
- * early answers: who connects asks {@link checkedAddresses}.
+ * Returns why the host of `url` is refused without a look-up; undefined when a look-up must decide. For early answers
+ * only: before it connects, the caller uses {@link checkedAddresses}.
  */
 export function objectionToHost(url: URL, allowedPrivateHosts: readonly string[]): string | undefined {
   const host = hostOf(url);
@@ -78,7 +75,7 @@ export function objectionToHost(url: URL, allowedPrivateHosts: readonly string[]
   return ipaddr.isValid(host) ? objectionTo(host) : undefined;
 }
 
-/** Why an address is not a machine of the public internet; undefined when it is one. */
+/** Returns why an address is not on the public internet; undefined when it is. */
 export function objectionTo(address: string): string | undefined {
   if (!ipaddr.isValid(address)) return "not an IP address";
   const parsed = ipaddr.process(address);
@@ -90,14 +87,14 @@ export function objectionTo(address: string): string | undefined {
     const embedded = objectionTo(ipaddr.fromByteArray(parsed.toByteArray().slice(12)).toString());
     return embedded === undefined ? undefined : `NAT64 for an address that is ${embedded}`;
   }
-  // RFC 4291, 2.4: global unicast is handed out of 2000::/3 only; outside lie, for one, the IPv4-compatible addresses.
+  // RFC 4291, 2.4: global unicast is allocated from 2000::/3 only; IPv4-compatible addresses, for one, are outside.
   return parsed.match(globalUnicast) ? undefined : "reserved";
 }
 
 const wellKnownNat64 = ipaddr.IPv6.parseCIDR("64:ff9b::/96");
 const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 
-/** Ranges in words; 6to4 and Teredo reach an IPv4 address of the writer's choice and are out of use: refused whole. */
+/** Ranges in words. 6to4 and Teredo are obsolete and reach any IPv4 address: refused completely. */
 const words: Readonly<Record<string, string>> = {
   unspecified: "unspecified, which means this machine",
   broadcast: "for broadcast",
@@ -113,7 +110,7 @@ const words: Readonly<Record<string, string>> = {
   rfc6145: "a translated IPv4 address",
 };
 
-/** An allowed name does not open the metadata service to whoever holds the name; its address has to be listed. */
+/** Throws when an allowed name resolves to a metadata service: only its address, when listed, allows that. */
 function assertNoHiddenMetadata(host: string, address: string): void {
   if (host === address || metadataNames.has(host) || !metadataAddresses.has(plain(address))) return;
   throw new BlockedAddressError(host, `its address ${address} is a metadata service`, {
@@ -128,20 +125,13 @@ function plain(address: string): string {
 async function resolve(host: string, { lookup, signal }: GuardOptions): Promise<readonly string[]> {
   const find = lookup ?? systemLookup;
   signal.throwIfAborted();
-  let stop = () => {};
-  // The system's resolver cannot be stopped, only left behind.
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason);
-    signal.addEventListener("abort", stop, { once: true });
-  });
   try {
-    const addresses = await Promise.race([find(host), aborted]);
+    // The system's resolver cannot be stopped.
+    const addresses = await abortable(find(host), signal);
     if (addresses.length > 0) return addresses;
   } catch (error) {
     signal.throwIfAborted();
     throw new UnresolvedNameError(`The name ${host} could not be resolved.`, { cause: error });
-  } finally {
-    signal.removeEventListener("abort", stop);
   }
   throw new UnresolvedNameError(`The name ${host} has no address.`);
 }
@@ -151,7 +141,7 @@ async function systemLookup(name: string): Promise<readonly string[]> {
   return found.map(({ address }) => address);
 }
 
-/** The host as one spelling: URL has made lower case, punycode and dotted quads of it already. */
+/** Returns the host in one spelling: URL has already normalised case, punycode and dotted quads. */
 function hostOf(url: URL): string {
   const bare = url.hostname.replace(/^\[(.*)\]$/, "$1").replace(/\.$/, "");
   return ipaddr.isValid(bare) ? plain(bare) : bare;

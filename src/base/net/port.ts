@@ -1,7 +1,7 @@
-/** Whether somebody listens at an address. Touches the machine. */
+/** Checks whether a process listens at an address. Touches the machine. */
 import { connect } from "node:net";
 
-/** False after `timeoutMs`, too. Says nothing but that the connection is taken: it is closed at once. */
+/** Resolves to whether the address accepts a connection within `timeoutMs`; the connection is closed at once. */
 export function isListening(
   { hostname, port }: { readonly hostname: string; readonly port: number },
   timeoutMs: number,

@@ -1,4 +1,4 @@
-/** Reads request bodies; touches Node's own request where there is one, because that is four times cheaper there. */
+/** Reads request bodies. On Node it reads the native request, which is four times cheaper. */
 import { Buffer } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { Clock } from "../clock.ts";
@@ -8,18 +8,21 @@ export interface BodyLimits {
   readonly maxBytes: number;
   readonly timeoutMs: number;
   readonly clock: Clock;
+  /** Names of the settings behind the limits, for error messages. */
+  readonly settings: { readonly maxBytes: string; readonly timeoutMs: string };
 }
 
-/** A request as the server library hands it over. */
+/** A request as the server library passes it. */
 export interface ArrivingRequest {
   readonly req: Request;
-  /** Node's own request, where Node serves. */
+  /** Node's native request, on Node. */
   readonly runtime?: { readonly node?: { readonly req?: unknown } | undefined } | undefined;
 }
 
 /**
- * The bytes of the body. ServiceError `body_too_large` before reading when the length is declared, else as soon as the
- * limit is passed; `request_timeout` when the client does not finish in time (Deno and Bun have no such timer).
+ * Returns the bytes of the body. ServiceError `body_too_large` before reading when the length is declared, else as soon
+ * as the limit is exceeded; `request_timeout` when the client does not finish in time (Deno and Bun have no such
+ * timer).
  */
 export async function readBody(event: ArrivingRequest, limits: BodyLimits): Promise<Uint8Array> {
   const declared = event.req.headers.get("content-length");
@@ -34,7 +37,7 @@ export async function readBody(event: ArrivingRequest, limits: BodyLimits): Prom
     late.reject(tooSlow(limits));
     reading.stop();
   });
-  reading.body.catch(() => {}); // the loser of the race below must not count as unhandled
+  reading.body.catch(() => {}); // the loser of the race must not become an unhandled rejection
   try {
     return await Promise.race([reading.body, late.promise]);
   } finally {
@@ -44,7 +47,7 @@ export async function readBody(event: ArrivingRequest, limits: BodyLimits): Prom
 
 interface Reading {
   readonly body: Promise<Uint8Array>;
-  /** Takes no more of it; a body that nobody reads any more keeps no connection and no memory. */
+  /** Stops reading, so an abandoned body keeps neither connection nor memory. */
   stop(): void;
 }
 
@@ -74,8 +77,8 @@ function readIncoming(request: IncomingMessage, limits: BodyLimits): Reading {
 }
 
 /**
- * Lets a client send the rest of a body that is refused already, unread: many look for the answer only when they have
- * sent all, and a connection that is closed before that takes the answer away from them. Not for ever, though.
+ * Discards the rest of a rejected body: many clients read the response only after they have sent everything, and
+ * closing the connection earlier would lose it. Bounded in bytes and time.
  */
 function discard(request: IncomingMessage, { maxBytes, timeoutMs, clock }: BodyLimits): void {
   let left = Math.max(DISCARD_BYTES, 4 * maxBytes);
@@ -117,8 +120,8 @@ async function readAll(
 }
 
 /**
- * A body as it arrives. A client chooses how small its pieces are, and one of a single byte costs hundreds: so many of
- * them are kept as one.
+ * A body as it arrives. A client controls the size of its pieces, and a piece of one byte costs hundreds: small ones
+ * are joined.
  */
 class Pieces {
   readonly #folded: Uint8Array[] = [];
@@ -142,21 +145,21 @@ class Pieces {
 
 const MAX_FRESH = 256;
 
-function tooLarge({ maxBytes }: BodyLimits): ServiceError {
+function tooLarge({ maxBytes, settings }: BodyLimits): ServiceError {
   return new ServiceError(
     "body_too_large",
-    `The body must be at most ${maxBytes} bytes (limits.max_body_bytes).`,
+    `The body must be at most ${maxBytes} bytes (${settings.maxBytes}).`,
   );
 }
 
-function tooSlow({ timeoutMs }: BodyLimits): ServiceError {
+function tooSlow({ timeoutMs, settings }: BodyLimits): ServiceError {
   return new ServiceError(
     "request_timeout",
-    `The body did not arrive within ${timeoutMs / 1000} seconds (limits.body_timeout_seconds).`,
+    `The body did not arrive within ${timeoutMs / 1000} seconds (${settings.timeoutMs}).`,
   );
 }
 
-/** Nothing but the client's leaving, or its breaking the protocol, makes reading fail. */
+/** Reading fails only when the client disconnects or breaks the protocol. */
 function clientLeft(cause?: unknown): ServiceError {
   return new ServiceError("invalid_request", "The client left before the body was whole.", { cause });
 }

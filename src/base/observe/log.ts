@@ -1,4 +1,4 @@
-/** One structured line per fact, on stderr: stdout belongs to protocols and data. */
+/** One structured line per event, on stderr: stdout belongs to protocols and data. */
 import process from "node:process";
 import { redact } from "./redact.ts";
 
@@ -10,13 +10,13 @@ export interface Log {
   info(message: string, fields?: LogFields): void;
   warn(message: string, fields?: LogFields): void;
   error(message: string, fields?: LogFields): void;
-  /** A log whose lines all carry `fields`. */
+  /** Returns a log that adds `fields` to each line. */
   with(fields: LogFields): Log;
 }
 
 const RANK: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
 
-/** JSON lines at or above `level`. Errors among the fields are written as their name, message, stack and cause. */
+/** Creates a log that writes JSON lines at or above `level`. Errors become their name, message, stack and cause. */
 export function createLog(
   level: LogLevel,
   write: (line: string) => void = (line) => void process.stderr.write(line),
@@ -40,7 +40,7 @@ export function createLog(
 
 export const silentLog: Log = createLog("error", () => {});
 
-/** A log never fails its caller: fields that cannot be written as JSON, such as circular ones, are left out. */
+/** Omits fields that cannot be written as JSON, such as circular ones: a log never fails its caller. */
 function toLine(entry: LogFields): string {
   try {
     return JSON.stringify(entry, plain).replaceAll(STEERING, escaped);
@@ -51,14 +51,14 @@ function toLine(entry: LogFields): string {
   }
 }
 
-/** What JSON leaves as it is and terminals obey: strangers' texts are logged, too. */
+/** Control characters that JSON does not escape and terminals interpret: logged text may be hostile. */
 const STEERING = /[\u007f-\u009f]/g;
 
 function escaped(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** Strings are redacted one by one: in the finished line a replacement could eat the quotes around it. */
+/** Redacts strings one by one: in the finished line a replacement could remove the quotes. */
 function plain(_key: string, value: unknown): unknown {
   if (typeof value === "string") return redact(value);
   if (value instanceof Error) {

@@ -1,6 +1,6 @@
-/** Figures about this process, as text for Prometheus: counters, gauges and histograms. Pure but for its own memory. */
+/** Metrics of this process as text for Prometheus: counters, gauges and histograms. Pure but for its own memory. */
 
-/** Values of a metric's labels, in the order in which it names them. */
+/** Values of a metric's labels, in the order of their names. */
 export type LabelValues = readonly string[];
 
 export interface MetricOptions {
@@ -9,13 +9,13 @@ export interface MetricOptions {
   readonly labels?: readonly string[];
 }
 
-/** Most label sets of one metric; what would be more is counted together, with every label `other`. */
+/** Limit of label sets per metric; further ones are counted together, with every label `other`. */
 const MAX_SERIES = 1_000;
 const OTHER = "other";
 
 /**
- * The metrics of a process. RangeError for a name that is no metric's or is taken: such a mistake must not wait for the
- * first scrape.
+ * The metrics of a process. RangeError for an invalid or duplicate name: such a mistake must not wait for the first
+ * scrape.
  */
 export class Metrics {
   readonly #families = new Map<string, Family>();
@@ -23,7 +23,7 @@ export class Metrics {
   readonly #onProblem: (error: unknown) => void;
   #collecting: Promise<void> | undefined;
 
-  /** `onProblem` is told of figures that could not be had; the others are shown all the same. */
+  /** `onProblem` receives errors of collectors; the other metrics are still returned. */
   constructor(options: { readonly onProblem?: (error: unknown) => void } = {}) {
     this.#onProblem = options.onProblem ?? (() => {});
   }
@@ -38,7 +38,7 @@ export class Metrics {
     return this.#add(new Gauge(name, options));
   }
 
-  /** `buckets` are upper bounds, rising, without the infinite one. */
+  /** `buckets` are ascending upper bounds, without the infinite one. */
   histogram(name: string, options: MetricOptions & { readonly buckets: readonly number[] }): Histogram {
     return this.#add(new Histogram(name, options));
   }
@@ -48,7 +48,7 @@ export class Metrics {
     this.#collectors.push(run);
   }
 
-  /** Everything in the text exposition format, version 0.0.4. Those who ask at the same time share one collection. */
+  /** Returns everything in the text exposition format, version 0.0.4. Concurrent callers share one collection. */
   async text(): Promise<string> {
     await (this.#collecting ??= this.#collect().finally(() => (this.#collecting = undefined)));
     return [...this.#families.values()].map(print).join("");
@@ -94,7 +94,7 @@ abstract class Family {
   }
 }
 
-/** One state for each label set, so many and no more. */
+/** One state per label set, bounded. */
 class Series<T> {
   readonly #family: Family;
   readonly #make: () => T;
@@ -130,7 +130,7 @@ function keyOf(values: LabelValues): string {
   return values.length === 1 ? (values[0] ?? "") : values.join("\u0000");
 }
 
-/** A number that only grows. */
+/** A value that only grows. */
 export class Counter extends Family {
   readonly type = "counter";
   readonly #series = new Series(this, () => ({ value: 0 }));
@@ -146,7 +146,7 @@ export class Counter extends Family {
   }
 }
 
-/** A number that is what it is now. */
+/** A current value. */
 export class Gauge extends Family {
   readonly type = "gauge";
   readonly #series = new Series(this, () => ({ value: 0 }));
@@ -155,7 +155,7 @@ export class Gauge extends Family {
     this.#series.of(values).value = value;
   }
 
-  /** Forgets every label set: those that are not set again are gone. */
+  /** Removes every label set; set the current ones again. */
   clear(): void {
     this.#series.clear();
   }
@@ -167,7 +167,7 @@ export class Gauge extends Family {
   }
 }
 
-/** How many of what was measured was up to each bound. */
+/** Counts observations up to each bound. */
 export class Histogram extends Family {
   readonly type = "histogram";
   readonly #bounds: readonly number[];

@@ -1,10 +1,10 @@
 import { redact, secretTail, spanStart } from "./redact.ts";
 
-/** How much of an unfinished credential is held back; a key in PEM form, or a longer secret, may hold more. */
+/** Limit of the buffered part of an unfinished credential; PEM keys and longer secrets may buffer more. */
 const MAX_HELD_CHARACTERS = 4_096;
 const MAX_KEY_CHARACTERS = 24_000;
 
-/** What a credential without whitespace may begin with, in lower case. */
+/** Prefixes of credentials without whitespace, in lower case. */
 const markers = "sk- ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- xox akia aiza npm_ eyj bearer basic".split(
   " ",
 );
@@ -19,25 +19,25 @@ const keyTail = new RegExp(
 const keyEnd = /-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----$/;
 
 /**
- * Redacts text that comes in pieces, so that a secret split between two of them stays hidden. Held back is only the
- * tail that could be the beginning of a secret: a known one, a credential's shape up to the next whitespace, or a key
- * in PEM form; the rest is shown at once. A credential of more than 4 KiB that nothing but its shape tells may leak.
+ * Redacts text that comes in pieces, also secrets split between two of them. Buffers only a tail that could begin a
+ * secret (a known one, the shape of a credential up to the next whitespace, or a PEM key) and returns the rest at once.
+ * A credential of more than 4 KiB that is known by its shape alone may leak.
  */
 export class RedactStream {
-  #held = "";
+  #buffered = "";
 
-  /** What may be shown now. */
+  /** Returns the text that can be shown now. */
   push(text: string): string {
-    const all = this.#held + text;
+    const all = this.#buffered + text;
     const at = safeEnd(all);
-    this.#held = all.slice(at);
+    this.#buffered = all.slice(at);
     return redact(all.slice(0, at));
   }
 
-  /** The rest. The stream may be used again from its beginning. */
+  /** Returns the rest and resets the stream. */
   end(): string {
-    const rest = redact(this.#held);
-    this.#held = "";
+    const rest = redact(this.#buffered);
+    this.#buffered = "";
     return rest;
   }
 }
@@ -49,7 +49,7 @@ function safeEnd(text: string): number {
   return spanStart(text, at);
 }
 
-/** Where a credential begins in the last run without whitespace; the end of the text when there is none. */
+/** Returns where a credential begins in the last run without whitespace; the end of the text when none does. */
 function runStart(text: string): number {
   const limit = Math.max(0, text.length - 2 * MAX_HELD_CHARACTERS);
   let from = text.length;
@@ -59,12 +59,12 @@ function runStart(text: string): number {
   const scheme = schemeTail.exec(run.slice(-32));
   const schemeAt = scheme ? Math.max(0, run.length - 32) + scheme.index : run.length;
   let at = Math.min(found, schemeAt);
-  // What stands before a credential decides whether it is one: `sk-` in `task-force` is none.
+  // The character before decides whether it is a credential: `sk-` in `task-force` is not.
   while (at > 0 && /[\w-]/.test(run[at - 1] ?? "")) at -= 1;
   return from + at;
 }
 
-/** Where the run ends in the beginning of a marker. */
+/** Returns where the run ends in the beginning of a marker. */
 function partialMarker(run: string): number {
   const lower = run.slice(-longestMarker).toLowerCase();
   for (let at = 0; at < lower.length; at += 1) {
@@ -79,7 +79,7 @@ function authorizationStart(text: string): number {
   return index === undefined ? text.length : from + index;
 }
 
-/** Where a key begins that has no end yet. */
+/** Returns where an unfinished key begins. */
 function keyStart(text: string): number {
   const dashes = /-{1,5}$/.exec(text.slice(-5))?.[0].length ?? 0;
   const from = text.length - MAX_KEY_CHARACTERS;

@@ -1,18 +1,18 @@
-/** The one secret redactor: everything that leaves the process as text or JSON passes through here. */
+/** Redacts secrets: everything that leaves the process as text or JSON passes through here. */
 import { isExactNumber } from "../json/exact-json.ts";
 
-/** Stands where a secret was. */
+/** Replaces a secret. */
 export const MASK = "[redacted]";
-/** Shorter values would blank out ordinary words. */
+/** Shorter values would redact ordinary words. */
 const MIN_SECRET_LENGTH = 8;
-/** Of a password that is hidden only while one command runs. */
+/** For a password that is hidden only while one command runs. */
 const SHORTEST_SECRET = 4;
 const MAX_SECRETS = 1000;
 
 /**
- * Shapes of well-known credentials. Each alternative has a fixed prefix and one bounded run of characters, and what
- * could begin anew within its own run and then fail must not be preceded by that run's characters; so a search is
- * linear whatever the text.
+ * Shapes of well-known credentials. Each alternative has a fixed prefix and one bounded run of characters. An
+ * alternative that could restart within its own run must not be preceded by that run's characters, so a search is
+ * linear for any text.
  */
 const SHAPES = new RegExp(
   [
@@ -29,38 +29,37 @@ const SHAPES = new RegExp(
   "g",
 );
 const AUTHORIZATION = /\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=-]{12,4096})/gi;
-/** "Basic authentication" and "bearer tokens/cookies." are no credentials. */
+/** "Basic authentication" and "bearer tokens/cookies." are not credentials. */
 const PROSE = /^(?:[A-Z]?[a-z]+|[A-Z]+)(?:[-./](?:[A-Z]?[a-z]+|[A-Z]+)?)*$/;
 const URL_PASSWORD = /\b([a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@"']{0,256}):[^\s/@"']{1,256}@/gi;
-/** The body is all that a PEM body may hold, also as JSON text, so that the mere mention of a header costs nothing else. */
+/** Matches only characters of a PEM body, also as JSON text, so text that merely mentions a header stays. */
 const PRIVATE_KEY =
   /-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----)[\sA-Za-z0-9+/=\\:,.-]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?/g;
 const CREDENTIALS = [PRIVATE_KEY, SHAPES, AUTHORIZATION, URL_PASSWORD];
-/** What any of the shapes needs; text without it, the usual case, is passed on after one scan. */
+/** Part of every shape; text without it, the usual case, needs one scan only. */
 const MAYBE = /sk-|gh[pousr]_|github_pat_|glpat-|xox|AKIA|AIza|npm_|eyJ|bearer|basic|:\/\/|PRIVATE KEY/i;
 
-/** Stands for a known secret while credentials are looked for: in the middle of one it must not end it. */
+/** Replaces a known secret during the search for credentials: it must not end a credential around it. */
 const HOLE = "0redactedSecret0";
 
-/** With how many hold each. */
+/** Known secrets with the number of their registrations. */
 const secrets = new Map<string, number>();
 let known: RegExp | undefined;
-/** Asked before secrets are looked for, whether there are others by now. */
+/** Called before a search, to register new secrets. */
 const sources = new Set<() => void>();
-/** How often the sources are asked at most: text may come in a thousand pieces a second. */
+/** Interval between calls of the sources: text may come in a thousand pieces a second. */
 const ASK_EVERY_MS = 5;
 let askedAtMs = Number.NEGATIVE_INFINITY;
-/** The secrets changed since what stands here was made of them. */
+/** True when the secrets changed since the patterns were built. */
 let isStale = false;
-/** The forms of the known secrets by their first character, and the length of the longest. */
+/** Forms of the known secrets by their first character, and the length of the longest. */
 let formsByStart = new Map<string, string[]>();
 let longestForm = 0;
 
 /**
- * From now on `value` is replaced wherever it appears: as it is, as JSON text and percent-encoded. Base64 is hidden
- * only where a `Basic` header says what it is: it has three forms for each secret, and which it is, only what stands
- * before tells. Values under `minLength` (8; at least 4, for what is good for one use) are not taken: they would
- * blank out ordinary words.
+ * Redacts `value` from now on: as it is, as JSON text and percent-encoded. Base64 is redacted only in a `Basic` header:
+ * a secret has three base64 forms, depending on the text before it. Ignores values shorter than `minLength` (8; at
+ * least 4 for one-time values): they would redact ordinary words.
  */
 export function registerSecret(value: string, options: { readonly minLength?: number } = {}): void {
   const minLength = Math.max(options.minLength ?? MIN_SECRET_LENGTH, SHORTEST_SECRET);
@@ -70,22 +69,22 @@ export function registerSecret(value: string, options: { readonly minLength?: nu
   if (holders === 0) isStale = true;
 }
 
-/** Takes one {@link registerSecret} back: the value was good for one use. */
+/** Reverts one {@link registerSecret}, for one-time values. */
 export function forgetSecret(value: string): void {
   const holders = secrets.get(value) ?? 0;
   if (holders > 1) secrets.set(value, holders - 1);
   else if (secrets.delete(value)) isStale = true;
 }
 
-/** Takes every {@link registerSecret} back, for a process in which one service follows another. */
+/** Reverts every {@link registerSecret}, for a process that runs one service after another. */
 export function forgetSecrets(): void {
   secrets.clear();
   isStale = true;
 }
 
 /**
- * Calls `look` before text is redacted, at most every 5 ms: it registers the secrets that came since, and must be quick.
- * Returns what ends that.
+ * Calls `look` before text is redacted, at most every 5 ms: it registers new secrets, and must be fast. The returned
+ * function ends that.
  */
 export function beforeRedacting(look: () => void): () => void {
   sources.add(look);
@@ -100,12 +99,12 @@ function askSources(): void {
   for (const look of sources) look();
 }
 
-/** Only before the next use: many secrets may come at once. */
+/** Rebuilds lazily: many secrets may be registered at once. */
 function compile(): void {
   askSources();
   if (!isStale) return;
   isStale = false;
-  // Longest first: a secret that contains another must go as a whole.
+  // Longest first: a secret that contains another must be redacted as a whole.
   const sorted = [...new Set([...secrets.keys()].flatMap(formsOf))].sort((a, b) => b.length - a.length);
   known =
     sorted.length === 0 ? undefined : new RegExp(sorted.map((form) => RegExp.escape(form)).join("|"), "g");
@@ -121,7 +120,7 @@ function formsOf(secret: string): readonly string[] {
   return [secret, json, percent, percent.replaceAll("%20", "+")];
 }
 
-/** How many characters at the end of `text` may be the beginning of a known secret. */
+/** Returns how many characters at the end of `text` may begin a known secret. */
 export function secretTail(text: string): number {
   compile();
   for (let at = Math.max(0, text.length - longestForm + 1); at < text.length; at += 1) {
@@ -133,7 +132,7 @@ export function secretTail(text: string): number {
   return 0;
 }
 
-/** How many characters at the start of `text` may be the end of a known secret. */
+/** Returns how many characters at the start of `text` may end a known secret. */
 export function secretHead(text: string): number {
   compile();
   let length = 0;
@@ -145,7 +144,7 @@ export function secretHead(text: string): number {
   return length;
 }
 
-/** `at`, or where the secret begins in whose middle it is: text cut there may be redacted in two parts. */
+/** Returns `at`, or the start of the secret that contains it: text split there can be redacted in two parts. */
 export function spanStart(text: string, at: number): number {
   if (at <= 0 || at >= text.length) return at;
   compile();
@@ -159,7 +158,7 @@ export function spanStart(text: string, at: number): number {
   return at;
 }
 
-/** `text` with every known secret and everything that looks like a credential replaced by `[redacted]`. */
+/** Returns `text` with every known secret and everything that looks like a credential replaced by `[redacted]`. */
 export function redact(text: string): string {
   compile();
   const clean = known ? text.replace(known, HOLE) : text;
@@ -174,12 +173,12 @@ export function redact(text: string): string {
     .replaceAll(HOLE, MASK);
 }
 
-/** Whether all of `text` is of the shape of a well-known credential, such as `ghp_…`. */
+/** Returns whether the whole `text` has the shape of a well-known credential, such as `ghp_…`. */
 export function looksLikeCredential(text: string): boolean {
   return text.replace(SHAPES, "") === "" && text !== "";
 }
 
-/** A copy of a JSON value with every string in it redacted; strings under telling names go as a whole. */
+/** Returns a copy of a JSON value with every string redacted; strings under secret names are replaced as a whole. */
 export function redactValue(value: unknown): unknown {
   if (typeof value === "string") return redact(value);
   if (Array.isArray(value)) return value.map(redactValue);

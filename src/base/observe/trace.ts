@@ -1,8 +1,8 @@
-/** Tracing as the rooms see it: spans, and the context that ties them together across processes. Knows no vendor. */
+/** Tracing for all modules: spans, and the context that links them across processes. Independent of vendors. */
 
 export type SpanKind = "internal" | "server" | "client" | "producer";
 export type AttributeValue = string | number | boolean | readonly string[];
-/** Undefined ones are left out. MUST NOT hold what people or models said, nor arguments or results of tools. */
+/** Undefined attributes are omitted. MUST NOT hold text of people or models, nor arguments or results of tools. */
 export type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
 
 export interface SpanOptions {
@@ -11,25 +11,25 @@ export interface SpanOptions {
   readonly attributes?: Attributes;
 }
 
-/** One piece of work. What is done to it after its end is ignored; no method throws. */
+/** One operation. Calls after its end are ignored; no method throws. */
 export interface Span {
-  /** W3C trace context for what this work asks of others; undefined when there is nothing to pass on. */
+  /** W3C trace context for outgoing requests of this operation; undefined when there is none. */
   readonly traceparent: string | undefined;
-  /** False: attributes are not worth gathering. */
+  /** False: skip collecting attributes. */
   readonly isRecording: boolean;
-  /** Begins a piece of this work. */
+  /** Starts a child span. */
   child(name: string, options?: SpanOptions): Span;
   set(attributes: Attributes): void;
   event(name: string, attributes?: Attributes): void;
-  /** The work failed: with a code, or with an error, of which only the code or the name is told. */
+  /** Marks the operation as failed, with a code or an error; only the error's code or name is recorded. */
   fail(error: unknown): void;
   end(): void;
 }
 
 export interface Tracer {
-  /** False: nothing is recorded, a trace context is only passed on. */
+  /** False: the tracer records nothing and only propagates trace contexts. */
   readonly isOn: boolean;
-  /** Begins work; `parent` is the trace context that came with it. One that is not valid counts as absent. */
+  /** Starts a span; `parent` is the incoming trace context. An invalid one counts as absent. */
   start(name: string, options?: SpanOptions & { readonly parent?: string | undefined }): Span;
 }
 
@@ -47,8 +47,8 @@ const MAX_CHARACTERS = 512;
 const SAMPLED = 1;
 
 /**
- * The context in a `traceparent` header, undefined when it is not valid: then there is none. Of later versions only
- * what version 00 knows is read, as the standard asks.
+ * Parses a `traceparent` header; undefined when it is not valid. Reads only the fields of version 00 from later
+ * versions, as the standard requires.
  */
 export function parseTraceparent(header: string | null | undefined): TraceContext | undefined {
   if (header === null || header === undefined || header.length > MAX_CHARACTERS) return undefined;
@@ -58,25 +58,25 @@ export function parseTraceparent(header: string | null | undefined): TraceContex
   return { traceId, spanId, isSampled: (Number.parseInt(flags, 16) & SAMPLED) === SAMPLED };
 }
 
-/** As version 00. */
+/** Formats a context as version 00. */
 export function formatTraceparent({ traceId, spanId, isSampled }: TraceContext): string {
   return `00-${traceId}-${spanId}-${isSampled ? "01" : "00"}`;
 }
 
-/** What `span.fail` tells of an error: a code or a class of errors, never its message, which may quote anything. */
+/** Returns what `span.fail` records of an error: a code or a class, never its message, which may quote anything. */
 export function errorType(error: unknown): string {
   if (typeof error === "string") return error;
   const { code, statusCode, name } = (error ?? {}) as Readonly<Record<string, unknown>>;
   if (typeof code === "string") return code;
-  // What a provider answered says more than the class of its client's error.
+  // The provider's answer says more than the class of its client's error.
   if (typeof statusCode === "number") return String(statusCode);
   return typeof name === "string" ? name : "_OTHER";
 }
 
-/** The span of work that nobody traces. */
+/** The span of an operation that is not traced. */
 export const noSpan: Span = passing(undefined);
 
-/** Records nothing. A context that came with a request goes on to whom the work asks; without one it costs nothing. */
+/** Records nothing. Propagates the incoming context, if any. */
 export const offTracer: Tracer = {
   isOn: false,
   start(_name, options) {

@@ -1,14 +1,17 @@
-/** One process at a time: a lock that ends with the process that holds it. Touches the machine. */
+/** A lock between processes that ends with the process that holds it. Touches the machine. */
 import type { DatabaseSync } from "node:sqlite";
 
 export interface FileLockOptions {
-  /** The file that is the lock; it is made, and stays. Its folder must exist. */
+  /** The lock file; it is created, and stays. Its folder must exist. */
   readonly path: string;
-  /** Longest wait for others. */
+  /** Maximum wait. */
   readonly waitMs: number;
 }
 
-/** The lock was not got: others held it all the time, or its file cannot be used, as the message says in a clause that follows its path. */
+/**
+ * The lock could not be taken: others held it all the time, or its file cannot be used. The message is a clause that
+ * follows the path.
+ */
 export class FileLockError extends Error {
   override readonly name = "FileLockError";
   readonly isHeld: boolean;
@@ -24,7 +27,7 @@ export class FileLockError extends Error {
 
 const FIRST_RETRY_MS = 5;
 const LAST_RETRY_MS = 100;
-/** By SQLite's codes, a clause each that follows the path, and what to do. */
+/** By SQLite's codes: a clause that follows the path, and what to do. */
 const REASONS: ReadonlyMap<number, string> = new Map([
   [8, "is read-only. Check its permissions"],
   [10, "cannot be read: the disk failed. Check the disk"],
@@ -36,10 +39,9 @@ const REASONS: ReadonlyMap<number, string> = new Map([
 const BUSY = 5;
 
 /**
- * Runs `work` while nobody else runs theirs under the same lock. The lock is an exclusive transaction on an empty SQLite
- * database: SQLite takes it through the operating system's file locks, which end with the process however it ends, so
- * there are no stale locks to tell from living ones. It also holds between callers in one process. For local file systems.
- * Rejects with {@link FileLockError} when the lock is not got.
+ * Runs `work` under an exclusive lock. The lock is an exclusive transaction on an empty SQLite database: SQLite uses
+ * the operating system's file locks, which end with the process, so no lock becomes stale. It also works between
+ * callers in one process. For local file systems. Rejects with {@link FileLockError} when the lock cannot be taken.
  */
 export async function withExclusiveLock<T>(options: FileLockOptions, work: () => Promise<T>): Promise<T> {
   const release = await lock(options);
@@ -62,7 +64,7 @@ async function lock({ path, waitMs }: FileLockOptions): Promise<() => void> {
   }
 }
 
-/** Undefined while another holds it. */
+/** Returns undefined while another process holds it. */
 function tryLock(open: () => DatabaseSync): DatabaseSync | undefined {
   let database: DatabaseSync | undefined;
   try {

@@ -1,4 +1,4 @@
-/** What the system tells of this process and its disks. Touches the machine. */
+/** Reads facts about this process and its disks from the system. Touches the machine. */
 import { statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import process from "node:process";
@@ -6,8 +6,8 @@ import process from "node:process";
 export const processId: number = process.pid;
 
 /**
- * Bytes that this process may still write on the volume of `path`, which need not exist yet. Undefined where the
- * runtime or the system does not tell.
+ * Returns the free bytes on the volume of `path`, which need not exist yet. Undefined where the runtime or the system
+ * does not report it.
  */
 export async function freeBytes(path: string): Promise<number | undefined> {
   if (typeof statfs !== "function") return undefined;

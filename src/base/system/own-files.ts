@@ -1,24 +1,24 @@
-/** The service's own files, recognised under whatever name they are reached. Touches the machine. */
+/** Recognises the service's own files under any name. Touches the machine. */
 import { readdirSync, realpathSync, statSync, type Stats } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** A file was to be read that is one of the service's own under another name. */
+/** A file is one of the service's own under another name. */
 export class OwnFileError extends Error {
   override readonly name = "OwnFileError";
 }
 
-/** Entries of a home that are looked at; it holds a dozen. */
+/** Limit of entries read from a home; it holds a dozen. */
 const MAX_ENTRIES = 1_000;
-/** Its keys are read under no name at all. */
+/** The keys in it are not readable under any name. */
 const KEY_FILE = ".env";
 
-/** With how many services hold each. */
+/** Homes with the number of services that use each. */
 const homes = new Map<string, number>();
 
 /**
- * From now on hard links to the files at the top of `home` are not read: rules about paths do not see them. Returns what
- * ends that.
+ * Forbids reading hard links to the files at the top of `home`: rules about paths do not see them. The returned
+ * function ends that.
  */
 export function protectHome(home: string): () => void {
   homes.set(home, (homes.get(home) ?? 0) + 1);
@@ -30,8 +30,8 @@ export function protectHome(home: string): () => void {
 }
 
 /**
- * Opens a file for reading unless it is one of the service's own under another name: what was opened is compared, so
- * that nothing can be put in its place in between. Rejects with {@link OwnFileError}.
+ * Opens a file for reading unless it is one of the service's own under another name. It checks the opened file, so the
+ * file cannot be replaced in between. Rejects with {@link OwnFileError}.
  */
 export async function openForeign(path: string): Promise<FileHandle> {
   const handle = await open(path);
@@ -44,7 +44,7 @@ export async function openForeign(path: string): Promise<FileHandle> {
   }
 }
 
-/** The bytes of a file that {@link openForeign} opens; the caller has looked at its size. */
+/** Returns the bytes of a file that {@link openForeign} opens; the caller has checked its size. */
 export async function readForeign(path: string): Promise<Buffer> {
   await using file = await openForeign(path);
   return await file.readFile();
@@ -52,7 +52,7 @@ export async function readForeign(path: string): Promise<Buffer> {
 
 /** Throws {@link OwnFileError} when `found`, reached by `path`, is one of the service's own files under another name. */
 export function refuseOwn(path: string, found: Pick<Stats, "dev" | "ino" | "nlink">): void {
-  // A file with one name is what its path says.
+  // A file with a single name has no hard link.
   if (found.nlink < 2) return;
   for (const home of homes.keys()) {
     const own = twinIn(home, path, found);
@@ -63,7 +63,7 @@ export function refuseOwn(path: string, found: Pick<Stats, "dev" | "ino" | "nlin
   }
 }
 
-/** The name of the same file in `home`. A file there that is reached by its own name is for the policy to judge. */
+/** Returns the name of the same file in `home`. The policy decides about a file that is opened by its own name. */
 function twinIn(home: string, path: string, { dev, ino }: Pick<Stats, "dev" | "ino">): string | undefined {
   const real = realOf(path);
   const isInside = dirname(real) === realOf(home);

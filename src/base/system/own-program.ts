@@ -1,10 +1,12 @@
-/** How this program is started as a child. Touches the machine. */
+/** Starts this program as a child. Touches the machine. */
 import { existsSync } from "node:fs";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { currentRuntime, isCompiled } from "./runtime.ts";
 
-/** The words that start `agentd`, all of them absolute: the runtime and the program's own file, where these are two. */
+/**
+ * Returns the command that starts `agentd`, with absolute paths: the runtime and the program file, unless they are one.
+ */
 export function ownProgram(): readonly string[] {
   if (isCompiled()) return [process.execPath];
   const runtime = [
@@ -16,7 +18,7 @@ export function ownProgram(): readonly string[] {
   return [...runtime, file];
 }
 
-/** As it was started; beside the bundle; in the source. */
+/** The file that was started, the bundle beside it, or the source. */
 function candidates(): readonly string[] {
   const [, started = ""] = process.argv;
   const isOurs = /[\\/](?:agentd(?:\.mjs)?|cli[\\/]main\.ts)$/.test(started);

@@ -8,7 +8,7 @@ export interface Runtime {
   readonly version: string;
 }
 
-/** Deno and Bun also claim to be Node, so they are asked first. */
+/** Deno and Bun also identify as Node, so they are checked first. */
 export function currentRuntime(): Runtime {
   const { deno, bun, node = "unknown" } = process.versions as Readonly<Record<string, string | undefined>>;
   if (deno !== undefined) return { name: "deno", version: deno };
@@ -16,19 +16,19 @@ export function currentRuntime(): Runtime {
   return { name: "node", version: node };
 }
 
-/** Whether the program and its runtime are one executable file. */
+/** Returns whether the program and its runtime are one executable file. */
 export function isCompiled(): boolean {
   const { Deno } = globalThis as { readonly Deno?: { readonly build: { readonly standalone?: boolean } } };
   if (Deno) return Deno.build.standalone === true;
   return process.getBuiltinModule("node:sea")?.isSea() === true;
 }
 
-/** Memory of this process that is in RAM. */
+/** Returns the resident memory of this process. */
 export function residentBytes(): number {
   return process.memoryUsage().rss;
 }
 
-/** How late the event loop came to its work, seconds. */
+/** Delay of the event loop, in seconds. */
 export interface LoopDelay {
   readonly mean: number;
   readonly median: number;
@@ -40,16 +40,16 @@ const RESOLUTION_MS = 20;
 const DRIFT_EVERY_MS = 50;
 const MAX_DRIFTS = 2_400;
 
-/** Measures from now on until `stop`; `read` tells of the time since it was called last, undefined when that was too short. */
+/** Measures until `stop`; `read` covers the time since the last call, and is undefined when that was too short. */
 export function watchEventLoop(): { read(): LoopDelay | undefined; stop(): void } {
-  // Deno has the function, but what it measures is not the loop.
+  // Deno has the function, but does not measure the event loop with it.
   return currentRuntime().name === "node" ? watchByMonitor() : watchByTimer();
 }
 
 function watchByMonitor() {
   const monitor = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   monitor.enable();
-  // What is recorded is the time between two ticks, in nanoseconds.
+  // Records the time between two ticks, in nanoseconds.
   const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - RESOLUTION_MS / 1000);
   return {
     read() {

@@ -1,4 +1,5 @@
 /** The one connection of `agentd acp`, from its first line to the end of the process. */
+import { waitAtMost } from "../../base/deadline.ts";
 import process from "node:process";
 import packageFile from "../../../package.json" with { type: "json" };
 import { createAcpAgent } from "../../acp/agent.ts";
@@ -33,6 +34,6 @@ export async function serveAcp(output: FrameOutput, leaving: Leaving): Promise<n
   leaving.hold(() => wire.end());
   await createAcpAgent(connection).connect(wire.stream).closed;
   await connection.stop();
-  await Promise.race([output.flushed(), systemClock.sleep(LAST_WORDS_MS)]);
+  await waitAtMost(systemClock, LAST_WORDS_MS, output.flushed());
   return leaving.exit();
 }

@@ -1,4 +1,5 @@
 /** Jobs as people read them at a terminal. Pure. */
+import { shorten } from "../../base/text.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { Job, JobDefinition } from "../../cron/job/job.ts";
 import type { BrokenJob } from "../../cron/job/jobs.ts";
@@ -185,9 +186,7 @@ function secondsText(seconds: number | undefined, before: string): string | unde
 
 /** One line of it, without secrets, and not too long. */
 export function shown(text: string): string {
-  const characters = Array.from(masked(text));
-  if (characters.length <= SHOWN_CHARACTERS) return characters.join("");
-  return `${characters.slice(0, SHOWN_CHARACTERS).join("")}…`;
+  return shorten(masked(text), SHOWN_CHARACTERS);
 }
 
 /** One line of it, without secrets. */

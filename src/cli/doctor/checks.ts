@@ -1,4 +1,6 @@
 /** What `agentd doctor` looks at. Each check stands alone, changes nothing, and says what to do. Touches the machine. */
+import { systemClock } from "../../base/clock.ts";
+import { waitAtMost } from "../../base/deadline.ts";
 import { execFile } from "node:child_process";
 import { access, constants, stat, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -59,17 +61,11 @@ const checks: Readonly<Record<string, Check>> = {
 };
 
 async function bounded(check: Check, patient: Patient): Promise<Verdict> {
-  const late = Promise.withResolvers<Verdict>();
-  const timer = setTimeout(
-    () => late.resolve({ status: "fail", detail: `the check took more than ${CHECK_TIMEOUT_MS / 1000} s` }),
-    CHECK_TIMEOUT_MS,
-  );
+  const late = { status: "fail", detail: `the check took more than ${CHECK_TIMEOUT_MS / 1000} s` } as const;
   try {
-    return await Promise.race([check(patient), late.promise]);
+    return (await waitAtMost(systemClock, CHECK_TIMEOUT_MS, check(patient))) ?? late;
   } catch (error) {
     return { status: "fail", detail: error instanceof Error ? error.message : "the check failed" };
-  } finally {
-    clearTimeout(timer);
   }
 }
 

@@ -1,4 +1,5 @@
 /** `agentd rpc`: the gateway for the program that started this one, on standard input and output. */
+import { waitAtMost } from "../../base/deadline.ts";
 import process from "node:process";
 import { defineCommand } from "citty";
 import packageFile from "../../../package.json" with { type: "json" };
@@ -32,7 +33,7 @@ export const rpcCommand = defineCommand({
       signal: stop.signal,
     });
     await service.stop({ graceMs: GRACE_MS });
-    await Promise.race([output.flushed(), systemClock.sleep(GRACE_MS)]);
+    await waitAtMost(systemClock, GRACE_MS, output.flushed());
     process.exit(0);
   },
 });

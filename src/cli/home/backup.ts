@@ -1,4 +1,5 @@
 /** `agentd backup`: a copy of the home and its database, made while services go on working. */
+import { isInside } from "../../base/paths.ts";
 import {
   chmod,
   copyFile,
@@ -45,7 +46,7 @@ export const backupCommand = defineCommand({
     print(`Backed up ${source.home} to ${target}: ${made.files} files, ${databaseText(made.database)}.`);
     print(`To restore it, stop agentd, move ${source.home} away, and copy this folder there.`);
     if (made.database === "elsewhere") warn(ELSEWHERE);
-    if (made.database === "copied" && !isWithin(resolve(source.database.url), source.home))
+    if (made.database === "copied" && !isInside(resolve(source.database.url), source.home))
       warn(`The database was at ${source.database.url}: put state.db there.`);
     if (made.workspace !== undefined) warn(`The workspace is not in it: ${made.workspace}`);
   },
@@ -88,7 +89,7 @@ async function backUp(
   const { home, workspace, database } = source;
   await refuseTarget(target, home);
   const partial = join(dirname(target), `.${basename(target)}.partial`);
-  const isInHome = isWithin(workspace, home);
+  const isInHome = isInside(workspace, home);
   const leavesWorkspace = !withWorkspace || !isInHome;
   try {
     await mkdir(dirname(target), { recursive: true });
@@ -118,7 +119,7 @@ const SKIPPED = ["cache", "profiles", ".lock"];
 
 async function refuseTarget(target: string, home: string): Promise<void> {
   const above = await realpath(dirname(target)).catch(() => dirname(target));
-  if (isWithin(join(above, basename(target)), home)) {
+  if (isInside(join(above, basename(target)), home)) {
     throw new ServiceError(
       "invalid_config",
       `${target} lies in the home itself. Name a folder outside of ${home}.`,
@@ -139,7 +140,7 @@ async function copyDatabase({ url, exists }: Source["database"], to: string): Pr
 
 /** Where it was, seen from the home; of one that lies elsewhere its usual name. */
 function placeOf({ url }: Source["database"], home: string): string {
-  return isWithin(resolve(url), home) ? relative(home, resolve(url)) : basename(databasePath(home));
+  return isInside(resolve(url), home) ? relative(home, resolve(url)) : basename(databasePath(home));
 }
 
 function databaseFiles(path: string): readonly string[] {
@@ -179,11 +180,6 @@ function toSentence(error: unknown, target: string): unknown {
 
 function codeOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error ? String(error.code) : undefined;
-}
-
-function isWithin(path: string, folder: string): boolean {
-  const way = relative(folder, path);
-  return way === "" || (!way.startsWith("..") && resolve(folder, way) === path);
 }
 
 function databaseText(state: Made["database"]): string {

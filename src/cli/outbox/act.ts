@@ -5,7 +5,7 @@ import { ServiceError } from "../../base/errors.ts";
 import {
   dropMessage,
   listMessages,
-  retryLetter,
+  retryMessage,
   type MessageRefusal,
   type MessageStatus,
 } from "../../store/outbox/messages.ts";
@@ -51,7 +51,7 @@ export const retryCommand = defineCommand({
     const choice = toChoice(args, positionalsOf(rawArgs));
     await inDatabase(async (store) => {
       const ids = choice.ids ?? (await deadMessages(store, choice.platform));
-      const outcomes = await each(ids, (id) => retryLetter(store, id, settleMessage));
+      const outcomes = await each(ids, (id) => retryMessage(store, id, settleMessage));
       report(outcomes, { done: "retried", isJson: args.json === true });
     });
   },

@@ -1,8 +1,8 @@
-/** Renders outbox messages as text and as JSON, and reads the options that select them. Pure. */
 import { redact } from "../../base/observe/redact.ts";
 import { formatTarget, parseTarget } from "../../deliver/target.ts";
 import { type OutboxMessage, MESSAGE_STATUSES, type MessageStatus } from "../../store/outbox/messages.ts";
-import type { Try, TryOutcome } from "../../store/outbox/attempts.ts";
+import type { AttemptRecord, AttemptOutcome } from "../../store/outbox/outbox.ts";
+import { shorten } from "../../base/text.ts";
 import { oneLine } from "../sessions/text.ts";
 import { toTable } from "../kit/table.ts";
 import { suggest } from "../../base/nearest.ts";
@@ -23,7 +23,7 @@ export function messagesTable(messages: readonly OutboxMessage[], nowMs: number)
     String(message.attempts),
     shownStatus(message.status),
     nextAttempt(message, nowMs),
-    shortened(oneLine(redact(message.error ?? "")), SHOWN_ERROR),
+    shorten(oneLine(redact(message.error ?? "")), SHOWN_ERROR),
   ]);
   return toTable(["ID", "CREATED", "TARGET", "ATTEMPTS", "STATUS", "NEXT ATTEMPT", "LAST ERROR"], rows);
 }
@@ -34,14 +34,14 @@ interface EntryOptions {
   /** JSON. Present when the text of the message is to be shown. */
   readonly payload?: string | undefined;
   /** The latest finished attempts, oldest first. */
-  readonly attemptLog?: readonly Try[];
+  readonly attemptLog?: readonly AttemptRecord[];
 }
 
 export function messageEntry(
   message: OutboxMessage,
   { isWhole = false, payload, attemptLog }: EntryOptions = {},
 ): object {
-  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, dueAtMs, isHeld, endedAtMs } =
+  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, dueAtMs, isBlocked, endedAtMs } =
     message;
   return {
     id,
@@ -54,14 +54,14 @@ export function messageEntry(
     last_error: error === undefined ? null : redact(error),
     created_at: iso(createdAtMs),
     next_attempt_at: dueAtMs === undefined ? null : iso(dueAtMs),
-    waits_for_older: isHeld,
+    waits_for_older: isBlocked,
     ended_at: endedAtMs === undefined ? null : iso(endedAtMs),
     ...(attemptLog === undefined ? {} : { attempt_log: attemptLog.map(attemptEntry) }),
     ...(payload === undefined ? {} : { text: redact(textIn(payload)) }),
   };
 }
 
-function attemptEntry({ atMs, tookMs, outcome, error }: Try): object {
+function attemptEntry({ atMs, tookMs, outcome, error }: AttemptRecord): object {
   return {
     at: iso(atMs),
     seconds: tookMs === undefined ? null : tookMs / 1000,
@@ -103,7 +103,7 @@ export function messageText(
   ].join("\n");
 }
 
-const OUTCOME_WORDS: Readonly<Record<TryOutcome, string>> = {
+const OUTCOME_WORDS: Readonly<Record<AttemptOutcome, string>> = {
   delivered: "delivered",
   retry: "failed, will be retried",
   permanent: "refused",
@@ -112,13 +112,13 @@ const OUTCOME_WORDS: Readonly<Record<TryOutcome, string>> = {
   lost: "lost: its process ended first",
 };
 
-function attemptLine({ atMs, tookMs, outcome, error }: Try): string {
+function attemptLine({ atMs, tookMs, outcome, error }: AttemptRecord): string {
   const took = tookMs === undefined ? "" : ` after ${(tookMs / 1000).toFixed(1)} s`;
   const why = error === undefined ? "" : `: ${redact(error)}`;
   return `  ${iso(atMs)} ${oneLine(`${OUTCOME_WORDS[outcome]}${took}${why}`)}`;
 }
 
-function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefined {
+function whatToDo({ id, status, ref, isBlocked }: OutboxMessage): string | undefined {
   const retry = `\`agentd outbox retry ${id}\``;
   const drop = `\`agentd outbox drop ${id}\``;
   const origin = ref?.startsWith("dlv_")
@@ -126,7 +126,7 @@ function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefine
     : "";
   switch (status) {
     case "due":
-      return isHeld
+      return isBlocked
         ? `It waits for an older message to the same chat. ${drop} drops it.`
         : `A running \`agentd gateway\` sends it. ${retry} makes it due now; ${drop} drops it.${origin}`;
     case "leased":
@@ -141,22 +141,17 @@ function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefine
   }
 }
 
-function nextAttempt({ status, dueAtMs, isHeld }: OutboxMessage, nowMs: number): string {
+function nextAttempt({ status, dueAtMs, isBlocked }: OutboxMessage, nowMs: number): string {
   if (status === "leased") return "sending";
   if (dueAtMs === undefined) return "-";
-  if (isHeld) return "after an older one";
+  if (isBlocked) return "after an older one";
   return dueAtMs <= nowMs ? "now" : iso(dueAtMs);
 }
 
 /** Returns the platform and the first characters of the chat. */
 function shortTarget(target: string): string {
   const { platform, address } = parseTarget(target);
-  return redact(formatTarget({ platform, address: shortened(address, SHOWN_ADDRESS) }));
-}
-
-function shortened(text: string, limit: number): string {
-  const characters = Array.from(text);
-  return characters.length <= limit ? text : `${characters.slice(0, limit).join("")}…`;
+  return redact(formatTarget({ platform, address: shorten(address, SHOWN_ADDRESS) }));
 }
 
 /** Returns the text of the message, or the whole payload when it has no `text`. */

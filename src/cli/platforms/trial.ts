@@ -1,4 +1,5 @@
-/** Sends one message through a platform's target, without the outbox: nothing is recorded or retried. */
+/** One message through a platform's target, without the outbox: nothing is recorded and nothing is tried again. */
+import { waitAtMost } from "../../base/deadline.ts";
 import { hostname } from "node:os";
 import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
@@ -96,7 +97,7 @@ async function sendThrough(target: Target, message: TrialMessage, options: Trial
       took_ms: Math.round(performance.now() - startMs),
     };
   } finally {
-    await within(CLOSE_MS, target.close?.());
+    await waitAtMost(systemClock, CLOSE_MS, Promise.resolve(target.close?.()));
   }
 }
 
@@ -117,7 +118,7 @@ async function attemptOnce(
     { clock: systemClock, tracer: offTracer, timeoutMs },
   );
   // The attempt's own timer does not keep the process alive.
-  await within(timeoutMs + CLOSE_MS, end);
+  await waitAtMost(systemClock, timeoutMs + CLOSE_MS, end);
   return end;
 }
 
@@ -128,13 +129,6 @@ async function isReady(target: Target, signal: AbortSignal): Promise<boolean> {
     await systemClock.sleep(READY_LOOK_MS);
   }
   return true;
-}
-
-async function within(ms: number, work: Promise<unknown> | undefined): Promise<void> {
-  const over = new AbortController();
-  const late = systemClock.sleep(ms, { signal: over.signal }).catch(() => {});
-  await Promise.race([work, late]);
-  over.abort();
 }
 
 function extraOf({ chat, thread, extra }: TrialMessage): Readonly<Record<string, string>> {

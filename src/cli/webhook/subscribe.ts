@@ -1,4 +1,5 @@
 /** `agentd webhook subscribe`: writes a route into the file of subscriptions, which a running gateway reads again. */
+import { shorten } from "../../base/text.ts";
 import { randomBytes } from "node:crypto";
 import { rename } from "node:fs/promises";
 import { defineCommand } from "citty";
@@ -182,7 +183,9 @@ function textOf({ settings }: WebhookHome, name: string, { entry, secret, isNew 
     `  Events:  ${events.length > 0 ? oneLine(events.join(", ")) : "(all)"}`,
     `  Deliver: ${oneLine(deliver)}`,
     ...(isDirect ? ["  Mode:    direct delivery (no agent, zero LLM cost)"] : []),
-    ...(prompt === undefined ? [] : [`  ${isDirect ? "Message:" : "Prompt: "} ${shortened(prompt)}`]),
+    ...(prompt === undefined
+      ? []
+      : [`  ${isDirect ? "Message:" : "Prompt: "} ${shorten(oneLine(prompt), SHOWN_CHARACTERS)}`]),
     ...(script === undefined ? [] : [`  Script:  ${oneLine(script)}`]),
     "",
     "  Give the service the URL, under the name by which it reaches this machine, and the secret.",
@@ -194,9 +197,4 @@ function textOf({ settings }: WebhookHome, name: string, { entry, secret, isNew 
 function jsonOf({ settings }: WebhookHome, name: string, { entry, secret, isNew }: Made) {
   const { secret: _, secrets: __, ...shown } = entry;
   return { name, url: routeUrl(receiverUrl(settings), name), secret, created: isNew, ...shown };
-}
-
-function shortened(text: string): string {
-  const line = oneLine(text);
-  return line.length > SHOWN_CHARACTERS ? `${Array.from(line).slice(0, SHOWN_CHARACTERS).join("")}…` : line;
 }

@@ -1,4 +1,4 @@
-/** The configuration file as a YAML document that keeps its comments and knows its lines. Pure. */
+/** The configuration file as a YAML document with its comments and line numbers. Pure. */
 import { isMap, isPair, isScalar, LineCounter, parseDocument, visit, type Document, type Node } from "yaml";
 import type { DotPath } from "../../base/json/dotpath.ts";
 import type { ConfigIssue, Problem } from "../issue.ts";
@@ -7,7 +7,7 @@ import { formatDotPath } from "../../base/json/dotpath.ts";
 export interface ConfigDocument {
   readonly yaml: Document.Parsed;
   readonly lines: LineCounter;
-  /** What the YAML itself has wrong. With an error among them the document must not be used. */
+  /** Issues of the YAML itself. With an error among them the document must not be used. */
   readonly issues: readonly ConfigIssue[];
 }
 
@@ -27,7 +27,18 @@ export function parseConfig(text: string): ConfigDocument {
   };
 }
 
-/** The document as plain data; an issue when an alias stands for nothing, or aliases make it grow without bound. */
+/** The version of the format that this program reads and writes. */
+const VERSION = 1;
+
+/** Returns the problem of a file that a newer agentd wrote, which must be neither used nor changed. */
+export function findNewerVersion({ yaml }: ConfigDocument): Problem | undefined {
+  const version = isMap(yaml.contents) ? yaml.get("version") : VERSION;
+  if (typeof version !== "number" || !Number.isInteger(version) || version <= VERSION) return undefined;
+  const message = `${version} is newer than this agentd, which supports versions up to ${VERSION}; install a newer agentd`;
+  return { path: ["version"], message, kind: "invalid" };
+}
+
+/** Returns the document as plain data; an issue when an alias is undefined, or aliases expand without bound. */
 export function toPlain(
   document: ConfigDocument,
 ): { readonly value: unknown } | { readonly issue: ConfigIssue } {
@@ -35,13 +46,13 @@ export function toPlain(
     return { value: document.yaml.toJS() as unknown };
   } catch (error) {
     if (!(error instanceof ReferenceError)) throw error;
-    const place = document.lines.linePos(firstAlias(document.yaml));
+    const position = document.lines.linePos(firstAlias(document.yaml));
     const message = `cannot be read: ${error.message}`;
-    return { issue: { path: "", message, line: place.line, column: place.col, severity: "error" } };
+    return { issue: { path: "", message, line: position.line, column: position.col, severity: "error" } };
   }
 }
 
-/** The first that stands for nothing, else the first. */
+/** Returns the offset of the first undefined alias, else of the first alias. */
 function firstAlias(yaml: Document.Parsed): number {
   const offsets: { readonly isBad: boolean; readonly at: number }[] = [];
   visit(yaml, {
@@ -50,18 +61,18 @@ function firstAlias(yaml: Document.Parsed): number {
   return (offsets.find(({ isBad }) => isBad) ?? offsets[0])?.at ?? 0;
 }
 
-/** The flaw with its place in the file: of an unknown key its name, of a missing one what should hold it. */
+/** Adds the position in the file: of the name for an unknown key, of the parent for a missing one. */
 export function locate(problem: Problem, document: ConfigDocument): ConfigIssue {
   const at =
     problem.kind === "unknown"
       ? keyOffset(document.yaml, problem.path)
       : valueOffset(document.yaml, problem.path);
-  const place = at === undefined ? undefined : document.lines.linePos(at);
+  const position = at === undefined ? undefined : document.lines.linePos(at);
   return {
     path: formatDotPath(problem.path),
     message: problem.message,
-    line: place?.line,
-    column: place?.col,
+    line: position?.line,
+    column: position?.col,
     severity: "error",
   };
 }
@@ -75,7 +86,7 @@ function keyOffset(yaml: Document.Parsed, path: DotPath): number | undefined {
   return startOf(pair?.key) ?? valueOffset(yaml, path);
 }
 
-/** Of the nearest thing above, when there is nothing at `path`. */
+/** Falls back to the nearest parent when `path` does not exist. */
 function valueOffset(yaml: Document.Parsed, path: DotPath): number | undefined {
   for (let length = path.length; length > 0; length--) {
     const offset = startOf(

@@ -1,19 +1,18 @@
-/** Changes one key of the configuration file; comments and everything else stay as they are. Strict on write. */
-import { isAlias, isCollection, isMap, isScalar, isSeq, type Document } from "yaml";
+/** Changes one key of the configuration file and keeps everything else, comments included. Strict on write. */
+import { isAlias, isCollection, isMap, isScalar, isSeq, parseDocument, type Document } from "yaml";
 import { formatDotPath, getAtPath, parseDotPath, type DotPath } from "../../base/json/dotpath.ts";
 import { ServiceError } from "../../base/errors.ts";
+import type { JsonSchema } from "../../base/json/schema.ts";
 import { checkConfig } from "../check.ts";
-import { parseConfig, toPlain } from "./document.ts";
-import { parseEditValue } from "./edit-value.ts";
+import { findNewerVersion, parseConfig, toPlain } from "./document.ts";
 import { configPath, readPrivateFile, withFileLock, writePrivateFile } from "../home.ts";
 import { problemKey, formatConfigIssue, type Problem } from "../issue.ts";
-import { migrateDocument } from "../migrate.ts";
 import { suggest } from "../../base/nearest.ts";
 import { namesAt, schemaAt } from "../schema-path.ts";
 
 export interface Edit {
   readonly home: string;
-  /** Such as `api_server.port` or `model.providers.local.base_url`. */
+  /** For example `api_server.port` or `model.providers.local.base_url`. */
   readonly key: string;
 }
 
@@ -23,8 +22,9 @@ export interface Edited {
 }
 
 /**
- * Sets `key` to `value`, as it was typed on the command line (a YAML scalar or JSON). ServiceError `invalid_config` when
- * the key or the value is not allowed, with what is, and when the file is not YAML. Other mistakes in the file stay.
+ * Sets `key` to `value`, as typed on the command line (a YAML scalar or JSON). ServiceError `invalid_config` when the
+ * key or the value is not allowed, with the allowed ones, and when the file is not YAML. Other mistakes in the file
+ * stay.
  */
 export async function setConfigValue(edit: Edit & { readonly value: string }): Promise<Edited> {
   const key = readKey(edit.key);
@@ -40,7 +40,7 @@ export async function setConfigValue(edit: Edit & { readonly value: string }): P
   });
 }
 
-/** Takes `key` out of the file, so that its default holds. Also takes out keys that are not known. */
+/** Removes `key` from the file, so its default applies. Also removes unknown keys. */
 export async function unsetConfigValue(edit: Edit): Promise<Edited> {
   const key = readKey(edit.key);
   return change(edit.home, key, (yaml, before) => {
@@ -53,7 +53,21 @@ export async function unsetConfigValue(edit: Edit): Promise<Edited> {
   });
 }
 
-/** The path that `text` names. ServiceError `invalid_config` when it is none. */
+/**
+ * Returns the value that `text` stands for under `schema`: the text itself for keys that hold text, unless it is quoted;
+ * a YAML scalar or JSON for other keys. ServiceError `invalid_config` when it is neither.
+ */
+export function parseEditValue(text: string, schema: JsonSchema, key: string): unknown {
+  const isQuoted = text.length > 1 && /^(["']).*\1$/s.test(text);
+  if (schema["type"] === "string" && !isQuoted) return text;
+  const document = parseDocument(text, { prettyErrors: false });
+  const [problem] = document.errors;
+  if (!problem) return document.toJS() as unknown;
+  const message = `The value for ${key} is neither a YAML scalar nor JSON: ${problem.message}. Write lists as [a, b].`;
+  throw refuse(message, key);
+}
+
+/** Parses a key. ServiceError `invalid_config` when it is not one. */
 export function readKey(text: string): DotPath {
   const key = parseDotPath(text);
   if (key) return key;
@@ -63,7 +77,7 @@ export function readKey(text: string): DotPath {
   );
 }
 
-/** The error for a key that neither the schema nor `value` (the file) has. */
+/** Returns the error for a key that neither the schema nor `value` (the file) has. */
 export function unknownKey(key: DotPath, value?: unknown): ServiceError {
   const known = key.findIndex((_, index) => !schemaAt(key.slice(0, index + 1)));
   const parent = key.slice(0, Math.max(0, known));
@@ -89,7 +103,7 @@ async function change(home: string, key: DotPath, apply: Apply): Promise<Edited>
   });
 }
 
-/** The text of the file after the change. */
+/** Returns the text of the file after the change. */
 function applyEdit(
   from: { readonly text: string; readonly path: string; readonly key: DotPath },
   apply: Apply,
@@ -117,7 +131,7 @@ function open({ text, path }: { readonly text: string; readonly path: string }) 
   const broken = document.issues.find(({ severity }) => severity === "error");
   if (broken)
     throw refuse(`${formatConfigIssue(broken, path)}\nCorrect the file by hand, then try again.`, path);
-  const { problem } = migrateDocument(document.yaml);
+  const problem = findNewerVersion(document);
   if (problem) throw refuse(`${path}: ${problemKey(problem)}.`, "version");
   const plain = toPlain(document);
   if ("issue" in plain) throw refuse(formatConfigIssue(plain.issue, path), path);
@@ -128,7 +142,7 @@ function open({ text, path }: { readonly text: string; readonly path: string }) 
   return { yaml: document.yaml, before: plain.value };
 }
 
-/** What was wrong before may stay wrong: a mistake elsewhere must not keep anybody from correcting this one. */
+/** Existing problems may stay: a mistake elsewhere must not prevent correcting this one. */
 function refuseNewProblems(before: unknown, after: unknown, key: DotPath): void {
   const known = new Set(checkConfig(before).problems.map(problemKey));
   const at = formatDotPath(key);
@@ -142,7 +156,7 @@ function isWithin({ path }: Problem, key: DotPath): boolean {
   return key.every((segment, index) => path[index] === segment);
 }
 
-/** Makes the sections on the way; a section that is written but empty becomes one that can hold something. */
+/** Creates the parent sections; an empty section becomes a map or list. */
 function makeParents(yaml: Document.Parsed, key: DotPath): void {
   for (let length = 0; length < key.length; length++) {
     const path = key.slice(0, length);
@@ -150,7 +164,7 @@ function makeParents(yaml: Document.Parsed, key: DotPath): void {
     const wantsList = typeof key[length] === "number";
     if (node === null || node === undefined || (isScalar(node) && node.value === null)) {
       const made = yaml.createNode(wantsList ? [] : {});
-      // Comments of an empty section hang on its empty value.
+      // Comments of an empty section belong to its empty value.
       if (isScalar(node)) Object.assign(made, { comment: node.comment, commentBefore: node.commentBefore });
       if (length === 0) Object.assign(yaml, { contents: made });
       else yaml.setIn(path, made);
@@ -169,7 +183,7 @@ function makeParents(yaml: Document.Parsed, key: DotPath): void {
   }
 }
 
-/** The comment above a key may be about more than the key (the head of the file is one): it goes to the next one. */
+/** The comment above a key may be about more than the key, like the head of the file: it moves to the next key. */
 function remove(yaml: Document.Parsed, path: DotPath): void {
   const parent = path.length > 1 ? yaml.getIn(path.slice(0, -1), true) : yaml.contents;
   const at = isMap(parent)
@@ -194,7 +208,7 @@ function isEmptyMap(node: unknown): boolean {
   return isMap(node) && node.items.length === 0;
 }
 
-/** A file without any key is written as its comments alone: `{}` at its end would be in the way of the next hand. */
+/** Returns a file without keys as its comments alone: `{}` at its end would break manual edits. */
 function commentsOf(yaml: Document.Parsed): string {
   const comments = [yaml.commentBefore, yaml.contents?.commentBefore, yaml.contents?.comment, yaml.comment];
   const text = comments.filter((comment) => typeof comment === "string").join("\n");

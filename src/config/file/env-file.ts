@@ -1,31 +1,31 @@
-/** The `.env` file of the home folder: secrets that shall not stand in the configuration. Touches the machine. */
+/** The `.env` file of the home folder: secrets that do not belong in the configuration. Touches the machine. */
 import { readFileSync, statSync } from "node:fs";
 import { parseEnv } from "node:util";
 import { ServiceError } from "../../base/errors.ts";
 import { readPrivateFile, withFileLock, writePrivateFile, type Environment } from "../home.ts";
 
-/** More is no file of variables. */
+/** A larger file is not a file of variables. */
 const MAX_CHARACTERS = 1_048_576;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 export interface EnvFile {
   readonly variables: Environment;
-  /** Those whose line follows a line `# secret`: they hold secrets whatever they are called. */
+  /** Variables after a line `# secret`: they hold secrets, independent of their names. */
   readonly secretNames: ReadonlySet<string>;
 }
 
-/** The file at `path`; empty when there is none. */
+/** Reads the file at `path`; empty when it does not exist. */
 export async function readEnvFile(path: string): Promise<EnvFile> {
   return parse((await readPrivateFile(path)) ?? "");
 }
 
-/** What changes when the file does; "" when there is none. */
+/** Returns a stamp that changes with the file; "" when it does not exist. */
 export function envFileStamp(path: string): string {
   const found = statSync(path, { bigint: true, throwIfNoEntry: false });
   return found ? `${found.mtimeNs}:${found.ctimeNs}:${found.size}:${found.ino}` : "";
 }
 
-/** As {@link readEnvFile}, at once, for the moment before text is shown; what cannot be read has no variables. */
+/** Reads like {@link readEnvFile}, synchronously, before text is redacted; an unreadable file has no variables. */
 export function readEnvFileNow(path: string): EnvFile {
   try {
     return parse(readFileSync(path, "utf8").slice(0, MAX_CHARACTERS));
@@ -35,8 +35,8 @@ export function readEnvFileNow(path: string): EnvFile {
 }
 
 /**
- * Writes one variable, keeping every other line as it is. Mode 0600, atomic, one process at a time. `isMarked` puts a line
- * `# secret` above it.
+ * Writes one variable and keeps every other line. Mode 0600, atomic, one process at a time. `isMarked` adds a line `#
+ * secret` above it.
  */
 export async function setEnvVariable(
   path: string,
@@ -48,8 +48,8 @@ export async function setEnvVariable(
 }
 
 /**
- * The value of `name`, which `make` supplies when the file has none (or an empty one). Processes that ask at the same
- * time get the same value, and `created` is true for one of them.
+ * Returns the value of `name`; `make` supplies it when the file has none (or an empty one). Concurrent processes get
+ * the same value, and `created` is true for one of them.
  */
 export async function ensureEnvVariable(
   path: string,
@@ -69,7 +69,7 @@ async function write(path: string, name: string, value: string, isMarked = false
   if (!NAME.test(name)) {
     throw new ServiceError(
       "invalid_config",
-      `${JSON.stringify(name)} is no name of an environment variable.`,
+      `${JSON.stringify(name)} is not a valid name of an environment variable.`,
     );
   }
   const text = (await readPrivateFile(path)) ?? "";
@@ -77,7 +77,7 @@ async function write(path: string, name: string, value: string, isMarked = false
   const mark = isMarked && !before.secretNames.has(name) ? `${MARK}\n` : "";
   const line = `${mark}${name}=${quote(name, value)}`;
   const wanted = { ...before.variables, [name]: value };
-  // The parser is the judge of what a line means: one that looks like ours may be a part of a quoted value.
+  // The parser decides what a line means: a matching line may be part of a quoted value.
   const next = [replaceLine(text, name, line), appendLine(text, line)].find((each) =>
     isSame(parse(each).variables, wanted),
   );
@@ -90,7 +90,7 @@ async function write(path: string, name: string, value: string, isMarked = false
   await writePrivateFile(path, next);
 }
 
-/** The last line that sets `name` is the one that counts, so that one changes. */
+/** Replaces the last line that sets `name`: it is the effective one. */
 function replaceLine(text: string, name: string, line: string): string {
   const lines = text.split(/\r?\n/);
   const own = new RegExp(`^\\s*(?:export\\s+)?${name}\\s*=`);
@@ -109,7 +109,7 @@ function isSame(a: Environment, b: Environment): boolean {
   return [...names].every((name) => a[name] === b[name]);
 }
 
-/** Node reads a bare `#` as the start of a comment, and knows no escape for the quote that encloses a value. */
+/** Node reads a bare `#` as the start of a comment, and has no escape for the enclosing quote. */
 function quote(name: string, value: string): string {
   if (/^[\w./:@+=,-]*$/.test(value)) return value;
   const mark = ["'", '"', "`"].find((each) => !value.includes(each));

@@ -1,10 +1,10 @@
-/** References to secrets, which stand in the environment. Pure. */
+/** References to secrets in the environment. Pure. */
 import { ServiceError } from "../../base/errors.ts";
 import type { Environment } from "../home.ts";
 
 /**
- * What `value` stands for: of `env:NAME` the variable, else itself. ServiceError `invalid_config` when the variable is
- * not set; `path` is the key that holds the reference.
+ * Returns the variable that `env:NAME` refers to; other values unchanged. ServiceError `invalid_config` when the
+ * variable is not set; `path` is the key that holds the reference.
  */
 export function resolveSecret(value: string, env: Environment, path: string): string {
   if (!value.startsWith("env:")) return value;

@@ -1,4 +1,4 @@
-/** Keys of the API: the first key, comparison in constant time. Touches the machine (random numbers, hashes). */
+/** API keys: creates the first one and compares in constant time. Touches the machine (random numbers, hashes). */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
@@ -8,7 +8,7 @@ import { envPath, type Environment } from "../home.ts";
 import { MIN_KEY_LENGTH, NO_AUTH } from "../semantic-checks.ts";
 import { resolveSecret } from "./reference.ts";
 
-/** What a key may do. */
+/** A permission of a key. */
 export type KeyScope = Config["api_server"]["keys"][number]["scopes"][number];
 
 export interface KeyIdentity {
@@ -16,17 +16,17 @@ export interface KeyIdentity {
   readonly scopes: readonly KeyScope[];
   /** Requests a minute; undefined: no limit. */
   readonly rateLimitRpm?: number;
-  /** Runs at once, of those that belong to the name; undefined: no limit of its own. */
+  /** Concurrent runs of the name; undefined: no limit of its own. */
   readonly maxConcurrentRuns?: number;
 }
 
-/** The keys that are accepted. */
+/** The accepted keys. */
 export interface KeyRing {
-  /** The key that was presented, compared in constant time. */
+  /** Finds the presented key, in constant time. */
   find(presented: string): KeyIdentity | undefined;
-  /** Of all keys. */
+  /** The identities of all keys. */
   readonly holders: readonly KeyIdentity[];
-  /** False: keys are switched off, on a loopback address only. */
+  /** False: no key is required, on a loopback address only. */
   readonly required: boolean;
 }
 
@@ -36,9 +36,9 @@ const KEY_BYTES = 32;
 const KEY_VARIABLE = "API_SERVER_KEY";
 
 /**
- * The key ring of a valid configuration that has a key (see {@link ensureApiKey}). ServiceError `invalid_config` for keys
- * under 16 characters, for a key given twice, and for INSECURE_NO_AUTH on an address that others, or any web page, can
- * reach.
+ * Returns the key ring of a valid configuration that has a key (see {@link ensureApiKey}). ServiceError
+ * `invalid_config` for keys under 16 characters, for a key given twice, and for INSECURE_NO_AUTH on an address that
+ * others, or any web page, can reach.
  */
 export function createKeyRing(config: Config, { env }: { readonly env: Environment }): KeyRing {
   const { host, key, keys, cors_origins: origins } = config.api_server;
@@ -57,9 +57,9 @@ export function createKeyRing(config: Config, { env }: { readonly env: Environme
 }
 
 /**
- * The configuration with a key in it. When nobody configured one, it is made: 32 random bytes as base64url, as
- * API_SERVER_KEY in `<home>/.env` (mode 0600). Services that start at the same time agree on one. `created` says that
- * this call made it; `path` is where it is kept.
+ * Returns the configuration with a key. Without a configured one it creates 32 random bytes as base64url, as
+ * API_SERVER_KEY in `<home>/.env` (mode 0600). Services that start together get the same key. `created`: this call
+ * created it; `path`: its file.
  */
 export async function ensureApiKey(
   loaded: Pick<LoadedConfig, "config" | "home">,
@@ -75,7 +75,7 @@ export async function ensureApiKey(
   return { config: Object.freeze({ ...config, api_server: server }), created, path };
 }
 
-/** Whether only this machine can reach `host`. */
+/** Returns whether only this machine can reach `host`. */
 export function isLoopback(host: string): boolean {
   return /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[?::1\]?)$/i.test(host);
 }
@@ -95,7 +95,7 @@ function openRing(host: string, origins: readonly string[]): KeyRing {
   }
   throw invalid(
     "api_server.key",
-    `${NO_AUTH} would let everybody who reaches ${host} run commands here. Set a real api_server.key, or api_server.host to 127.0.0.1.`,
+    `${NO_AUTH} would let anyone who reaches ${host} run commands here. Set a real api_server.key, or api_server.host to 127.0.0.1.`,
   );
 }
 
@@ -121,7 +121,7 @@ function entry(key: string, identity: KeyIdentity, path: string): Entry {
   return { digest: sha256(key), identity: Object.freeze({ ...identity }), path };
 }
 
-/** All keys are compared, and only digests of one length: the time tells neither which key nor how much of it fits. */
+/** Compares all keys, as digests of one length: the time reveals neither which key matches nor how much of it. */
 function findEntry(entries: readonly Entry[], presented: string): Entry | undefined {
   const digest = sha256(presented);
   return entries.reduce<Entry | undefined>(

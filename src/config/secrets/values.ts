@@ -1,4 +1,4 @@
-/** Which values are secret: for the redactor, and for printing a configuration. Pure. */
+/** Finds secret values, for the redactor and for printing a configuration. Pure. */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { getAtPath } from "../../base/json/dotpath.ts";
 import { registerSecret } from "../../base/observe/redact.ts";
@@ -10,17 +10,17 @@ import { isTellingName, secretsIn } from "./variable.ts";
 
 const MASK = "[redacted]";
 
-/** What is known of a home's secrets: its configuration, and the environment that the configuration refers to. */
+/** Sources of a home's secrets: its configuration, and the environment that the configuration refers to. */
 export interface SecretSources {
   readonly config: Config;
   readonly env: Environment;
-  /** Variables that hold secrets whatever they are called. */
+  /** Variables that hold secrets, independent of their names. */
   readonly secretNames?: ReadonlySet<string>;
 }
 
 /**
- * Every text that must not be printed: settings that the schema marks, variables that are secret by what they are (see
- * {@link secretsIn}), references resolved, and the credentials inside addresses.
+ * Returns every text that must not be printed: settings that the schema marks, secret variables (see
+ * {@link secretsIn}), resolved references, and credentials inside addresses.
  */
 export function secretValues(
   config: Config,
@@ -41,13 +41,13 @@ export function secretValues(
   return [...new Set([...written, ...set])];
 }
 
-/** The names of variables that are secret because a setting that the schema marks refers to them. */
+/** Returns the variables that a secret setting refers to. */
 export function secretReferences(config: Config): ReadonlySet<string> {
   const names = leavesOf(config).map(({ path, text }) => (isMarked(path) ? referenceIn(text) : undefined));
   return new Set(names.filter((name) => name !== undefined));
 }
 
-/** Adds to the redactor what {@link secretValues} finds: from then on none of it is printed. */
+/** Registers everything that {@link secretValues} finds with the redactor. */
 export function hideSecrets({ config, env, secretNames }: SecretSources): void {
   for (const secret of secretValues(config, env, secretNames)) registerSecret(secret);
 }
@@ -68,16 +68,19 @@ function referenceIn(text: string): string | undefined {
   return text.startsWith("env:") ? text.slice("env:".length) : undefined;
 }
 
-/** What tells about a value: its own name where names are free, nothing where the schema knows what it is. */
+/**
+ * Returns the name that decides whether a value is secret: its own where names are free, a neutral one where the schema
+ * defines it.
+ */
 function nameOf(path: Leaf["path"]): string {
   const isFree = schemaAt(path) === undefined || path.at(-2) === "env";
   return isFree ? String(path.at(-1)) : PLAIN_SETTING;
 }
 
-/** A name that the schema knows and does not mark: only the credentials inside its value are hidden. */
+/** Stands for a name that the schema defines and does not mark: only credentials inside its value are hidden. */
 const PLAIN_SETTING = "SETTING_NAME";
 
-/** Whether the word before it in a command line is an option for a secret: `--token`, `x`. */
+/** Returns whether the previous word of a command line is an option for a secret: `--token`, `x`. */
 function isAnnounced(path: Leaf["path"], config: unknown): boolean {
   const index = path.at(-1);
   if (typeof index !== "number" || index === 0) return false;
@@ -86,7 +89,7 @@ function isAnnounced(path: Leaf["path"], config: unknown): boolean {
   return option !== undefined && isTellingName(option);
 }
 
-/** A copy of `value` (a configuration, or what stands at `path` in one) for people to see: secrets are masked. */
+/** Returns a copy of `value` (a configuration, or its part at `path`) with masked secrets, for people. */
 export function maskSecrets(value: unknown, path: readonly (string | number)[] = []): unknown {
   if (Array.isArray(value)) {
     return value.map((item, index) =>
@@ -108,10 +111,10 @@ export function maskSecrets(value: unknown, path: readonly (string | number)[] =
     );
 }
 
-/** Whether the schema calls what stands there, or what holds it, secret. */
+/** Returns whether the schema marks the value or a parent as secret. */
 function isMarked(path: readonly (string | number)[]): boolean {
   return path.some((_, depth) => schemaAt(path.slice(0, depth + 1))?.["x-secret"] === true);
 }
 
-/** A value with its name, in the query of an address or as an option of a command line. */
+/** Matches a value with its name, in the query of an address or as an option of a command line. */
 const ASSIGNED = /([?&]|^--?)([\w.-]+)=[^&#\s]+/g;

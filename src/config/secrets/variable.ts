@@ -1,12 +1,12 @@
-/** Which variables are secret: by their names, and for names that nobody knows by their values. Pure. */
+/** Decides which variables are secret: by their names, and for unknown names by their values. Pure. */
 import { looksLikeCredential } from "../../base/observe/redact.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import { NO_AUTH } from "../semantic-checks.ts";
 import { isSecretSetting } from "../environment.ts";
 
-/** Shorter secrets cannot be hidden: the text around them would go with them. */
+/** Shorter secrets cannot be hidden: other text would be redacted too. */
 export const SHORTEST_HIDDEN = 8;
-/** Bounds of what one value may add to the secrets. */
+/** Limits of what one value may add to the secrets. */
 const MAX_VALUE_CHARACTERS = 65_536;
 const MAX_PIECES = 64;
 const MAX_DEPTH = 4;
@@ -14,7 +14,8 @@ const MAX_DEPTH = 4;
 /**
  * Returns every text that has to be hidden because the variable `name` has `value`: the value itself where it is a
  * secret, and the credentials inside it (the password of an address, the token in the path of a webhook, the lines of a
- * key). Empty for what is no secret. `isSecret` says that the name is known to hold one, whatever it is called.
+ * key). Empty for a value that is not secret. `isSecret`: the variable is known to hold a secret, independent of its
+ * name.
  */
 export function secretsIn(
   name: string,
@@ -29,8 +30,8 @@ export function secretsIn(
 }
 
 /**
- * Returns why a secret cannot be hidden, as a clause about its value; undefined for what is hidden or no secret. Hiding
- * it would blank out the same text wherever it means something else.
+ * Returns why a secret cannot be hidden, as a clause about its value; undefined for a hidden value or one that is not
+ * secret. Hiding it would redact the same text where it means something else.
  */
 export function exposureOf(
   name: string,
@@ -46,12 +47,12 @@ export function exposureOf(
   return isOrdinary(text) ? "is an ordinary word" : undefined;
 }
 
-/** Whether a value of this name is secret, however the name is written: `API_KEY`, `apiKey`, `x-api-key`. */
+/** Returns whether values of this name are secret, in any spelling: `API_KEY`, `apiKey`, `x-api-key`. */
 export function isTellingName(name: string): boolean {
   return kindOfName(name) === "secret";
 }
 
-/** `weak`: a word that often stands for something else, such as AUTH. */
+/** `weak`: a word that often means something else, such as AUTH. */
 type Kind = "secret" | "weak" | "plain" | "unknown";
 
 function kindOfName(name: string): Kind {
@@ -69,7 +70,7 @@ function kindOfName(name: string): Kind {
   return words.some(isSecretWord) ? "secret" : "weak";
 }
 
-/** `dbPassword`, `DB_PASSWORD` and `db-password` are DB and PASSWORD. */
+/** Splits a name: `dbPassword`, `DB_PASSWORD` and `db-password` give DB and PASSWORD. */
 function wordsOf(name: string): readonly string[] {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1_$2")
@@ -88,19 +89,19 @@ const SECRET_WORDS = new Set(
     "CREDENTIALS CREDS PAT PIN OTP TOTP JWT BEARER COOKIE COOKIES SALT PEPPER MNEMONIC SEEDPHRASE HMAC SAS"
   ).split(" "),
 );
-/** Words run together, as in PGPASSWORD, SSHPASS, AUTHTOKEN. */
+/** Joined words, as in PGPASSWORD, SSHPASS, AUTHTOKEN. */
 const JOINED =
   /(?:PASSWORDS?|PASSWD|PASSPHRASE|SECRETS?|(?<!^.{0,2})TOKEN|APIKEYS?|ACCESSKEY|PRIVATEKEY|SECRETKEY|(?:SSH|DB|SMTP|FTP|USER|MYSQL|PG)PASS)$/;
 const WEAK = new Set(["AUTH", "AUTHORIZATION", "SESSION", "LICENSE", "SIGNATURE", "SIG"]);
-/** Meant to be seen, as the public half of a pair of keys. */
+/** Public values, such as the public half of a key pair. */
 const PUBLIC = new Set(["PUBLIC", "PUB", "PUBLISHABLE", "SITEKEY"]);
-/** Behind these, KEY is no key that opens anything. */
+/** After these words, KEY is not a credential. */
 const OTHER_KEYS = new Set(
   "SORT PRIMARY FOREIGN PARTITION CACHE HOT SHORTCUT ROUTING IDEMPOTENCY DEDUPE INDEX ORDER ROW SITE COLUMN GROUP MAP".split(
     " ",
   ),
 );
-/** A name that ends so says something about a secret, or names a thing: API_KEY_FILE, TOKEN_LIMIT, TENANT_ID. */
+/** Names that end in these words describe a secret or name a thing: API_KEY_FILE, TOKEN_LIMIT, TENANT_ID. */
 const ABOUT = new Set(
   (
     "FILE FILES PATH DIR DIRECTORY FOLDER HOST HOSTNAME PORT NAME ID IDS TYPE KIND MODE LIMIT LENGTH SIZE COUNT TTL AGE " +
@@ -110,11 +111,11 @@ const ABOUT = new Set(
     "PARALLELISM HINT PROMPT REGEX PATTERN COMMAND CMD HELPER USER USERNAME ACCOUNT EMAIL MODEL TIMEZONE LOCALE LANG"
   ).split(" "),
 );
-/** Behind the telling word: API_KEY_2, TOKEN_OLD. */
+/** Follows the secret word: API_KEY_2. */
 const NUMBERING = /^\d+$/;
-/** Looks telling, and is none. */
+/** Names that look secret, and are not. */
 const PLAIN_NAMES = new Set(["PWD", "OLDPWD", "GPG_KEY", "KEYTIMEOUT", "SSH_AUTH_SOCK", "XAUTHORITY"]);
-/** Known to hold a secret by its makers, though the name does not say so. */
+/** Names of well-known programs that hold secrets without saying so. */
 const SECRET_NAMES = new Set([
   "DOCKER_AUTH_CONFIG",
   "MYSQL_PWD",
@@ -132,18 +133,18 @@ function isWhole(kind: Kind, name: string, text: string): boolean {
   return kind === "unknown" && isRandom(text);
 }
 
-/** The value as it is, and as output shows it: without its blanks, line by line, one of several. */
+/** Returns the value and the forms in which output shows it: trimmed, line by line, one of several. */
 function wholeOf(value: string, text: string): readonly string[] {
   const lines = text.includes("\n") ? text.split(/\r?\n/).map((line) => line.trim()) : [];
   const several = lines.length === 0 ? text.split(/[,;]\s*/) : [];
-  // A part with blanks, or of letters alone, may be any words: hidden by itself it would blank them out.
+  // A part with blanks, or of letters alone, may be ordinary words: hiding it would redact them everywhere.
   const pieces = [...lines, ...several].filter((piece) => /^(?=.*\d)\S+$/.test(piece));
   const [, scheme] = /^(?:bearer|basic|token)\s+(\S+)$/i.exec(text) ?? [];
   const [, password] = /^[^:\s/]{1,64}:([^\s/].*)$/.exec(text) ?? [];
   return [value, text, scheme, password, ...pieces.slice(0, MAX_PIECES)].filter((each) => each !== undefined);
 }
 
-/** What a value holds that is secret by itself, whatever the variable is for. */
+/** Returns the credentials inside a value, whatever the variable is for. */
 function credentialsIn(name: string, text: string, depth = 0): readonly string[] {
   if (/^[[{]/.test(text)) return inJson(text, depth);
   const isAddress = /^[a-z][a-z0-9+.-]*:\/\//i.test(text);
@@ -152,7 +153,10 @@ function credentialsIn(name: string, text: string, depth = 0): readonly string[]
   return [...found, ...known];
 }
 
-/** Of an address: its password as written and as meant, what its query says under telling names, tokens in its path. */
+/**
+ * Returns the credentials of an address: its password as written and decoded, secret query parameters, tokens in its
+ * path.
+ */
 function inAddress(name: string, text: string): readonly string[] {
   const written = /^[a-z][a-z0-9+.-]*:\/\/[^/@\s:]*:([^/@\s]+)@/i.exec(text)?.[1];
   const url = URL.parse(text);
@@ -165,7 +169,7 @@ function inAddress(name: string, text: string): readonly string[] {
   return [...password, ...user, ...query, ...hookTokens(name, url, text)];
 }
 
-/** Addresses of incoming webhooks: whoever knows them may post. */
+/** Addresses of incoming webhooks: anyone who knows them can post. */
 const HOOK_HOSTS =
   /^(?:hooks\.slack\.com|(?:\w+\.)?discord(?:app)?\.com|[\w.-]*\.?webhook\.office\.com|hooks\.zapier\.com|maker\.ifttt\.com|chat\.googleapis\.com|open\.feishu\.cn|open\.larksuite\.com|api\.telegram\.org|oapi\.dingtalk\.com|qyapi\.weixin\.qq\.com|hook\.[\w.]+\.make\.com)$/i;
 
@@ -182,7 +186,7 @@ function hookTokens(name: string, url: URL, text: string): readonly string[] {
   return random.length === 0 ? [] : [text, ...random];
 }
 
-/** `Server=db;Password=x`, `host=db password=x`, `me:x@tcp(db)/name`. */
+/** Finds passwords in `Server=db;Password=x`, `host=db password=x`, `me:x@tcp(db)/name`. */
 function inPairs(text: string): readonly string[] {
   const named = [...text.matchAll(/(?:^|[\s;&])([\w .-]{1,40}?)\s*=\s*([^;&\s]+)/g)]
     .slice(0, MAX_PIECES)
@@ -209,17 +213,17 @@ function leavesOf(name: string, value: unknown, depth: number): readonly string[
   return Object.entries(value).flatMap(([key, item]) => leavesOf(key, item, depth + 1));
 }
 
-/** Long and without order: nobody chose it as a word. */
+/** Returns whether a text is long and random. */
 function isRandom(text: string): boolean {
   if (/^[a-z][a-z0-9+.-]*:\/\/|^(?:[~.]{0,2}\/)|\s|@|^sha\d+[:-]/i.test(text)) return false;
   const runs = text.match(/[A-Za-z0-9]+/g) ?? [];
   if (runs.some((run) => run.length >= 20 && isMixed(run))) return true;
-  // Base64 has marks between its letters, but few.
+  // Base64 has few marks between its letters.
   if (!/^[A-Za-z0-9+/_=-]{32,}$/.test(text) || runs.length - 1 > text.length / 12) return false;
   return isMixed(runs.join(""));
 }
 
-/** Whether letters and digits change places as words never do: `x7Kq2`, not `Llama3Instruct`. */
+/** Returns whether letters and digits alternate more than in words: `x7Kq2`, not `Llama3Instruct`. */
 function isMixed(run: string): boolean {
   const pieces = run.match(/[A-Z]?[a-z]+|[A-Z]+|\d+/g) ?? [];
   const hasDigits = /\d/.test(run) && /[A-Za-z]/.test(run);
@@ -233,7 +237,7 @@ function isPasswordLike(text: string): boolean {
   );
 }
 
-/** An address without anything secret in it, where the name is one of an address. */
+/** Returns whether the name is that of an address, and the address holds no secret. */
 function isSafeAddress(name: string, text: string): boolean {
   if (!/(?:DSN|UR[LI]|ENDPOINT|ADDRESS|STRING)\d*$/i.test(name)) return false;
   return isSecretSetting(name) === undefined && /^[a-z][a-z0-9+.-]*:\/\//i.test(text);
@@ -245,7 +249,7 @@ function isSwitch(text: string): boolean {
   );
 }
 
-/** A place in the file system; base64 may begin like one. */
+/** Returns whether a text is a file path; base64 may begin like one. */
 function isPath(text: string): boolean {
   return (
     /^(?:~|\.{1,2})?\/[\w.@+ -]+(?:\/[\w.@+ -]+)*\/?$/.test(text) &&
@@ -253,12 +257,12 @@ function isPath(text: string): boolean {
   );
 }
 
-/** Stands for a secret, or for its absence. */
+/** Returns whether a text refers to a secret, or to its absence. */
 function isPlaceholder(text: string): boolean {
   return text === NO_AUTH || text.startsWith("env:");
 }
 
-/** Texts of eight characters and more that logs and answers are full of. */
+/** Frequent texts of eight characters and more in logs and answers. */
 const ORDINARY = new Set(
   (
     "production development developer staging-env localhost username password passwords database postgres postgresql " +

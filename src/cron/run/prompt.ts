@@ -1,4 +1,4 @@
-/** The prompt of an occurrence, with what it reads: the skills, the outputs of other jobs and the missed instants. */
+/** What the agent is asked when a job fires. Pure but for the marks around data, which are random. */
 import { Fence } from "../../agent/context/fence.ts";
 import { loadSkill, skillInstructions, type LoadedSkill } from "../../agent/skills/skills.ts";
 import type { Log } from "../../base/observe/log.ts";

@@ -19,14 +19,14 @@ export function createCronTrigger({
     owns: isPlan,
 
     async started(tx: Tx, run: RunRow) {
-      const plan = readPlan(run.delivery);
+      const plan = readPlan(run.reply_to);
       if (!plan) return;
       const started = { status: "running", started_at: tx.nowMs };
       await tx.update("occurrences", { id: plan.ref, status: "claimed" }, started);
     },
 
     async ended(tx: Tx, run: RunRow, outcome: Outcome) {
-      const plan = readPlan(run.delivery);
+      const plan = readPlan(run.reply_to);
       if (!plan) return;
       await endOccurrence(tx, store, { plan, ending: endingOf(outcome) });
       tx.afterCommit(() => ends.resolve(plan.ref));

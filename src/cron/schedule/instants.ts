@@ -1,4 +1,5 @@
-/** The instants of a schedule. The only file that uses croner. Pure. */
+/** The instants of a schedule. The only file that asks croner, which is asked for nothing else. Pure. */
+import { LruMap } from "../../base/lru.ts";
 import { Cron } from "croner";
 import type { Schedule } from "./schedule.ts";
 
@@ -85,14 +86,9 @@ function toPattern(expression: string, zone: string): Pattern {
   const pattern = known ?? {
     cron: new Cron(expression, { timezone: zone, mode: "5-part", sloppyRanges: true, paused: true }),
   };
-  // Keeps the map in the order of use.
-  if (known) patterns.delete(key);
-  patterns.set(key, pattern);
-  const [oldest] = patterns.keys();
-  if (patterns.size > MAX_PATTERNS && oldest !== undefined) patterns.delete(oldest);
+  if (!known) patterns.set(key, pattern);
   return pattern;
 }
 
 /** Parsing an expression costs as much as computing an instant, and each takes 80 KB. */
-const patterns = new Map<string, Pattern>();
-const MAX_PATTERNS = 128;
+const patterns = new LruMap<string, Pattern>(128);

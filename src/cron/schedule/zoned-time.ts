@@ -1,4 +1,5 @@
-/** Instants as local times of a zone. Pure. */
+/** Instants as people read them in a zone. Pure. */
+import { LruMap } from "../../base/lru.ts";
 import { zoneProblem } from "../../base/zone.ts";
 
 /** Returns `2026-01-05 13:00:00 +01:00 (Europe/Berlin)`. The offset distinguishes the two hours when clocks go back. */
@@ -45,12 +46,10 @@ function clockOf(name: string): Clock {
     second: "2-digit",
     timeZoneName: "longOffset",
   });
-  if (clocks.size >= MAX_CLOCKS) clocks.clear();
   const made = { zone, format };
   clocks.set(name, made);
   return made;
 }
 
 /** Creating a format costs a hundred times as much as using it, and zones are few. */
-const clocks = new Map<string, Clock>();
-const MAX_CLOCKS = 100;
+const clocks = new LruMap<string, Clock>(100);

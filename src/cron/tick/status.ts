@@ -1,5 +1,5 @@
-/** The status of the scheduler, as any process can read it. It reads a few rows of each table. */
-import { placeOfOwner, type OwnerSite } from "../../store/leases/owner.ts";
+/** How the scheduler stands, as any process can see it. Reads only, and never more than a few rows of a job. */
+import { parseOwner, type OwnerProcess } from "../../store/leases/owner.ts";
 import type { Store } from "../../store/store.ts";
 import type { CronTickerRow } from "../../store/schema/tables.ts";
 import { JOB_STATES, readDefinition, type JobState, type LastStatus } from "../job/job.ts";
@@ -16,7 +16,7 @@ import {
 } from "../queries.ts";
 
 /** A process with a scheduler. Times in milliseconds since the epoch. */
-export interface TickerStatus extends Partial<OwnerSite> {
+export interface TickerStatus extends Partial<OwnerProcess> {
   readonly owner: string;
   readonly startedAtMs: number;
   readonly tickedAtMs: number;
@@ -138,7 +138,7 @@ async function readTickers(store: Store, nowMs: number): Promise<readonly Ticker
   const rows = await listTickers(store, MAX_TICKERS);
   return rows.map((row) => ({
     owner: row.owner,
-    ...placeOfOwner(row.owner),
+    ...parseOwner(row.owner),
     startedAtMs: row.started_at,
     tickedAtMs: row.ticked_at,
     succeededAtMs: row.succeeded_at ?? undefined,

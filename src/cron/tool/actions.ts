@@ -263,7 +263,7 @@ async function readCaller(store: Store, runId: string): Promise<Caller> {
   if (!run) return { toolsets: [], origin: undefined, isJob: false };
   const { toolsets, family } = JSON.parse(run.input) as RunInput;
   const root = family ? await store.find("runs", { id: family.root.runId }) : run;
-  const delivery = root?.delivery ?? null;
+  const delivery = root?.reply_to ?? null;
   const plan = readPlan(delivery);
   const isWebhooks = delivery !== null && isRunDelivery(delivery);
   const targets = plan?.targets ?? (isWebhooks ? readDelivery(delivery).targets : []);

@@ -174,7 +174,7 @@ export async function sendRow(
     ...(row.uncertain_at === null ? {} : { uncertainSinceMs: row.uncertain_at }),
   };
   const saveProgress = (partsSent: number) =>
-    store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
+    store.write((tx) => store.outbox.recordProgress(tx, row.id, partsSent));
   if (canRepeat(target, delivery)) return attempt.run(target, delivery, { ...options, saveProgress });
   const start = () => store.write((tx) => store.outbox.start(tx, row.id));
   const end = await attempt.run(target, delivery, { ...options, saveProgress, start });

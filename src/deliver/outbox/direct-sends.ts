@@ -1,3 +1,4 @@
+import { waitAtMost } from "../../base/deadline.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Tracer } from "../../base/observe/trace.ts";
 import type { Store, Tx } from "../../store/store.ts";
@@ -50,10 +51,7 @@ export class DirectSends {
 
   /** Waits up to `graceMs` for the running attempts and cuts the rest. */
   async close(graceMs: number): Promise<void> {
-    const over = new AbortController();
-    const late = this.#options.clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
-    await Promise.race([Promise.all(this.#attempts.values()), late]);
-    over.abort();
+    await waitAtMost(this.#options.clock, graceMs, Promise.all(this.#attempts.values()));
     this.#isClosed = true;
     for (const attempt of this.#attempts.keys()) attempt.cut("stopped");
     await Promise.all(this.#attempts.values());

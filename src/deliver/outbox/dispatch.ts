@@ -1,7 +1,13 @@
+import { waitAtMost } from "../../base/deadline.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { offTracer, type Tracer } from "../../base/observe/trace.ts";
-import { AHEAD_MS, type BusyTargets, type LostAttempt, type Waiting } from "../../store/outbox/outbox.ts";
+import {
+  AHEAD_MS,
+  type BusyTargets,
+  type LostAttempt,
+  type PendingMessage,
+} from "../../store/outbox/outbox.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
 import { Attempt, type AttemptEnd, canRepeatRow, sendRow } from "./attempt.ts";
@@ -133,10 +139,11 @@ export class Dispatcher {
   async #close(graceMs: number): Promise<void> {
     this.#stopListening();
     this.#cancelPoll();
-    if (graceMs > 0) await this.#within(graceMs, this.#settled());
+    const { clock } = this.#options;
+    if (graceMs > 0) await waitAtMost(clock, graceMs, this.#settled());
     for (const { attempt } of this.#attempts.values()) attempt.cut("stopped");
-    await this.#within(LAST_WRITES_MS, this.#settled());
-    await this.#within(CLOSE_TARGETS_MS, this.#closeTargets());
+    await waitAtMost(clock, LAST_WRITES_MS, this.#settled());
+    await waitAtMost(clock, CLOSE_TARGETS_MS, this.#closeTargets());
     this.#isClosed = true;
     this.#cancelRenewal?.();
   }
@@ -156,14 +163,6 @@ export class Dispatcher {
       }
     };
     await Promise.all([...targets.values()].map(close));
-  }
-
-  async #within(ms: number, work: Promise<void>): Promise<void> {
-    const over = new AbortController();
-    // Unlike the other timers this one keeps the process alive until it has closed everything.
-    const late = this.#options.clock.sleep(ms, { signal: over.signal }).catch(() => {});
-    await Promise.race([work, late]);
-    over.abort();
   }
 
   /** Runs one at a time. A wake-up during a round causes another round. */
@@ -209,7 +208,7 @@ export class Dispatcher {
       await store.outbox.advance(tx);
       this.#advancedMs = nowMs;
     }
-    const waiting = await store.outbox.waiting(tx, { except: busy });
+    const waiting = await store.outbox.listPending(tx, { except: busy });
     // A message that this process is sending looks due when its lease could not be renewed. It must not be sent twice at once.
     const due = waiting.filter(({ id, available_at: at }) => at <= nowMs && !this.#attempts.has(id));
     const next = waiting.find(({ available_at: at }) => at > nowMs);
@@ -235,13 +234,13 @@ export class Dispatcher {
   }
 
   /** Settles messages whose lease expired. Returns the ids of those that are not sent again. */
-  async #settleLost(tx: Tx, left: readonly Waiting[]): Promise<readonly string[]> {
+  async #settleLost(tx: Tx, left: readonly PendingMessage[]): Promise<readonly string[]> {
     const { store, settled } = this.#options;
     const abandoned: string[] = [];
     for (const waiting of left) {
       const status = await this.#lostStatus(tx, waiting);
       const error = status === "unsent" ? UNSENT : LOST;
-      const row = await store.outbox.lost(tx, waiting.id, { status, error });
+      const row = await store.outbox.settleLost(tx, waiting.id, { status, error });
       if (status !== "unknown" || !row) continue;
       await settled?.(tx, row, { status, error });
       abandoned.push(waiting.id);
@@ -249,7 +248,7 @@ export class Dispatcher {
     return abandoned;
   }
 
-  async #lostStatus(tx: Tx, waiting: Waiting): Promise<LostAttempt["status"]> {
+  async #lostStatus(tx: Tx, waiting: PendingMessage): Promise<LostAttempt["status"]> {
     const { target, rules } = this.#rulesOf(waiting);
     const row = await tx.find("outbox", { id: waiting.id });
     const isSafe = target !== undefined && row !== undefined && canRepeatRow(target, row);

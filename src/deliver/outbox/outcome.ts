@@ -1,6 +1,6 @@
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
-import { addTry } from "../../store/outbox/attempts.ts";
+import { addAttempt } from "../../store/outbox/outbox.ts";
 import type { AttemptEnd } from "./attempt.ts";
 import type { SendOutcome, Target } from "../target.ts";
 
@@ -61,13 +61,13 @@ export async function storeAttempt(
   { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
 ): Promise<void> {
   const isUncertain = end.status === "unknown" || end.status === "stopped";
-  await outbox.note(tx, row.id, { attemptLog: attemptLogOf(row, end, tx.nowMs), isUncertain });
+  await outbox.recordAttempt(tx, row.id, { attemptLog: attemptLogOf(row, end, tx.nowMs), isUncertain });
 }
 
 function attemptLogOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {
-  const begunMs = row.tried_at ?? nowMs;
+  const begunMs = row.attempted_at ?? nowMs;
   const error = "error" in end ? { error: end.error } : {};
-  return addTry(row.attempt_log, { atMs: begunMs, tookMs: nowMs - begunMs, outcome: end.status, ...error });
+  return addAttempt(row.attempt_log, { atMs: begunMs, tookMs: nowMs - begunMs, outcome: end.status, ...error });
 }
 
 function decide(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Decision): Recorded {

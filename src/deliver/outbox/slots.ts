@@ -4,21 +4,21 @@ import { parseTarget, type Targets } from "../target.ts";
 interface SlotMessage {
   /** Whole address. */
   readonly target: string;
-  readonly lane: string | null;
+  readonly ordering_key: string | null;
 }
 
 interface SlotLimits {
   /** Most concurrent attempts. */
   readonly total: number;
-  /** Most concurrent attempts to one address, for messages without an ordering key. */
+  /** Of these, to one address, of messages without an ordering key. */
   readonly perAddress: number;
 }
 
 const PER_PLATFORM = 8;
 
 /**
- * Counts running attempts by platform, and attempts without an ordering key also by address. Each has a limit, so that
- * a hanging target blocks only itself.
+ * Attempts under way, counted by platform, and by address those without an ordering key; each with its limit: a target
+ * that hangs holds its own places only.
  */
 export class Slots {
   readonly #limits: SlotLimits;
@@ -53,7 +53,7 @@ export class Slots {
       const fits =
         taken.total < this.#limits.total &&
         (taken.platforms.get(platform) ?? 0) < this.#platformLimit(platform) &&
-        (message.lane !== null || (taken.addresses.get(target) ?? 0) < this.#limits.perAddress);
+        (message.ordering_key !== null || (taken.addresses.get(target) ?? 0) < this.#limits.perAddress);
       if (fits) taken.add(message, 1);
       return fits;
     });
@@ -75,9 +75,9 @@ class Counts {
   readonly addresses = new Map<string, number>();
   readonly platforms = new Map<string, number>();
 
-  add({ target, lane }: SlotMessage, by: 1 | -1): void {
+  add({ target, ordering_key }: SlotMessage, by: 1 | -1): void {
     this.total += by;
-    if (lane === null) step(this.addresses, target, by);
+    if (ordering_key === null) step(this.addresses, target, by);
     step(this.platforms, parseTarget(target).platform, by);
   }
 

@@ -1,4 +1,4 @@
-import { abortable } from "../../base/abortable.ts";
+import { abortable } from "../../base/deadline.ts";
 import type { Clock } from "../../base/clock.ts";
 import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
 import type { NoAnswer, SendFailure } from "./call.ts";

@@ -2,27 +2,13 @@ import type { Clock } from "../../base/clock.ts";
 import { registerSecret } from "../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { DiscordAnswer, DiscordMessage } from "../../../generated/delivery/client/types.gen.ts";
-import {
-  createCall,
-  type Call,
-  type NoAnswer,
-  type PlatformAnswer,
-  outcomeOfAnswer,
-  throttled,
-  type OutcomeWords,
-} from "../platform/call.ts";
-import {
-  staleUncertainty,
-  sendParts,
-  type Platform,
-  repeatMark,
-  type Delivery,
-  type SendOptions,
-  type SendOutcome,
-} from "../target.ts";
+import { createCall, type Call, type NoAnswer, type PlatformAnswer, outcomeOfAnswer, throttled, type OutcomeWords } from "../platform/call.ts";
+import { staleUncertainty, sendParts, type Platform, repeatMark, type Delivery, type SendOptions, type SendOutcome } from "../target.ts";
 import { readMessage, type Message } from "../message.ts";
 import { renderParts } from "../text/parts.ts";
 import type { Part } from "../text/source.ts";
+import { shorten } from "../../base/text.ts";
+import { LruMap } from "../../base/lru.ts";
 
 type Settings = PlatformSettings<"discord">;
 
@@ -51,7 +37,7 @@ export const discord: Platform<Settings> = {
     registerSecret(token.trim());
     const call = createCall({ title: words.title, baseUrl, clock, version });
     const headers = { authorization: `Bot ${token.trim()}` };
-    const bot: Bot = { call, clock, headers, posts: new Map() };
+    const bot: Bot = { call, clock, headers, posts: new LruMap(MAX_POSTS) };
     let quietUntilMs = 0;
     return {
       name: words.name,
@@ -81,7 +67,7 @@ interface Bot {
   readonly clock: Clock;
   readonly headers: { readonly authorization: string };
   /** Forum post by message id, for the further parts of the message. */
-  readonly posts: Map<string, string>;
+  readonly posts: LruMap<string, string>;
 }
 
 interface SendRequest extends Bot {
@@ -129,8 +115,6 @@ async function openPost(request: SendRequest, part: Part, index: number): Promis
   const outcome = withoutRepeat(outcomeOf(answer, words));
   if (outcome.status !== "delivered") return { outcome, ...quietAfter(answer, outcome) };
   posts.set(delivery.id, answer.body?.id ?? "");
-  const [oldest] = posts.keys();
-  if (posts.size > MAX_POSTS && oldest !== undefined) posts.delete(oldest);
   return { outcome };
 }
 
@@ -217,9 +201,7 @@ function nameOf({ text }: Part): string {
     plainOf(text)
       .split("\n")
       .find((each) => each.trim() !== "") ?? "";
-  const name = line.trim();
-  const characters = Array.from(name);
-  return characters.length <= NAME_LENGTH ? name : `${characters.slice(0, NAME_LENGTH - 1).join("")}…`;
+  return shorten(line.trim(), NAME_LENGTH);
 }
 
 function findProblem({ chat, thread }: Message): string | undefined {

@@ -81,7 +81,7 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
           maxBytes: MAX_ANSWER_BYTES,
           maxRedirects: 0,
           allowedPrivateHosts: options.allowedPrivateHosts,
-          setting: "api_server.webhook_allowed_hosts",
+          hint: "If it is meant to be reached, add it to api_server.webhook_allowed_hosts.",
           ...(options.lookup ? { lookup: options.lookup } : {}),
           signal,
         });

@@ -113,12 +113,15 @@ function coerce(coercion: Coercion, text: string): unknown {
   return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
+/** Names in the error messages. */
+const BODY_SETTINGS = { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" };
+
 type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
 
 async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise<unknown> {
   checkMediaType(event.req.headers.get("content-type"));
   const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = deps.settings;
-  const bytes = await readBody(event, { maxBytes, timeoutMs, clock: deps.clock });
+  const bytes = await readBody(event, { maxBytes, timeoutMs, clock: deps.clock, settings: BODY_SETTINGS });
   if (bytes.length === 0) {
     if (!body.required) return undefined;
     throw new ServiceError("invalid_json", "The body is empty. Send a JSON object.");

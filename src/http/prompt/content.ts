@@ -1,9 +1,9 @@
+import { isRecord } from "../../base/json/schema.ts";
 import type { MessageContent } from "../../../generated/http/client/types.gen.ts";
 import { readAttachment } from "../../agent/attachments/attachment.ts";
 import type { Attachment, Message } from "../../agent/message.ts";
 import { parseJson } from "../edge/input.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { isRecord } from "../../base/json/schema.ts";
 import { guardedFetch } from "../../base/net/fetch.ts";
 
 /** The content of a message: its text, and its attachments, not loaded yet. */

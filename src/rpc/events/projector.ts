@@ -1,3 +1,4 @@
+import { headOf } from "../../base/text.ts";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo, Cursor } from "../../../generated/gateway/types/types.gen.ts";
 import { isFinalEvent } from "../../agent/run/event.ts";
@@ -6,7 +7,6 @@ import { eventsUpTo, inputPreviews, lastMessageText } from "../../agent/run/quer
 import { hasAllEvents } from "../../agent/session/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { headOf } from "../../base/text.ts";
 import type { Store } from "../../store/store.ts";
 import { GatewayReducer, STATE_TYPES, type EntryExtras } from "./gateway-events.ts";
 

@@ -8,7 +8,7 @@ import { runCommand } from "../../exec/process-group.ts";
 import { notStarted } from "../../agent/commands/quick.ts";
 import { OutputExcerpt } from "../../exec/output.ts";
 import { ownProgram } from "../../base/system/own-program.ts";
-import { headOf, tailOf } from "../../base/text.ts";
+import { excerptOf } from "../../base/text.ts";
 
 const MAX_CHARACTERS = 48_000;
 /** Greater than what is shown, so that redaction sees secrets whole that the cut would split. */
@@ -46,7 +46,7 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
     return {
       blocked: false,
       code: end.exitCode ?? -1,
-      output: excerpt(redact(output.text())),
+      output: excerptOf(redact(output.text()), MAX_CHARACTERS),
     };
   },
 };
@@ -55,14 +55,6 @@ async function learnSecrets(from: RpcContext["deps"]["config"]): Promise<void> {
   const loaded = await loadConfig(from).catch(() => undefined);
   // If the file cannot be read here, the command could not read it either.
   if (loaded) hideSecrets(loaded);
-}
-
-/** Keeps the start and the end, where commands report errors. */
-function excerpt(text: string): string {
-  if (text.length <= MAX_CHARACTERS) return text;
-  const line = `\n[... ${text.length - MAX_CHARACTERS} characters omitted ...]\n`;
-  const head = MAX_CHARACTERS / 4;
-  return headOf(text, head) + line + tailOf(text, MAX_CHARACTERS - head - line.length);
 }
 
 /** Commands that are interactive or do not end. */

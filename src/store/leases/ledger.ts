@@ -6,33 +6,32 @@ export interface ClaimRequest {
   /** What kind of work: `idempotency:<owner>`, `delivery:<route>`, `cron:<job>`. */
   readonly scope: string;
   readonly key: string;
-  /** Hash of what the work is asked with: a caller that sees another one in `row` met a conflict. */
+  /** Hash of the work's input: a different one in `row` is a conflict. */
   readonly fingerprint: string;
-  /** How long nobody else may take the work over, unless it is finished or released before. */
+  /** How long no other caller can claim the work, unless it is finished or released before. */
   readonly leaseMs: number;
 }
 
-/** Either the work is the caller's, or `row` says who has it, with what, and what it came to. */
+/** Either the caller owns the work, or `row` has its owner, input and result. */
 export type Claim = { readonly claimed: true } | { readonly claimed: false; readonly row: LedgerRow };
 
 /**
- * Once-only work. Of all who claim a (scope, key), in any process, one wins; the others see its row.
- * A claim that ran out may be taken over, a finished row that ran out is forgotten: both are claimed like new.
+ * Once-only work. Of all callers that claim a (scope, key), in any process, one wins; the others get its row. An
+ * expired claim can be claimed again, and so can an expired finished row.
  */
 export interface Ledger {
   /** Claims the key for this store's owner. Never waits for another claim's work, only for its transaction. */
   claim(tx: Tx, request: ClaimRequest): Promise<Claim>;
 
-  /** As {@link claim} and {@link finish} in one: for work that is all in the transaction which claims it. */
+  /** Claims and finishes in one step: for work that is completely in the transaction that claims it. */
   record(
     tx: Tx,
     work: Omit<ClaimRequest, "leaseMs"> & { readonly result: unknown; readonly keepMs: number },
   ): Promise<Claim>;
 
   /**
-   * Records what the claimed work came to (JSON) and keeps it for `keepMs`.
-   * False when the claim is no longer this store's: the work was taken over, and the caller MUST undo what it did
-   * by failing the transaction.
+   * Records the result of the claimed work (JSON) and keeps it for `keepMs`. False when this store lost the claim:
+   * another process reclaimed the work, and the caller MUST undo its own by failing the transaction.
    */
   finish(
     tx: Tx,
@@ -40,10 +39,10 @@ export interface Ledger {
     done: { readonly result: unknown; readonly keepMs: number },
   ): Promise<boolean>;
 
-  /** Gives a claim back, so that the next caller may claim it at once. False when it was no longer this store's. */
+  /** Releases a claim, so the next caller can claim it at once. False when this store had lost it. */
   release(tx: Tx, name: LedgerName): Promise<boolean>;
 
-  /** The row, unless it ran out. */
+  /** Returns the row, unless it expired. */
   find(tx: Tx, name: LedgerName): Promise<LedgerRow | undefined>;
 }
 
@@ -68,7 +67,7 @@ export function createLedger(owner: string): Ledger {
     const values = [scope, key, fingerprint, status, owner, result, tx.nowMs, expiresAt];
     if ((await rawTx(tx).run(CLAIM, values)) === 1) return { claimed: true };
     const taken = await tx.find("ledger", { scope, key });
-    // The conflicting row was locked by the statement above, so it is still there.
+    // The statement above locked the conflicting row, so it still exists.
     if (!taken) throw new TypeError(`The ledger lost its row for ${scope}.`);
     return { claimed: false, row: taken };
   };

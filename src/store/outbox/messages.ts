@@ -1,22 +1,22 @@
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
-import { advance, heldBy } from "./ordering-key.ts";
+import { readBlocked, unblockNext } from "./ordering-key.ts";
 import type { Store } from "../store.ts";
 import type { OutboxRow } from "../schema/tables.ts";
-import { readAttemptLog, type Try } from "./attempts.ts";
+import { readAttemptLog, type AttemptRecord } from "./outbox.ts";
 import type { Tx } from "../tx/tx.ts";
 
-/** How a message of the outbox stands. */
+/** The statuses of a message in the outbox. */
 export const MESSAGE_STATUSES = ["due", "leased", "delivered", "dead", "unknown", "dropped"] as const;
 export type MessageStatus = (typeof MESSAGE_STATUSES)[number];
 
-/** A message of the outbox as people handle it. Its payload is private: only {@link findMessage} tells it. */
+/** A message of the outbox as users see it. The payload is private: only {@link findMessage} returns it. */
 export interface OutboxMessage {
   readonly id: string;
   /** Whole address. */
   readonly target: string;
   readonly status: MessageStatus;
-  /** What owes it: a run or a delivery id. */
+  /** What it is sent for: a run or a delivery id. */
   readonly ref?: string;
   readonly attempts: number;
   /** Parts of a long message that have arrived. */
@@ -24,21 +24,21 @@ export interface OutboxMessage {
   /** Why the last attempt did not deliver it, for people. */
   readonly error?: string;
   readonly createdAtMs: number;
-  /** Of one that is due: when the next attempt is. */
+  /** When the next attempt is due; absent unless the status is due. */
   readonly dueAtMs?: number;
-  /** True: it waits for an older one of its chat. */
-  readonly isHeld: boolean;
-  /** Of one that is not owed any more. */
+  /** True: an older message of its chat goes first. */
+  readonly isBlocked: boolean;
+  /** Absent while it is pending. */
   readonly endedAtMs?: number;
 }
 
 export interface MessagesRequest {
   readonly statuses?: readonly MessageStatus[];
-  /** Of this platform only. */
+  /** Messages of this platform only. */
   readonly platform?: string;
-  /** Of what this run or delivery owes only. */
+  /** Messages of this run or delivery only. */
   readonly ref?: string;
-  /** Id: older ones only, for the next page. */
+  /** An id: older messages only, for the next page. */
   readonly before?: string;
   /** Default 50, at most 1,000. */
   readonly limit?: number;
@@ -47,7 +47,7 @@ export interface MessagesRequest {
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000;
 
-/** Newest first. ServiceError `state_store_unavailable`. */
+/** Lists messages, newest first. ServiceError `state_store_unavailable`. */
 export async function listMessages(
   store: Store,
   request: MessagesRequest = {},
@@ -59,20 +59,20 @@ export async function listMessages(
     .orderBy("id", "desc")
     .limit(Math.min(limit, MAX_LIMIT));
   if (statuses) query = query.where(among(statuses));
-  if (platform !== undefined) query = query.where(of(platform));
+  if (platform !== undefined) query = query.where(isOf(platform));
   if (ref !== undefined) query = query.where("ref", "=", ref);
   if (before !== undefined) query = query.where("id", "<", before);
   return (await query.execute()).map(toOutboxMessage);
 }
 
 export interface FullMessage extends OutboxMessage {
-  /** What it says, JSON. */
+  /** JSON. */
   readonly payload: string;
-  /** The latest attempts that ended, oldest first. */
-  readonly attemptLog: readonly Try[];
+  /** The latest finished attempts, oldest first. */
+  readonly attemptLog: readonly AttemptRecord[];
 }
 
-/** Undefined when there is none of that id. */
+/** Returns the message with that id, undefined when none exists. */
 export async function findMessage(store: Store, id: string): Promise<FullMessage | undefined> {
   const row = await store.find("outbox", { id });
   return (
@@ -80,15 +80,14 @@ export async function findMessage(store: Store, id: string): Promise<FullMessage
   );
 }
 
-/** `missing`: there is none of that id. `done`: it was delivered, or dropped. `leased`: a living process is sending it. */
+/** `missing`: no such id. `done`: it was delivered or dropped. `leased`: a living process is sending it. */
 export type MessageRefusal = "missing" | "done" | "leased";
 
 /**
- * Makes it due now, with all its attempts before it; parts that arrived are not sent again. One that is unknown may
- * arrive twice. Older than what its chat is owed by now, it goes first. `changed` runs in the same transaction: whoever
- * owes it may have to know.
+ * Makes the message due now and resets its attempts; parts that arrived are not sent again. A message with status unknown
+ * may arrive twice. It goes before newer messages of its chat. `changed` runs in the same transaction.
  */
-export function retryLetter(
+export function retryMessage(
   store: Store,
   id: string,
   changed?: (tx: Tx, row: OutboxRow) => Promise<void>,
@@ -97,17 +96,17 @@ export function retryLetter(
     const row = await tx.find("outbox", { id });
     const refusal = refusalOf(store, tx, row);
     if (refusal || !row) return refusal ?? "missing";
-    const held = await heldBy(tx, row.lane, id);
+    const blocked = await readBlocked(tx, row.ordering_key, id);
     const due = { status: "due", attempts: 0, available_at: tx.nowMs, lease_owner: null, done_at: null };
-    // Whoever has it sent again has looked whether it arrived.
-    const again = { ...due, held, retried_at: tx.nowMs, uncertain_at: null };
+    // The user has checked whether it arrived.
+    const again = { ...due, blocked, retried_at: tx.nowMs, uncertain_at: null };
     if ((await tx.update("outbox", asSeen(row), again)) === 0) return "leased" as const;
     await changed?.(tx, row);
     return "retried" as const;
   });
 }
 
-/** Owes it no more; it stays on record as dropped. `settled` runs in the same transaction: whoever owes it may have to know. */
+/** Drops the message: it stays in the outbox with status dropped. `settled` runs in the same transaction. */
 export function dropMessage(
   store: Store,
   id: string,
@@ -119,25 +118,25 @@ export function dropMessage(
     if (refusal || !row) return refusal ?? "missing";
     const dropped = { status: "dropped", lease_owner: null, done_at: tx.nowMs };
     if ((await tx.update("outbox", asSeen(row), dropped)) === 0) return "leased" as const;
-    await advance(tx, row.lane);
+    await unblockNext(tx, row.ordering_key);
     await settled?.(tx, row);
     return "dropped" as const;
   });
 }
 
-/** What a platform has in the outbox. */
+/** A platform's messages of one status. */
 export interface MessageCount {
   readonly platform: string;
   readonly status: Exclude<MessageStatus, "delivered">;
   readonly count: number;
-  /** When the oldest of them was owed. */
+  /** When the oldest of them was enqueued. */
   readonly oldestAtMs: number;
 }
 
-/** What is owed, and what was given up, by platform. Reads indexes that hold such messages only. */
+/** Counts pending and failed messages by platform. Reads indexes that hold such messages only. */
 export async function countMessages(store: Store): Promise<readonly MessageCount[]> {
   const platform = platformOf(store);
-  const counts = ([owed, failed] as const).map((where) =>
+  const counts = ([pending, failed] as const).map((where) =>
     sql<{ platform: string; status: string; count: number | string; oldest: number | string }>`
       select ${platform} as platform, status, count(*) as count, min(created_at) as oldest
       from outbox where ${where} group by 1, 2 order by 1, 2`.execute(store.read),
@@ -151,20 +150,20 @@ export async function countMessages(store: Store): Promise<readonly MessageCount
   }));
 }
 
-// Written out, as the indexes have it: a bound value would keep SQLite from them.
-const owed = sql.raw<boolean>("status in ('due', 'leased')");
+// Literals, as in the indexes' conditions: with a bound value SQLite would not use the indexes.
+const pending = sql.raw<boolean>("status in ('due', 'leased')");
 const failed = sql.raw<boolean>("status in ('dead', 'unknown', 'dropped')");
 
 function among(statuses: readonly MessageStatus[]): RawBuilder<boolean> {
   const only = sql<boolean>`status in (${sql.join(statuses.map((status) => sql.lit(status)))})`;
   if (statuses.length === 0) return sql<boolean>`1 = 0`;
   if (statuses.every((status) => status === "due" || status === "leased"))
-    return sql<boolean>`${only} and ${owed}`;
+    return sql<boolean>`${only} and ${pending}`;
   return statuses.includes("delivered") ? only : sql<boolean>`${only} and ${failed}`;
 }
 
-function of(platform: string): RawBuilder<boolean> {
-  // `;` comes after `:`, so that these are all that begin with the name and a colon.
+function isOf(platform: string): RawBuilder<boolean> {
+  // `;` follows `:`, so the range holds every target that begins with the name and a colon.
   return sql<boolean>`(target = ${platform} or (target > ${`${platform}:`} and target < ${`${platform};`}))`;
 }
 
@@ -181,7 +180,7 @@ function refusalOf(store: Store, { nowMs }: Tx, row: OutboxRow | undefined): Mes
   return row.lease_owner !== null && store.ownerIsDead(row.lease_owner) ? undefined : "leased";
 }
 
-/** Changes it only if nobody took it since it was read. */
+/** Selects the row only if no process changed it since it was read. */
 function asSeen({ id, status, lease_owner, attempts }: OutboxRow): Partial<OutboxRow> {
   return { id, status, lease_owner, attempts };
 }
@@ -196,7 +195,7 @@ const SHOWN = [
   "last_error",
   "created_at",
   "available_at",
-  "held",
+  "blocked",
   "done_at",
 ] as const;
 
@@ -211,7 +210,7 @@ function toOutboxMessage(row: Pick<OutboxRow, (typeof SHOWN)[number]>): OutboxMe
     ...(row.last_error === null ? {} : { error: row.last_error }),
     createdAtMs: row.created_at,
     ...(row.status === "due" ? { dueAtMs: row.available_at } : {}),
-    isHeld: row.held === 1 && row.status === "due",
+    isBlocked: row.blocked === 1 && row.status === "due",
     ...(row.done_at === null ? {} : { endedAtMs: row.done_at }),
   };
 }

@@ -1,212 +1,293 @@
 import { createId } from "../../base/ids.ts";
-import { advance, advanceAll, FIRST_IN_LANE, heldBy, orderingKeyOf, queueOf } from "./ordering-key.ts";
-import { Leases } from "../leases/lease.ts";
-import type { Leaseholder, LeaseEnd, LeasePause } from "../leases/lease.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import { headOf } from "../../base/text.ts";
+import type { Leaseholder } from "../leases/owner.ts";
+import {
+  FIRST_OF_KEY,
+  orderingKeyOf,
+  queueOf,
+  readBlocked,
+  unblockAll,
+  unblockNext,
+} from "./ordering-key.ts";
 import type { OutboxRow } from "../schema/tables.ts";
-import { addTry } from "./attempts.ts";
 import { rawTx } from "../tx/tx.ts";
-import type { Tx } from "../tx/tx.ts";
+import type { RawTx, Tx, Value } from "../tx/tx.ts";
 
 export interface NewMessage {
   /** Address of the target, such as `matrix:!room:thread`. */
   readonly target: string;
   /** JSON: what to send. */
   readonly payload: unknown;
-  /** What owes it: a run or a delivery id. */
+  /** What the message is sent for: a run or a delivery id. */
   readonly ref?: string;
   /** When the first attempt is due; default now. */
   readonly availableAtMs?: number;
-  /** Attempts in all. Default: as the target's waits are many, and one. */
+  /** Attempts in all. Default: one more than the target's delays. */
   readonly maxAttempts?: number;
-  /** Messages of one lane go one after the other. Null: it waits for nobody. Default: that of {@link orderingKeyOf}. */
-  readonly lane?: string | null;
+  /** Messages with the same key are sent one after the other. Null: at any time. Default: {@link orderingKeyOf}. */
+  readonly orderingKey?: string | null;
 }
 
-export type Waiting = Pick<
+export type PendingMessage = Pick<
   OutboxRow,
-  "id" | "target" | "lane" | "available_at" | "status" | "attempts" | "max_attempts" | "started_at"
+  "id" | "target" | "ordering_key" | "available_at" | "status" | "attempts" | "max_attempts" | "started_at"
 >;
 
 export interface BusyTargets {
-  /** Whole addresses, of messages without a lane. */
+  /** Whole addresses, for messages without an ordering key. */
   readonly targets: readonly string[];
-  /** Every address of these. */
+  /** Every address of these platforms. */
   readonly platforms: readonly string[];
 }
 
+export interface ClaimRequest {
+  /** Most messages to take. */
+  readonly limit: number;
+  /** After this the message is due again, unless the lease is renewed. */
+  readonly leaseMs: number;
+  /** These messages only. */
+  readonly ids?: readonly string[];
+}
+
+/** Why a message goes back, and until when. */
+export interface Retry {
+  /** For people. */
+  readonly error: string;
+  readonly atMs: number;
+  /** False: the attempt does not count. Default true. */
+  readonly isCounted?: boolean;
+}
+
 /**
- * Messages owed to targets. What is owed is written with the fact that owes it, in one transaction, and sent later:
- * at least once, since a sender may die between sending and saying so. Of a lane one is sent at a time, the oldest
- * that is owed, whoever sends; those behind it are not looked at while it waits.
+ * Messages to targets. A message is enqueued in the transaction that causes it and sent later, at least once: a sender
+ * may die between sending and recording it. Of the messages with one ordering key, one is sent at a time, the oldest
+ * pending one, by whichever process; senders skip the others meanwhile.
+ *
+ * Senders claim messages by lease. `available_at` is when a message is due and, while it is leased, when the lease ends:
+ * a lease that ran out is due again, so a crash needs no cleanup. A sender that lost its lease changes nothing.
  */
 export interface Outbox {
   /** Resolves to the message's id, by which a target may recognise a repeat. */
   enqueue(tx: Tx, message: NewMessage): Promise<string>;
   /**
-   * Messages that are due, or will be, or whose lease will run out: of each queue the soonest, 16 at most; soonest first.
-   * Without queues of busy targets, and without those that others of their lane go before. The cost is that of the
-   * queues, however much they hold.
+   * Lists messages that are due, will be due, or whose lease will run out: at most 16 a queue, soonest first. Leaves out
+   * queues of busy targets and messages behind others of their ordering key. The cost grows with the number of queues,
+   * not of messages.
    */
-  waiting(tx: Tx, request: { readonly except: BusyTargets }): Promise<readonly Waiting[]>;
-  /**
-   * Takes at most `limit` due messages, of `ids` if given, for `leaseMs`; no other sender gets them meanwhile. Gives none
-   * that others of its lane go before.
-   */
-  claim(
-    tx: Tx,
-    request: { readonly limit: number; readonly leaseMs: number; readonly ids?: readonly string[] },
-  ): Promise<readonly OutboxRow[]>;
+  listPending(tx: Tx, request: { readonly except: BusyTargets }): Promise<readonly PendingMessage[]>;
+  /** Leases due messages that are the first of their ordering key; no other sender gets them meanwhile. */
+  claim(tx: Tx, request: ClaimRequest): Promise<readonly OutboxRow[]>;
   /** The request of the attempt begins once this is committed. False when the lease is lost: the sender MUST NOT send. */
   start(tx: Tx, id: string): Promise<boolean>;
   /** Moves the lease's end to `leaseMs` from now. False when the lease is lost: the sender MUST stop. */
   renew(tx: Tx, id: string, leaseMs: number): Promise<boolean>;
   /**
-   * Keeps what came of an attempt, JSON as {@link OutboxRow.attempt_log} has it; `isUncertain`: the platform may have taken it.
-   * Before the lease ends.
+   * Saves the attempts, JSON as {@link OutboxRow.attempt_log} has it, before the lease ends. `isUncertain`: the platform
+   * may have accepted the message.
    */
-  note(
+  recordAttempt(
     tx: Tx,
     id: string,
     how: { readonly attemptLog: string; readonly isUncertain: boolean },
   ): Promise<void>;
-  /** So many parts have arrived, in all. False when the lease is lost: the sender MUST stop. */
-  progress(tx: Tx, id: string, partsSent: number): Promise<boolean>;
-  /** The target has it. False when the lease was lost. */
+  /** Saves the total number of parts that arrived. False when the lease is lost: the sender MUST stop. */
+  recordProgress(tx: Tx, id: string, partsSent: number): Promise<boolean>;
+  /** The target has the message. False when the lease was lost. */
   delivered(tx: Tx, id: string): Promise<boolean>;
-  /** Tries again at that instant. With `isCounted` false the attempt is as if it had not been. False: the lease was lost. */
-  retryAt(
-    tx: Tx,
-    id: string,
-    retry: Omit<LeasePause, "isCounted"> & Partial<Pick<LeasePause, "isCounted">>,
-  ): Promise<boolean>;
-  /** Gives up: the message stays as a dead letter. False when the lease was lost. */
+  /** Schedules another attempt. False when the lease was lost. */
+  retryAt(tx: Tx, id: string, retry: Retry): Promise<boolean>;
+  /** Gives up: the message stays with status dead. False when the lease was lost. */
   dead(tx: Tx, id: string, error: string): Promise<boolean>;
-  /** It may have arrived, and is not sent again: it stays on record as unknown. False when the lease was lost. */
+  /** The message may have arrived, and is not sent again: it stays with status unknown. False when the lease was lost. */
   unknown(tx: Tx, id: string, error: string): Promise<boolean>;
   /**
-   * Settles the attempt of a sender that is gone: its lease ran out. The attempt is kept as lost. Gives the row as it is
-   * then; undefined when somebody else was faster.
+   * Settles the attempt of a sender that is gone, once its lease ran out, and records it as lost. Resolves to the changed
+   * row; undefined when another process was faster.
    */
-  lost(tx: Tx, id: string, how: LostAttempt): Promise<OutboxRow | undefined>;
-  /** Gives the message back as if this attempt had not been. False when the lease was lost. */
+  settleLost(tx: Tx, id: string, how: LostAttempt): Promise<OutboxRow | undefined>;
+  /** Returns the message as if this attempt had not begun. False when the lease was lost. */
   release(tx: Tx, id: string): Promise<boolean>;
-  /** Calls `run` after every commit by which this process owes something; the returned function ends that. */
+  /** Calls `run` after every commit in which this process enqueues a message; the returned function ends that. */
   onEnqueued(run: () => void): () => void;
   /** Ends leases of processes that are known to be gone; for start-up. Resolves to their number. */
   reclaim(tx: Tx): Promise<number>;
   /**
-   * Brings forward what a clock ahead of the time put off: it is due in a minute, before which living senders renew their
-   * leases. Resolves to its number.
+   * Corrects messages that a fast clock postponed: they are due in a minute, in which living senders renew their leases.
+   * Resolves to their number.
    */
   correctAhead(tx: Tx): Promise<number>;
-  /** Looks after lanes whose first message nobody looks for; from time to time. Resolves to their number. */
+  /** Unblocks messages that no sender would find; call it from time to time. Resolves to their number. */
   advance(tx: Tx): Promise<number>;
 }
 
-/** What becomes of a message whose sender is gone; `error` is for people. */
+/** The result for a message whose sender is gone; `error` is for people. */
 export interface LostAttempt {
   /**
-   * unsent: nothing left this machine, and it is due as if the attempt had not been. again: it may have arrived, and is due.
-   * unknown: it may have arrived, and is not sent again.
+   * unsent: the request never left this machine; the message is due, and the attempt does not count. again: it may have
+   * arrived, and is due. unknown: it may have arrived, and is not sent again.
    */
   readonly status: "unsent" | "again" | "unknown";
   readonly error: string;
 }
 
-/** Of a queue, looked at in one round. */
+/** Messages of one queue that one round looks at. */
 const PER_QUEUE = 16;
+const MAX_ERROR_LENGTH = 2_000;
+/** A timestamp so much later than now comes from another clock. */
+export const AHEAD_MS = 60_000;
 
-const READY = "status in ('due', 'leased') and held = 0";
-
-/** Names of the queues, each by one step into the index, whatever they hold. */
-const QUEUES =
-  `with recursive queues (name) as (select min(queue) from outbox where ${READY} union all ` +
-  `select (select min(queue) from outbox where ${READY} and queue > queues.name) from queues ` +
-  "where queues.name is not null) select name from queues where name is not null";
-
-const SOONEST =
-  "select id, target, lane, available_at, status, attempts, max_attempts, started_at from outbox " +
-  `where ${READY} and queue = ? and ${FIRST_IN_LANE} order by available_at, id limit ?`;
-
-export function createOutbox(holder: Leaseholder): Outbox {
-  const leases = new Leases(holder, { table: "outbox", ready: "due", taking: TAKING });
+export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
   const listeners = new Set<() => void>();
-  const tell = () => {
+  const notify = () => {
     for (const run of listeners) run();
   };
-  // A clock that is put back does not put messages before older ones.
+  // A clock that is set back does not put messages before older ones.
   let lastMs = 0;
-  const end = async (tx: Tx, id: string, how: LeaseEnd) => {
-    const row = (await leases.end(tx, id, how)) as OutboxRow | undefined;
-    if (row) await advance(tx, row.lane);
+  /** Runs a statement whose last two values are the id and the owner of the lease. */
+  const runLeased = async (tx: Tx, sql: string, values: readonly Value[], id: string) =>
+    (await rawTx(tx).run(sql, [...values, id, owner])) === 1;
+  const end = async (tx: Tx, id: string, status: "delivered" | "dead" | "unknown", error?: string) => {
+    const values = [
+      status,
+      error === undefined ? null : headOf(error, MAX_ERROR_LENGTH),
+      tx.nowMs,
+      id,
+      owner,
+    ];
+    const [row] = await rawTx(tx).all(END, values);
+    if (row) await unblockNext(tx, row["ordering_key"] as OutboxRow["ordering_key"]);
     return row !== undefined;
   };
   return {
     async enqueue(tx, message) {
       lastMs = Math.max(lastMs, tx.nowMs);
       const id = createId("out", lastMs);
-      const { lane = orderingKeyOf(message.target, extraOf(message.payload)) } = message;
-      const held = await heldBy(tx, lane, id);
-      const queue = queueOf(message.target, lane);
-      await tx.insert("outbox", [{ ...toRow(message, tx.nowMs), id, lane, queue, held }]);
-      tx.afterCommit(tell);
+      const { target, orderingKey = orderingKeyOf(target, extraOf(message.payload)) } = message;
+      const blocked = await readBlocked(tx, orderingKey, id);
+      const queue = queueOf(target, orderingKey);
+      await tx.insert("outbox", [
+        { ...toRow(message, tx.nowMs), id, ordering_key: orderingKey, queue, blocked },
+      ]);
+      tx.afterCommit(notify);
       return id;
     },
-    async waiting(tx, { except }) {
+    async listPending(tx, { except }) {
       const raw = rawTx(tx);
       const queues = (await raw.all(QUEUES, [])).map(({ name }) => String(name));
       const free = queues.filter((queue) => !isBusy(queue, except));
       const rows = await Promise.all(free.map((queue) => raw.all(SOONEST, [queue, tx.nowMs, PER_QUEUE])));
-      return (rows.flat() as unknown as readonly Waiting[]).toSorted(bySoonest);
+      return (rows.flat() as unknown as readonly PendingMessage[]).toSorted(bySoonest);
     },
-    async claim(tx, { limit, leaseMs, ids }) {
-      const among = ids && ({ column: "id", values: ids } as const);
-      const where = { sql: `held = 0 and ${FIRST_IN_LANE}`, values: [tx.nowMs] };
-      const rows = await leases.claim(tx, { limit, leaseMs, where, ...(among ? { among } : {}) });
-      return rows as unknown as readonly OutboxRow[];
+    claim: (tx, request) => claim(rawTx(tx), owner, request),
+    start: (tx, id) => runLeased(tx, START, [tx.nowMs], id),
+    renew: (tx, id, leaseMs) => runLeased(tx, RENEW, [tx.nowMs + leaseMs], id),
+    recordProgress: (tx, id, partsSent) => runLeased(tx, PROGRESS, [partsSent, tx.nowMs], id),
+    async recordAttempt(tx, id, { attemptLog, isUncertain }) {
+      await runLeased(tx, isUncertain ? RECORD_UNCERTAIN : RECORD, [attemptLog], id);
     },
-    async start(tx, id) {
-      const mine = { id, lease_owner: holder.owner, status: "leased" };
-      return (await tx.update("outbox", mine, { started_at: tx.nowMs })) === 1;
-    },
-    renew: (tx, id, leaseMs) => leases.renew(tx, id, leaseMs),
-    async progress(tx, id, partsSent) {
-      const mine = { id, lease_owner: holder.owner, status: "leased" };
-      // What may have arrived was the part that has; the next one begins.
-      const set = { parts_sent: partsSent, uncertain_at: null, tried_at: tx.nowMs };
-      return (await tx.update("outbox", mine, set)) === 1;
-    },
-    async note(tx, id, { attemptLog, isUncertain }) {
-      await rawTx(tx).run(isUncertain ? DOUBT : NOTE, [attemptLog, id, holder.owner]);
-    },
-    delivered: (tx, id) => end(tx, id, { status: "delivered" }),
-    retryAt: (tx, id, { isCounted = true, ...pause }) => leases.putBack(tx, id, { ...pause, isCounted }),
-    dead: (tx, id, error) => end(tx, id, { status: "dead", error }),
-    unknown: (tx, id, error) => end(tx, id, { status: "unknown", error }),
-    async lost(tx, id, how) {
-      const row = await tx.find("outbox", { id });
-      if (row?.status !== "leased" || row.available_at > tx.nowMs) return undefined;
-      const seen = { id, status: "leased", lease_owner: row.lease_owner, available_at: row.available_at };
-      const set = lostColumns(row, how, tx.nowMs);
-      if ((await tx.update("outbox", seen, set)) === 0) return undefined;
-      if (how.status === "unknown") await advance(tx, row.lane);
-      return { ...row, ...set };
-    },
-    release: (tx, id) => leases.release(tx, id),
+    delivered: (tx, id) => end(tx, id, "delivered"),
+    retryAt: (tx, id, { error, atMs, isCounted = true }) =>
+      runLeased(tx, RETRY, [headOf(error, MAX_ERROR_LENGTH), atMs, isCounted ? 0 : 1], id),
+    dead: (tx, id, error) => end(tx, id, "dead", error),
+    unknown: (tx, id, error) => end(tx, id, "unknown", error),
+    settleLost,
+    release: (tx, id) => runLeased(tx, RELEASE, [tx.nowMs], id),
     onEnqueued(run) {
       listeners.add(run);
       return () => void listeners.delete(run);
     },
-    reclaim: (tx) => leases.reclaim(tx),
-    async correctAhead(tx) {
+    async reclaim(tx) {
+      const raw = rawTx(tx);
+      let count = 0;
+      for (const { lease_owner: other } of await raw.all(OWNERS, [])) {
+        if (typeof other !== "string" || !ownerIsDead(other)) continue;
+        count += await raw.run(RECLAIM, [tx.nowMs, other, tx.nowMs]);
+      }
+      return count;
+    },
+    correctAhead(tx) {
       const soonMs = tx.nowMs + AHEAD_MS;
       return rawTx(tx).run(CORRECT, [soonMs, soonMs, soonMs, soonMs]);
     },
-    advance: advanceAll,
+    advance: unblockAll,
   };
 }
 
-function toRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id" | "lane" | "queue" | "held"> {
+/** Takes the messages that are due longest. */
+async function claim(raw: RawTx, owner: string, request: ClaimRequest): Promise<readonly OutboxRow[]> {
+  const { limit, leaseMs, ids } = request;
+  if (ids?.length === 0 || limit < 1) return [];
+  const among = ids ? ` and id in (${ids.map(() => "?").join(", ")})` : "";
+  // Ids are looked up one by one: a long line of other due messages costs nothing then.
+  const order = ids ? "" : "order by available_at, id ";
+  // A common table expression, since PostgreSQL may run a subquery with a limit more than once and take too many.
+  const skip = raw.dialect === "postgres" ? " for update skip locked" : "";
+  const rows = await raw.all(
+    `with picked as (select id from outbox where ${READY} and available_at <= ?${among} and ${FIRST_OF_KEY} ` +
+      `${order}limit ?${skip}) ${TAKE} where id in (select id from picked) returning *`,
+    [raw.nowMs, ...(ids ?? []), raw.nowMs, limit, owner, raw.nowMs + leaseMs, raw.nowMs],
+  );
+  // RETURNING promises no order; ids are time-ordered.
+  return rows.map((row) => ({ ...row }) as unknown as OutboxRow).sort((a, b) => (a.id < b.id ? -1 : 1));
+}
+
+async function settleLost(tx: Tx, id: string, how: LostAttempt): Promise<OutboxRow | undefined> {
+  const row = await tx.find("outbox", { id });
+  if (row?.status !== "leased" || row.available_at > tx.nowMs) return undefined;
+  const seen = { id, status: "leased", lease_owner: row.lease_owner, available_at: row.available_at };
+  const set = lostColumns(row, how, tx.nowMs);
+  if ((await tx.update("outbox", seen, set)) === 0) return undefined;
+  if (how.status === "unknown") await unblockNext(tx, row.ordering_key);
+  return { ...row, ...set };
+}
+
+function lostColumns(row: OutboxRow, { status, error }: LostAttempt, nowMs: number): Partial<OutboxRow> {
+  const begunMs = row.attempted_at ?? row.available_at;
+  const all = {
+    lease_owner: null,
+    attempt_log: addAttempt(row.attempt_log, { atMs: begunMs, outcome: "lost", error }),
+  };
+  switch (status) {
+    case "unsent":
+      return { ...all, status: "due", attempts: row.attempts - 1 };
+    case "again":
+      return { ...all, status: "due", uncertain_at: row.uncertain_at ?? begunMs };
+    case "unknown":
+      return { ...all, status: "unknown", last_error: error, done_at: nowMs };
+  }
+}
+
+/** How an attempt ended. lost: its process was gone. stopped: the service ended. */
+export type AttemptOutcome = "delivered" | "retry" | "permanent" | "unknown" | "stopped" | "lost";
+
+export interface AttemptRecord {
+  /** When the attempt began, or its last part; Unix milliseconds. */
+  readonly atMs: number;
+  /** Absent when the duration is unknown. */
+  readonly tookMs?: number;
+  readonly outcome: AttemptOutcome;
+  /** Why it did not deliver the message, for people. */
+  readonly error?: string;
+}
+
+/** Bounds the log of a message that is retried by hand again and again. */
+const MAX_ATTEMPTS = 20;
+
+/** Returns the column `attempt_log` with one more attempt. */
+export function addAttempt(attemptLog: string | null, attempt: AttemptRecord): string {
+  return JSON.stringify([...readAttemptLog(attemptLog), attempt].slice(-MAX_ATTEMPTS));
+}
+
+/** Returns the attempts of the column `attempt_log`, oldest first. */
+export function readAttemptLog(attemptLog: string | null): readonly AttemptRecord[] {
+  return attemptLog === null ? [] : (JSON.parse(attemptLog) as readonly AttemptRecord[]);
+}
+
+function toRow(
+  message: NewMessage,
+  nowMs: number,
+): Omit<OutboxRow, "id" | "ordering_key" | "queue" | "blocked"> {
   return {
     target: message.target,
     payload: JSON.stringify(message.payload),
@@ -221,52 +302,62 @@ function toRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id" | "lane
     done_at: null,
     parts_sent: 0,
     retried_at: null,
-    tried_at: null,
+    attempted_at: null,
     uncertain_at: null,
     started_at: null,
     attempt_log: null,
   };
 }
 
-function lostColumns(row: OutboxRow, { status, error }: LostAttempt, nowMs: number): Partial<OutboxRow> {
-  const begunMs = row.tried_at ?? row.available_at;
-  const all = {
-    lease_owner: null,
-    attempt_log: addTry(row.attempt_log, { atMs: begunMs, outcome: "lost", error }),
-  };
-  switch (status) {
-    case "unsent":
-      return { ...all, status: "due", attempts: row.attempts - 1 };
-    case "again":
-      return { ...all, status: "due", uncertain_at: row.uncertain_at ?? begunMs };
-    case "unknown":
-      return { ...all, status: "unknown", last_error: error, done_at: nowMs };
-  }
-}
+const PENDING = "status in ('due', 'leased')";
+const READY = `${PENDING} and blocked = 0`;
+const LEASED = "where id = ? and lease_owner = ? and status = 'leased'";
 
-/** A lease that ran out belonged to an attempt that nobody knows the end of. */
-const TAKING =
-  "started_at = null, " +
-  "uncertain_at = case when status = 'leased' then coalesce(uncertain_at, tried_at) else uncertain_at end, tried_at = ?";
-const OURS = "where id = ? and lease_owner = ? and status = 'leased'";
-/** What was written so much later than now was written by another clock. */
-export const AHEAD_MS = 60_000;
+/** Names of the queues, each by one step into the index, however many messages they hold. */
+const QUEUES =
+  `with recursive queues (name) as (select min(queue) from outbox where ${READY} union all ` +
+  `select (select min(queue) from outbox where ${READY} and queue > queues.name) from queues ` +
+  "where queues.name is not null) select name from queues where name is not null";
+const SOONEST =
+  "select id, target, ordering_key, available_at, status, attempts, max_attempts, started_at from outbox " +
+  `where ${READY} and queue = ? and ${FIRST_OF_KEY} order by available_at, id limit ?`;
+
+// A lease that ran out belonged to an attempt with an unknown outcome.
+const TAKE =
+  "update outbox set status = 'leased', lease_owner = ?, available_at = ?, attempts = attempts + 1, started_at = null, " +
+  "uncertain_at = case when status = 'leased' then coalesce(uncertain_at, attempted_at) else uncertain_at end, " +
+  "attempted_at = ?";
+const START = `update outbox set started_at = ? ${LEASED}`;
+const RENEW = `update outbox set available_at = ? ${LEASED}`;
+// The part with an unknown outcome has arrived; the next one begins.
+const PROGRESS = `update outbox set parts_sent = ?, uncertain_at = null, attempted_at = ? ${LEASED}`;
+const RECORD = `update outbox set attempt_log = ? ${LEASED}`;
+const RECORD_UNCERTAIN = `update outbox set attempt_log = ?, uncertain_at = coalesce(uncertain_at, attempted_at) ${LEASED}`;
+const END =
+  "update outbox set status = ?, lease_owner = null, last_error = coalesce(?, last_error), done_at = ? " +
+  `${LEASED} returning ordering_key`;
+const RETRY =
+  "update outbox set status = 'due', lease_owner = null, last_error = ?, available_at = ?, " +
+  `attempts = attempts - ? ${LEASED}`;
+const RELEASE =
+  "update outbox set status = 'due', lease_owner = null, available_at = ?, " +
+  `attempts = attempts - 1 ${LEASED}`;
+// The first condition is the index's.
+const HELD_LEASES = `status = 'leased' and ${PENDING}`;
+const OWNERS = `select distinct lease_owner from outbox where ${HELD_LEASES}`;
+const RECLAIM = `update outbox set available_at = ? where ${HELD_LEASES} and lease_owner = ? and available_at > ?`;
 const CORRECT =
-  "update outbox set available_at = ? where status in ('due', 'leased') and available_at > ? " +
-  "and (created_at > ? or tried_at > ?)";
-const NOTE = `update outbox set attempt_log = ? ${OURS}`;
-const DOUBT = `update outbox set attempt_log = ?, uncertain_at = coalesce(uncertain_at, tried_at) ${OURS}`;
+  `update outbox set available_at = ? where ${PENDING} and available_at > ? ` +
+  "and (created_at > ? or attempted_at > ?)";
 
 function extraOf(payload: unknown): unknown {
-  return typeof payload === "object" && payload !== null
-    ? (payload as { readonly extra?: unknown }).extra
-    : undefined;
+  return isRecord(payload) ? payload["extra"] : undefined;
 }
 
 function isBusy(queue: string, { targets, platforms }: BusyTargets): boolean {
   return targets.includes(queue) || platforms.includes(queue.split(":", 1)[0] ?? "");
 }
 
-function bySoonest(a: Waiting, b: Waiting): number {
+function bySoonest(a: PendingMessage, b: PendingMessage): number {
   return a.available_at - b.available_at || (a.id < b.id ? -1 : 1);
 }

@@ -5,7 +5,7 @@ import type { Row } from "../tx/tx.ts";
 
 export type Sql = ReturnType<typeof connect>;
 
-/** Where a URL leads: the URL for postgres.js, and the schema it names, if any. */
+/** A parsed URL: the URL for postgres.js, and the schema that it names, if any. */
 export interface Settings {
   readonly url: string;
   readonly schema: string | undefined;
@@ -14,7 +14,7 @@ export interface Settings {
 const CONNECT_TIMEOUT_SECONDS = 10;
 const MAX_BACKOFF_SECONDS = 1;
 
-/** Reads `schema` or `search_path` from the URL's query. Done by hand: a URL of several hosts is none to `URL`. */
+/** Reads `schema` or `search_path` from the URL's query. Parsed by hand: `URL` rejects several hosts. */
 export function toSettings(text: string): Settings {
   const [base = "", query = ""] = text.split("?", 2);
   const parameters = new URLSearchParams(query);
@@ -26,13 +26,13 @@ export function toSettings(text: string): Settings {
   return { url: rest ? `${base}?${rest}` : base, schema: path === null ? undefined : firstName(path) };
 }
 
-/** A pool of postgres.js: bigint and numeric come as numbers, notices are dropped. */
+/** Creates a pool of postgres.js: bigint and numeric become numbers, notices are dropped. */
 export function connect({ url }: Settings, { max, onclose }: { max: number; onclose?: () => void }) {
   return postgres(url, {
     max,
     ...(onclose && { onclose }),
     onnotice: () => {},
-    // No arrays are read, so the look-up of their types at each connect is spared.
+    // Skips the look-up of array types at each connect: no arrays are read.
     fetch_types: false,
     connect_timeout: CONNECT_TIMEOUT_SECONDS,
     backoff: (attempt: number) => Math.min(MAX_BACKOFF_SECONDS, 0.02 * 2 ** attempt),
@@ -41,7 +41,7 @@ export function connect({ url }: Settings, { max, onclose }: { max: number; oncl
   });
 }
 
-/** Runs one prepared statement. Failures of the connection come as `state_store_unavailable`. */
+/** Runs one prepared statement. Connection failures become `state_store_unavailable`. */
 export async function execute(sql: Runner, text: string, values: readonly unknown[]): Promise<Answer> {
   try {
     const result = await sql.unsafe(text, values as never[], { prepare: true });
@@ -60,9 +60,9 @@ interface Runner {
 }
 
 /**
- * One connection that stays with its owner. It is never given back to a pool: when it is lost, postgres.js would
- * write the next statement to a socket that is gone and throw out of a timer, so `send` looks before it speaks. What
- * was written just before the loss it may leave without an answer, so every statement under way fails with it here.
+ * One reserved connection, never returned to a pool. After a loss, postgres.js would write the next statement to a
+ * closed socket and throw from a timer, so `send` checks first. It may also leave statements written just before the
+ * loss unanswered, so every pending statement fails with the connection here.
  */
 export class PinnedConnection {
   readonly #pool: Sql;
@@ -79,7 +79,7 @@ export class PinnedConnection {
     const life = new Life();
     const pool = connect(settings, { max: 1, onclose: () => life.end() });
     try {
-      // Connects first: without the look-up of types, `reserve` on a connection that is not open never answers.
+      // Connects first: without the look-up of types, `reserve` on a closed connection never answers.
       await pool.unsafe("select 1");
       const reserved = await pool.reserve();
       return new PinnedConnection(pool, reserved, life);
@@ -96,14 +96,14 @@ export class PinnedConnection {
   send(text: string, values: readonly unknown[]): Promise<Answer> {
     if (this.#life.isOver) return Promise.reject(lost());
     return new Promise((resolve, reject) => {
-      const leave = this.#life.enter(reject);
+      const release = this.#life.enter(reject);
       execute(this.#reserved, text, values)
         .then(resolve, (error: unknown) => {
           reject(error);
-          // The server says good-bye in answer to a statement before the socket closes.
+          // The server announces the end in answer to a statement, before the socket closes.
           if (isUnavailable(error)) this.#life.end();
         })
-        .finally(leave);
+        .finally(release);
     });
   }
 
@@ -113,12 +113,12 @@ export class PinnedConnection {
   }
 }
 
-/** Whether a connection is there, and who is to be told when it is not. */
+/** Tracks whether a connection is open, and notifies pending statements when it is lost. */
 class Life {
   readonly #waiting = new Set<(error: unknown) => void>();
   isOver = false;
 
-  /** `reject` is called when the life ends before the returned function was. */
+  /** Calls `reject` when the connection is lost before the returned function was called. */
   enter(reject: (error: unknown) => void): () => void {
     this.#waiting.add(reject);
     return () => this.#waiting.delete(reject);

@@ -2,15 +2,15 @@ import type { Sql } from "./connection.ts";
 
 /** PostgreSQL refuses payloads of 8000 bytes and more; above this, "anything may have changed" is sent. */
 const MAX_PAYLOAD_BYTES = 7_500;
-/** No scope is called so. */
+/** Not a valid scope. */
 const ANYTHING = "*";
 
 export interface NotificationOptions {
-  /** Differs for every database, schemas included: a server's channels are shared by all schemas. */
+  /** Unique per database and schema: all schemas of a server share its channels. */
   readonly channel: string;
   /** Listens on a connection of its own. */
   readonly sql: Sql;
-  /** Runs a statement, again when a connection turns out to be dead. */
+  /** Runs a statement, and retries on a dead connection. */
   readonly query: (sql: string, values: readonly unknown[]) => Promise<unknown>;
   readonly onProblem: (message: string, error: unknown) => void;
 }
@@ -18,13 +18,13 @@ export interface NotificationOptions {
 type Wake = (scopes: readonly string[] | undefined) => void;
 
 /**
- * Wake-ups between the processes of one database, by LISTEN and NOTIFY. They carry no data: the rows are the truth.
- * Sent outside the transactions they speak of (NOTIFY inside takes a lock that serialises all commits), one at a
- * time: what is announced meanwhile goes together in the next.
+ * Wakes the other processes of a database, by LISTEN and NOTIFY. Notifications carry no data: the rows do. They are
+ * sent after their transactions (NOTIFY inside one takes a lock that serialises all commits), one at a time: what is
+ * announced meanwhile goes together into the next.
  */
 export class Notifications {
   readonly #options: NotificationOptions;
-  // Own messages come back as well; their followers have been served already.
+  // Own notifications come back too; their followers have the events already.
   readonly #origin = crypto.randomUUID();
   readonly #wakes = new Set<Wake>();
   #announced = new Set<string>();
@@ -49,15 +49,15 @@ export class Notifications {
     this.#sending ??= this.#send();
   }
 
-  /** Sends what is announced. */
+  /** Sends the announced scopes. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#wakes.clear();
     await this.#sending;
   }
 
-  // postgres.js listens again by itself when the connection is lost. Whatever happened in between was missed, so
-  // every time it listens everyone looks.
+  // postgres.js listens again by itself when the connection is lost. Notifications in between are lost, so every
+  // follower looks each time it listens.
   async #listen(): Promise<void> {
     this.#isListening = true;
     const { sql, channel, onProblem } = this.#options;
@@ -89,7 +89,7 @@ export class Notifications {
       try {
         await query("select pg_notify($1, $2)", [channel, payload]);
       } catch (error) {
-        // The server is gone: those who listen have lost it too, and look when they listen again.
+        // The server is gone: listeners have lost it too, and look when they listen again.
         onProblem("A PostgreSQL notification was not sent.", error);
       }
     }
@@ -103,7 +103,7 @@ export class Notifications {
   }
 }
 
-/** Anyone on the server may send on the channel: what is not ours says that anything may have changed. */
+/** Anyone on the server may send on the channel: an unknown payload means that anything may have changed. */
 function parseList(payload: string): readonly string[] {
   try {
     const list: unknown = JSON.parse(payload);

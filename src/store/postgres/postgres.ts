@@ -19,14 +19,14 @@ const CLOCK = "select (extract(epoch from clock_timestamp()) * 1000)::bigint as 
 export interface PostgresOptions {
   /** `postgres://...`; `?schema=name` (or `?search_path=name`) keeps the tables in that schema. */
   readonly url: string;
-  /** Without it, the database's clock, which is the same for all replicas. */
+  /** Default: the database's clock, which is the same for all replicas. */
   readonly now: (() => number) | undefined;
   readonly onProblem: (message: string, error: unknown) => void;
 }
 
 /**
- * PostgreSQL 14 or newer through postgres.js: one connection writes, a few read, one listens.
- * `migrate` gets a connection alone and the schema in which tables are made; it resolves to the epoch.
+ * PostgreSQL 14 or newer through postgres.js: one connection writes, a few read, one listens. `migrate` gets a single
+ * connection and the schema for the tables; it resolves to the epoch.
  */
 export async function openPostgres(
   options: PostgresOptions,
@@ -110,8 +110,8 @@ class PostgresDriver implements Driver {
     await Promise.all([this.#readers.end({ timeout: CLOSE_TIMEOUT_SECONDS }), this.#writer?.drop()]);
   }
 
-  // The clock is read on the way: both statements travel together. A connection that died while it was idle is
-  // noticed here, before any work ran, so one more try costs nothing.
+  // Reads the clock in the same round trip. A connection that died while idle is noticed here, before any work ran, so
+  // a retry is safe.
   async #begin(retry = true): Promise<{ connection: PinnedConnection; nowMs: number }> {
     const connection = await this.#pin();
     try {
@@ -129,7 +129,7 @@ class PostgresDriver implements Driver {
     return this.#writer;
   }
 
-  /** A connection that does not end its transaction is not used again: the server rolls back when it is cut. */
+  /** A connection with an unfinished transaction is not used again: the server rolls back when it closes. */
   async #end(connection: PinnedConnection, how: "commit" | "rollback"): Promise<void> {
     this.#work = undefined;
     try {
@@ -140,7 +140,7 @@ class PostgresDriver implements Driver {
     }
   }
 
-  // A pool learns that the server cut its connections one query at a time; reading again is harmless.
+  // A pool notices closed connections one query at a time; reading again is safe.
   async #read(sql: string, values: readonly unknown[], retries = MAX_READ_RETRIES): Promise<Answer> {
     try {
       return await execute(this.#readers, sql, values);

@@ -9,16 +9,16 @@ export interface Answer {
   readonly changes: number;
 }
 
-/** What the works of one transaction share. */
+/** State that the works of one transaction share. */
 export interface PostgresShare {
-  /** Sends a statement with `$1, $2...` for its values down the transaction's connection. */
+  /** Sends a statement with `$1, $2...` for its values on the transaction's connection. */
   send(sql: string, values: readonly Value[]): Promise<Answer>;
   readonly kysely: Kysely<Tables>;
   readonly nowMs: number;
   readonly afterCommit: (() => void)[];
 }
 
-/** One work's view of a PostgreSQL transaction. Statements that are not awaited one by one travel together. */
+/** One work's view of a PostgreSQL transaction. Statements that are not awaited one by one are pipelined. */
 export class PostgresTx implements WorkTx {
   readonly dialect = "postgres";
   readonly nowMs: number;
@@ -37,7 +37,7 @@ export class PostgresTx implements WorkTx {
     return this.#share.kysely;
   }
 
-  // Not waited for: the answer to a statement behind it, or the work's end, tells of a failure.
+  // Not awaited: a later statement, or the work's end, reports a failure.
   insert<K extends keyof Tables>(table: K, rows: readonly Tables[K][]): Promise<void> {
     try {
       this.#assertOpen();
@@ -96,7 +96,7 @@ export class PostgresTx implements WorkTx {
     this.#share.afterCommit.push(run);
   }
 
-  /** Sends one statement and remembers it until it is answered. */
+  /** Sends one statement and tracks it until it is answered. */
   async send(sql: string, values: readonly Value[]): Promise<Answer> {
     this.#assertOpen();
     const sent = this.#share.send(sql, values);
@@ -110,7 +110,7 @@ export class PostgresTx implements WorkTx {
     }
   }
 
-  async leave(): Promise<void> {
+  async finish(): Promise<void> {
     this.#left = true;
     if (this.#pending.size > 0) await Promise.allSettled(this.#pending);
     if (this.#failure !== undefined) throw this.#failure;
@@ -123,15 +123,15 @@ export class PostgresTx implements WorkTx {
   #assertOpen(): void {
     if (this.#left)
       throw new TypeError("The transaction is over: use `tx` inside its work only, and await it.");
-    // A statement after a failed one would only learn that the transaction is spoilt; or, when the connection is
-    // gone, would be written to a socket that is no more.
+    // A statement after a failed one would only report that the transaction has failed; or, when the connection is
+    // lost, would be written to a closed socket.
     if (this.#failure !== undefined) throw this.#failure;
   }
 }
 
 const numberedTexts = new Map<string, string>();
 
-/** The store writes `?` for a value, PostgreSQL reads `$1`. The store's texts are few, and hold no other `?`. */
+/** Replaces `?` by `$1`, `$2`... for PostgreSQL. The store's texts are few, and contain no other `?`. */
 export function numbered(sql: string): string {
   let text = numberedTexts.get(sql);
   if (text === undefined) {

@@ -1,14 +1,17 @@
-/** What of the scheduler's records is old enough to go. */
+/** Deletes old records of the scheduler. */
 import { firstIdAt } from "../../base/ids.ts";
 import type { Batches } from "../tx/batches.ts";
 import { rawTx } from "../tx/tx.ts";
 
 export interface CronRetention {
-  /** Ended occurrences; the newest of each job stays. */
+  /** Ended occurrences; the newest of each job is kept. */
   readonly occurrencesMs?: number;
-  /** How many of the newest occurrences are kept, at least one; open ones, and the newest of each job, stay besides. */
+  /**
+   * Number of the newest occurrences that are kept, at least one; open ones, and the newest of each job, stay in
+   * addition.
+   */
   readonly maxOccurrences?: number;
-  /** Jobs that will not run again, from their last change on. */
+  /** Finished jobs, from their last change on. */
   readonly overJobsMs?: number;
 }
 
@@ -20,7 +23,7 @@ export class CronSweeper {
     this.#batches = batches;
   }
 
-  /** Resolves to how many went. Ids sort by the time of the claim, so that the key alone finds the old ones. */
+  /** Resolves to the number of deleted rows. Ids sort by the time of the claim, so the key alone finds the old ones. */
   async occurrences({ occurrencesMs, maxOccurrences }: CronRetention): Promise<number> {
     const before = await this.#batches.write(async (tx) => {
       const byAge =
@@ -33,7 +36,7 @@ export class CronSweeper {
     return before === "" ? 0 : this.#batches.all(DELETE_OCCURRENCES, [before]);
   }
 
-  /** Resolves to the ids of those that went: their outputs are files, which are the caller's to remove. */
+  /** Resolves to the ids of the deleted jobs: the caller removes their output files. */
   async overJobs(ageMs: number): Promise<readonly string[]> {
     const gone: string[] = [];
     for (;;) {
@@ -45,7 +48,7 @@ export class CronSweeper {
     }
   }
 
-  /** Processes that have said nothing for a day; the last of all stays, to tell when jobs were last looked at. */
+  /** Deletes processes without a tick for a day; the last one stays, as the record of the last tick. */
   tickers(): Promise<number> {
     return this.#batches.all(DELETE_TICKERS, (tx) => [tx.nowMs - TICKER_MS]);
   }

@@ -3,25 +3,25 @@ import { rawTx } from "../tx/tx.ts";
 import type { Row } from "../tx/tx.ts";
 
 /**
- * Takes events away earlier than their runs. Those of stored responses stay: a response is read from its events. So do,
- * of a run at work, those that a recovery after a crash would need.
+ * Deletes events earlier than their runs. Keeps events of stored responses, which are read from them, and events of
+ * active runs that a recovery after a crash would need.
  */
 export class EventSweeper {
   readonly #batches: Batches;
   readonly #sinceMs: number;
 
-  /** Runs that ended before `sinceMs` were looked at by an earlier sweep. */
+  /** An earlier sweep handled runs that ended before `sinceMs`. */
   constructor(batches: Batches, sinceMs: number) {
     this.#batches = batches;
     this.#sinceMs = sinceMs;
   }
 
-  /** All events of runs that ended so long ago. */
+  /** Deletes all events of runs that ended so long ago. */
   expired(ageMs: number): Promise<number> {
     return this.#ended(ageMs, ({ id = null }) => this.#batches.all(EVENTS_OF_RUN, [id]));
   }
 
-  /** The oldest events of runs that have more than `max`. */
+  /** Deletes the oldest events of runs that have more than `max`. */
   async surplus(max: number): Promise<number> {
     const open = await this.#batches.write((tx) => rawTx(tx).all(LONG_OPEN_RUNS, [max]));
     let swept = 0;
@@ -34,14 +34,14 @@ export class EventSweeper {
     return swept + (await this.#ended(0, trim));
   }
 
-  /** Recovery goes by what follows the last event of usage, and by every word of steering. */
+  /** Recovery needs the events after the last usage event, and every steering event. */
   async #trimOpen({ id = null, last_seq: lastSeq }: Row, max: number): Promise<number> {
     const [saved] = await this.#batches.write((tx) => rawTx(tx).all(LAST_USAGE, [id]));
     const upTo = Math.min(Number(lastSeq) - max, Number(saved?.["run_seq"] ?? 0) - 1);
     return upTo > 0 ? this.#batches.all(EVENTS_TO_BUT_STEERS, [id, upTo]) : 0;
   }
 
-  /** Goes through the runs that ended at least `ageMs` ago, page by page. */
+  /** Visits the runs that ended at least `ageMs` ago, page by page. */
   async #ended(ageMs: number, work: (run: Row) => Promise<number>): Promise<number> {
     let swept = 0;
     let [endedAt, id] = [this.#sinceMs - ageMs, ""];

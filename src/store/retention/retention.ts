@@ -7,36 +7,33 @@ import type { Store } from "../store.ts";
 import { rawTx } from "../tx/tx.ts";
 import type { Row, Tx } from "../tx/tx.ts";
 
-/** How long what is over is kept, in milliseconds. Absent: for ever. */
+/** How long finished rows are kept, in milliseconds. Absent: forever. */
 export interface Retention extends CronRetention {
-  /** Ended runs, with their events, questions and stored responses; a session made for one request goes with its runs. */
+  /** Ended runs, with their events, questions and stored responses; a transient session goes with its runs. */
   readonly runsMs?: number;
-  /** Events of ended runs, where they go earlier than the runs. */
+  /** Events of ended runs, where they are deleted earlier than the runs. */
   readonly eventsMs?: number;
-  /** Finished and given-up jobs. */
-  readonly jobsMs?: number;
-  /** Messages that are not owed any more: delivered, given up, dropped, and those that may have arrived. */
+  /** Messages that are not pending: delivered, dead, dropped and unknown. */
   readonly outboxMs?: number;
-  /** Ended deliveries of webhooks. */
+  /** Ended webhook deliveries. */
   readonly deliveriesMs?: number;
-  /** How many of the newest deliveries of webhooks are kept, at least one; open ones stay besides. */
+  /** Number of the newest webhook deliveries that are kept, at least one; open ones stay in addition. */
   readonly maxDeliveries?: number;
-  /** Events kept of one run; a longer one loses its oldest, also while it is at work. */
+  /** Events kept of one run; a longer run loses its oldest events, also while it is active. */
   readonly maxRunEvents?: number;
 }
 
-/** How many rows a sweep took away. */
+/** The number of rows that a sweep deleted. */
 export interface Swept {
   readonly runs: number;
   readonly sessions: number;
-  /** Taken away earlier than their runs. */
+  /** Deleted earlier than their runs. */
   readonly events: number;
   readonly ledger: number;
-  readonly jobs: number;
   readonly outbox: number;
   readonly deliveries: number;
   readonly occurrences: number;
-  /** Ids of the jobs of the clock that went: what is kept of them in files is the caller's to remove. */
+  /** Ids of the deleted scheduled jobs: the caller removes their output files. */
   readonly cronJobs: readonly string[];
 }
 
@@ -44,7 +41,7 @@ export interface SweepOptions {
   readonly retention: Retention;
   /** Most rows a transaction deletes, so that no writer waits long; default 500. */
   readonly batchSize?: number;
-  /** Runs that ended before were looked at by an earlier sweep with the same retention, and are left out. Default 0. */
+  /** Leaves out runs that ended before: an earlier sweep with the same retention handled them. Default 0. */
   readonly sinceMs?: number;
   readonly signal?: AbortSignal;
 }
@@ -52,9 +49,9 @@ export interface SweepOptions {
 const BATCH_SIZE = 500;
 
 /**
- * Deletes what is older than its retention, in small transactions between those of the others. Ledger rows carry
- * their own end. Transcripts of saved sessions stay; only their runs and events go. A sweep that is cut, by the
- * signal or a crash, may leave a run without its first events; the next one goes on.
+ * Deletes rows older than their retention, in small transactions that let other writers in between. Ledger rows carry
+ * their own expiry. Transcripts of saved sessions stay; only their runs and events go. A sweep that the signal or a crash
+ * interrupts may leave a run without its first events; the next sweep continues.
  */
 export async function sweep(store: Store, options: SweepOptions): Promise<Swept> {
   const { retention, batchSize = BATCH_SIZE, signal, sinceMs = 0 } = options;
@@ -71,10 +68,9 @@ export async function sweep(store: Store, options: SweepOptions): Promise<Swept>
       (eventsMs === undefined ? 0 : await events.expired(eventsMs)) +
       (maxRunEvents === undefined ? 0 : await events.surplus(maxRunEvents)),
     ledger: await sweeper.ledger(),
-    jobs: retention.jobsMs === undefined ? 0 : await sweeper.done("jobs", retention.jobsMs),
-    outbox: retention.outboxMs === undefined ? 0 : await sweeper.done("outbox", retention.outboxMs),
+    outbox: retention.outboxMs === undefined ? 0 : await sweeper.outbox(retention.outboxMs),
     deliveries: await sweeper.deliveries(retention),
-    // Jobs first: of one that is gone no occurrence stays.
+    // Jobs first: the occurrences of a deleted job go as well.
     cronJobs: overJobsMs === undefined ? [] : await cron.overJobs(overJobsMs),
     occurrences: await cron.occurrences(retention),
   };
@@ -85,11 +81,11 @@ export interface SweepScheduleOptions {
   readonly everyMs: number;
   readonly clock: Clock;
   readonly onProblem: (message: string, error: unknown) => void;
-  /** Told of jobs of the clock that went. */
+  /** Called with the ids of deleted scheduled jobs. */
   readonly onCronJobsGone?: (ids: readonly string[]) => Promise<void>;
 }
 
-/** Sweeps every `everyMs`, until the returned function is called; that one resolves when a sweep under way has ended. */
+/** Sweeps every `everyMs` until the returned function is called, which resolves when the current sweep has ended. */
 export function scheduleSweeps(store: Store, options: SweepScheduleOptions): () => Promise<void> {
   const { retention, everyMs, clock, onProblem } = options;
   const stop = new AbortController();
@@ -103,7 +99,7 @@ export function scheduleSweeps(store: Store, options: SweepScheduleOptions): () 
       if (cronJobs.length > 0) await options.onCronJobsGone?.(cronJobs);
       sinceMs = startMs - CLOCK_SKEW_MS;
     } catch (error) {
-      onProblem("A sweep of old rows failed; the next one goes on.", error);
+      onProblem("A sweep of old rows failed; the next one continues.", error);
     }
     schedule();
   };
@@ -128,7 +124,7 @@ class Sweeper {
     this.#batches = batches;
   }
 
-  /** Events first: once a run is gone, nobody would know of them. */
+  /** Deletes the events first: without their run, no later sweep would find them. */
   async runs(ageMs: number): Promise<{ readonly runs: number; readonly sessions: number }> {
     const swept = { runs: 0, sessions: 0 };
     for (;;) {
@@ -155,14 +151,14 @@ class Sweeper {
     );
   }
 
-  done(table: "jobs" | "outbox", ageMs: number): Promise<number> {
+  outbox(ageMs: number): Promise<number> {
     return this.#batches.all(
-      `delete from ${table} where id in (select id from ${table} where done_at is not null and done_at <= ? limit ?)`,
+      "delete from outbox where id in (select id from outbox where done_at is not null and done_at <= ? limit ?)",
       (tx) => [tx.nowMs - ageMs],
     );
   }
 
-  /** Their ids sort by time, so that the key alone finds the old ones, however many there are. */
+  /** Ids sort by time, so the key alone finds the old rows, however many exist. */
   async deliveries({ deliveriesMs, maxDeliveries }: Retention): Promise<number> {
     const before = await this.#batches.write(async (tx) => {
       const byAge = deliveriesMs === undefined ? "" : firstIdAt("dlv", Math.max(0, tx.nowMs - deliveriesMs));
@@ -186,7 +182,7 @@ class Sweeper {
 
 const MAX_RUNS = 100;
 
-// Expendable: the run's session was made for one request, and nothing in it is kept.
+// Expendable: the run's session is transient, and all of its runs are old.
 const OLD_RUNS = `
   select runs.id, runs.session_id,
     case when sessions.transient = 1 and not exists (
@@ -198,7 +194,7 @@ const OLD_RUNS = `
   order by runs.ended_at limit ?`;
 
 const NTH_NEWEST_DELIVERY = "select id from deliveries order by id desc limit 1 offset ?";
-// Bodies first: once a delivery is gone, nobody would know of its body. One that ends in between keeps both.
+// Bodies first: without its delivery, no later sweep would find a body. A delivery that ends in between keeps both.
 const DELETE_DELIVERY_BODIES =
   "delete from delivery_bodies where id in (select delivery_bodies.id from delivery_bodies " +
   "join deliveries on deliveries.id = delivery_bodies.id " +

@@ -1,13 +1,13 @@
-/** Touches the machine: brings a database to the current schema, with one process at a time doing so. */
+/** Touches the machine: brings a database to the current schema; one process at a time does so. */
 import { sql } from "kysely";
 import type { Kysely } from "kysely";
-import type { MigratorProps } from "kysely/migration";
+import type { Migration, MigratorProps } from "kysely/migration";
 import { unavailable } from "../tx/failure.ts";
-import { migrations } from "./schema.ts";
+import { createStatements } from "./define.ts";
 import { BUSY_TIMEOUT_MS } from "../sqlite/connection.ts";
 import type { SqliteFile } from "../sqlite/sqlite.ts";
-import type { Tables } from "./tables.ts";
-import type { Dialect } from "../tx/tx.ts";
+import { tables, type Tables } from "./tables.ts";
+import type { Dialect } from "./define.ts";
 
 const LOCK_WAIT_MS = 60_000;
 const LOCK_RETRY_MS = 20;
@@ -15,9 +15,27 @@ const LOCK_RETRY_MS = 20;
 const BUSY = 5;
 
 /**
- * Brings a SQLite file to the current schema. The steps run in one transaction, so a crash leaves the old schema, and
- * its write lock, which ends with the process, makes those wait that start together, without holding up their event
- * loops. Rejects with ServiceError `state_store_unavailable` when the file is of a newer schema.
+ * The numbered steps from an empty database to `tables`, in the order of their names. A release freezes its steps: a
+ * later change of the definition adds a step, which changes databases that were created before it.
+ */
+const steps: Readonly<Record<string, (db: Kysely<unknown>, dialect: Dialect) => Promise<void>>> = {
+  "0001_init": createTables,
+};
+
+async function createTables(db: Kysely<unknown>, dialect: Dialect): Promise<void> {
+  const statements = Object.entries(tables).flatMap(([name, table]) =>
+    createStatements(name, table, dialect),
+  );
+  for (const statement of statements) await sql.raw(statement).execute(db);
+  const random =
+    dialect === "sqlite" ? sql`lower(hex(randomblob(8)))` : sql`replace(gen_random_uuid()::text, '-', '')`;
+  await sql`insert into metadata (key, value) values ('epoch', ${random})`.execute(db);
+}
+
+/**
+ * Brings a SQLite file to the current schema. The steps run in one transaction, so a crash leaves the old schema. Other
+ * processes wait for its write lock, which ends with the process; their event loops go on. Rejects with ServiceError
+ * `state_store_unavailable` when the file has a newer schema.
  */
 export async function migrateSqlite(db: Kysely<Tables>, file: SqliteFile): Promise<void> {
   if (await isCurrent(db)) return;
@@ -31,10 +49,10 @@ export async function migrateSqlite(db: Kysely<Tables>, file: SqliteFile): Promi
   }
 }
 
-/** Takes the write lock, however long another process works under it. */
+/** Takes the write lock; waits while another process has it. */
 async function beginAlone(file: SqliteFile): Promise<void> {
   const untilMs = performance.now() + LOCK_WAIT_MS;
-  // SQLite's own wait would hold up the event loop.
+  // SQLite's own wait would block the event loop.
   file.exec("pragma busy_timeout = 0");
   try {
     while (!isBegun(file)) {
@@ -58,44 +76,47 @@ function isBegun(file: SqliteFile): boolean {
 }
 
 /**
- * Brings the first schema of the search path to the current tables, making it when it does not exist.
- * `db` MUST have one connection alone: the lock between processes belongs to it.
+ * Brings the first schema of the search path to the current tables; creates it when it does not exist.
+ * `db` MUST have a single connection: the lock between processes belongs to it.
  */
 export async function migratePostgres(db: Kysely<Tables>, schema: string): Promise<void> {
   if (await isCurrent(db, schema)) return;
-  const place = { migrationTableSchema: schema };
-  await migrateToLatest({ db, provider: provider("postgres"), ...place });
+  await migrateToLatest({ db, provider: provider("postgres"), migrationTableSchema: schema });
 }
 
-/** Names the database, see {@link Store.epoch}. */
+/** Returns the name of the database, see {@link Store.epoch}. */
 export async function readEpoch(db: Kysely<Tables>): Promise<string> {
-  const fact = db.selectFrom("facts").select("value").where("key", "=", "epoch");
-  return (await fact.executeTakeFirstOrThrow()).value;
+  const epoch = db.selectFrom("metadata").select("value").where("key", "=", "epoch");
+  return (await epoch.executeTakeFirstOrThrow()).value;
 }
 
 function provider(dialect: Dialect) {
-  return { getMigrations: async () => ({ ...migrations(dialect) }) };
+  const migrations = Object.entries(steps).map(([name, up]): [string, Migration] => [
+    name,
+    { up: (db: Kysely<unknown>) => up(db, dialect) },
+  ]);
+  return { getMigrations: async () => Object.fromEntries(migrations) };
 }
 
-/** Loaded here: nearly every start finds the schema as it should be. */
+/** Imports the migrator here: nearly every start finds the schema current. */
 async function migrateToLatest(props: MigratorProps): Promise<void> {
   const { Migrator } = await import("kysely/migration");
   const { error } = await new Migrator(props).migrateToLatest();
   if (error) throw error;
 }
 
-/** Throws when a newer version of the program has been here: its tables may mean something else. */
+/** Throws when a newer version of the program has migrated the database: its tables may mean something else. */
 async function isCurrent(db: Kysely<Tables>, schema?: string): Promise<boolean> {
-  const done = await appliedSteps(db, schema);
-  const known = Object.keys(migrations("sqlite"));
-  const stranger = done.find((name) => !known.includes(name));
-  if (stranger !== undefined) {
+  const applied = await appliedSteps(db, schema);
+  const known = Object.keys(steps);
+  const newer = applied.find((name) => !known.includes(name));
+  if (newer !== undefined) {
     throw unavailable(
-      `The database has the schema step ${stranger}, this version knows only up to ${known.at(-1)}. ` +
+      `The database has the schema step ${newer}, this version supports steps up to ${known.at(-1)}. ` +
         "It belongs to a newer agentd: start that version, or name another database.",
     );
   }
-  return known.every((name) => done.includes(name));
+  return known.every((name) => applied.includes(name));
 }
 
 async function appliedSteps(db: Kysely<Tables>, schema: string | undefined): Promise<readonly string[]> {

@@ -5,15 +5,15 @@ import { unavailable } from "../tx/failure.ts";
 import type { SyncConnection } from "./tx.ts";
 import type { Row, Value } from "../tx/tx.ts";
 
-/** How long a statement waits for the lock of another process. */
+/** Time that a statement waits for the lock of another process. */
 export const BUSY_TIMEOUT_MS = 5_000;
 const MAX_STATEMENTS = 500;
 const WAL_LIMIT_BYTES = 64 * 1024 * 1024;
-// A page that many commits change is copied to the file once a checkpoint: fewer checkpoints, fewer copies.
+// A page that many commits change is copied once per checkpoint: fewer checkpoints, fewer copies.
 const CHECKPOINT_PAGES = 4_000;
 const CACHE_KIB = 16_384;
 
-/** A connection set up as every one of ours is. ServiceError `state_store_unavailable` when the file cannot be opened. */
+/** Opens and configures a connection. ServiceError `state_store_unavailable` when the file cannot be opened. */
 export class Connection implements SyncConnection {
   readonly #database: DatabaseSync;
   readonly #statements = new Map<
@@ -47,7 +47,7 @@ export class Connection implements SyncConnection {
     return this.#prepare(sql).statement.all(...values) as Row[];
   }
 
-  /** Rows up to the first for which `isLast` is true; those behind it are not loaded. */
+  /** Returns the rows up to the first for which `isLast` is true; later rows are not loaded. */
   until(sql: string, values: readonly Value[], isLast: (row: Row) => boolean): Row[] {
     const rows: Row[] = [];
     for (const row of this.#prepare(sql).statement.iterate(...values) as Iterable<Row>) {
@@ -79,7 +79,7 @@ export class Connection implements SyncConnection {
     if (!prepared) {
       const statement = this.#database.prepare(sql);
       prepared = { statement, returnsRows: statement.columns().length > 0 };
-      // Lists of different lengths make different texts: the cache must not grow with them.
+      // Lists of different lengths produce different texts: the cache must stay bounded.
       if (this.#statements.size >= MAX_STATEMENTS) this.#statements.clear();
       this.#statements.set(sql, prepared);
     }

@@ -16,34 +16,34 @@ import type { Row, Value } from "../tx/tx.ts";
 const POLL_MS = 50;
 
 export interface SqliteOptions {
-  /** A file path, or `:memory:` for a database that goes when it is closed. */
+  /** A file path, or `:memory:` for a database that is deleted when it is closed. */
   readonly path: string;
   readonly now: () => number;
 }
 
 /**
- * SQLite in WAL mode: one connection writes, another reads, so that a read never meets an open transaction.
- * `migrate` gets the writing connection before anything else does.
+ * Opens SQLite in WAL mode: one connection writes, another reads, so a read never sees an open transaction. `migrate`
+ * gets the writing connection first.
  */
 export async function openSqlite(
   options: SqliteOptions,
   migrate: (db: Kysely<Tables>, file: SqliteFile) => Promise<void>,
 ): Promise<Driver> {
-  const place = toPlace(options.path);
+  const location = toLocation(options.path);
   try {
-    const writer = new Connection(place.path);
+    const writer = new Connection(location.path);
     try {
       await migrate(createKysely("sqlite", executeOn(writer)), {
-        path: place.path,
+        path: location.path,
         exec: (sql) => writer.exec(sql),
       });
-      return new SqliteDriver(writer, place, options.now);
+      return new SqliteDriver(writer, location, options.now);
     } catch (error) {
       writer.close();
       throw error;
     }
   } catch (error) {
-    place.remove();
+    location.remove();
     throw toStoreError(error);
   }
 }
@@ -59,17 +59,17 @@ class SqliteDriver implements Driver {
   readonly read: Kysely<Tables>;
   readonly #writer: Connection;
   readonly #reader: Connection;
-  readonly #place: Place;
+  readonly #location: Location;
   readonly #now: () => number;
   readonly #kysely: Kysely<Tables>;
   #work: SqliteTx | undefined;
   #synchronous = "";
 
-  constructor(writer: Connection, place: Place, now: () => number) {
+  constructor(writer: Connection, location: Location, now: () => number) {
     this.#writer = writer;
-    this.#place = place;
+    this.#location = location;
     this.#now = now;
-    this.#reader = new Connection(place.path);
+    this.#reader = new Connection(location.path);
     this.#reader.exec("pragma query_only = 1");
     this.read = createKysely("sqlite", executeOn(this.#reader));
     this.#kysely = createKysely("sqlite", (sql, values) => this.#executeInWork(sql, values));
@@ -89,8 +89,8 @@ class SqliteDriver implements Driver {
 
   begin(durable: boolean): OpenTransaction {
     try {
-      this.#setSynchronous(durable && !this.#place.isTemporary ? "full" : "normal");
-      // Takes the write lock at once: a lock taken later, by the first write, cannot wait for another process.
+      this.#setSynchronous(durable && !this.#location.isTemporary ? "full" : "normal");
+      // Takes the write lock at once: a lock taken later, at the first write, cannot wait for another process.
       this.#writer.exec("begin immediate");
     } catch (error) {
       throw toStoreError(error);
@@ -123,10 +123,10 @@ class SqliteDriver implements Driver {
   async close(): Promise<void> {
     this.#reader.close();
     this.#writer.close();
-    this.#place.remove();
+    this.#location.remove();
   }
 
-  // The setting cannot change inside a transaction; between two it costs a microsecond.
+  // The setting cannot change inside a transaction; between two, the change costs a microsecond.
   #setSynchronous(level: "full" | "normal"): void {
     if (this.#synchronous !== level) this.#writer.exec(`pragma synchronous = ${level}`);
     this.#synchronous = level;
@@ -144,7 +144,7 @@ class SqliteDriver implements Driver {
 
   #rollback(): void {
     this.#work = undefined;
-    // SQLite has rolled back by itself after a full disk and its like.
+    // After errors such as a full disk, SQLite has already rolled back.
     if (this.#writer.isInTransaction) this.#writer.exec("rollback");
   }
 
@@ -155,8 +155,8 @@ class SqliteDriver implements Driver {
     return { rows: [], changes: await work.run(sql, values as Value[]) };
   }
 
-  // Asked of the writer, which does not count its own commits. An answer that fails counts as a change: the followers
-  // then read, and are told what is wrong.
+  // Read on the writer, which does not count its own commits. A failure counts as a change: followers then read and get
+  // the error.
   #dataVersion(): unknown {
     try {
       return this.#writer.first("pragma data_version", [])?.["data_version"];
@@ -178,20 +178,20 @@ function executeOn(connection: Connection) {
   };
 }
 
-// node:sqlite gives objects without a prototype, PostgreSQL's driver plain ones.
+// node:sqlite returns objects without a prototype, PostgreSQL's driver plain ones.
 const toPlain = (row: Row): Row => ({ ...row });
 
-interface Place {
+interface Location {
   readonly path: string;
   readonly isTemporary: boolean;
   remove(): void;
 }
 
 /**
- * SQLite's own `:memory:` cannot be shared by two connections without locks that make readers wait, so it is a file
- * that goes with the store or, at the latest, with the process.
+ * Two connections can share SQLite's own `:memory:` only with locks that block readers, so this is a file that is
+ * deleted with the store or, at the latest, at the end of the process.
  */
-function toPlace(path: string): Place {
+function toLocation(path: string): Location {
   if (path === "") throw unavailable("The database path is empty: name a file, or `:memory:`.");
   if (path !== ":memory:") {
     prepareFile(path);
@@ -207,14 +207,14 @@ function toPlace(path: string): Place {
   return { path: join(folder, "state.db"), isTemporary: true, remove };
 }
 
-/** SQLite gives the files beside the database the mode of the database: private from the first byte. */
+/** SQLite creates the other files with the database's mode: private from the first byte. */
 function prepareFile(path: string): void {
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     closeSync(openSync(path, "a", 0o600));
   } catch (error) {
     throw unavailable(
-      `The database file ${path} cannot be made. Check the folder and its permissions.`,
+      `The database file ${path} cannot be created. Check the folder and its permissions.`,
       error,
     );
   }

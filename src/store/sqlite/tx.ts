@@ -5,14 +5,14 @@ import { findStatement, incrementTexts, insertStatements, updateStatement } from
 import type { Tables } from "../schema/tables.ts";
 import type { Row, StepTexts, Value } from "../tx/tx.ts";
 
-/** A connection that answers at once, with its statements prepared. */
+/** A synchronous connection with prepared statements. */
 export interface SyncConnection {
   all(sql: string, values: readonly Value[]): Row[];
   first(sql: string, values: readonly Value[]): Row | undefined;
   run(sql: string, values: readonly Value[]): number;
 }
 
-/** What the works of one transaction share. */
+/** State that the works of one transaction share. */
 export interface SqliteShare {
   readonly connection: SyncConnection;
   readonly kysely: Kysely<Tables>;
@@ -23,7 +23,7 @@ export interface SqliteShare {
 const DONE: Promise<void> = Promise.resolve();
 const NONE: Promise<undefined> = Promise.resolve(undefined);
 
-/** One work's view of a SQLite transaction: every promise it returns is settled already. */
+/** One work's view of a SQLite transaction: every promise that it returns is already settled. */
 export class SqliteTx implements WorkTx {
   readonly dialect = "sqlite";
   readonly nowMs: number;
@@ -78,7 +78,7 @@ export class SqliteTx implements WorkTx {
     }
   }
 
-  // Reading and writing costs less than one update that returns: nobody else writes meanwhile.
+  // A read and a write cost less than one update with RETURNING: no other process writes meanwhile.
   step(
     texts: StepTexts,
     by: number,
@@ -126,7 +126,7 @@ export class SqliteTx implements WorkTx {
     this.#opened().afterCommit.push(run);
   }
 
-  leave(): Promise<void> {
+  finish(): Promise<void> {
     this.#left = true;
     return this.#failure === undefined ? DONE : Promise.reject(this.#failure);
   }
@@ -139,7 +139,7 @@ export class SqliteTx implements WorkTx {
   #assertOpen(): void {
     if (this.#left)
       throw new TypeError("The transaction is over: use `tx` inside its work only, and await it.");
-    // PostgreSQL answers nothing more after a failed statement; what passes here must pass there.
+    // PostgreSQL rejects every statement after a failed one; both databases must behave the same.
     if (this.#failure !== undefined) throw this.#failure;
   }
 

@@ -2,9 +2,9 @@ import type { Store } from "../store.ts";
 import { rawTx } from "./tx.ts";
 import type { Tx, Value } from "./tx.ts";
 
-/** Work on many rows in small transactions, between those of the others. */
+/** Works on many rows in small transactions, which let other writers in between. */
 export class Batches {
-  /** Most rows a transaction changes. */
+  /** Maximum number of rows that a transaction changes. */
   readonly size: number;
   readonly #store: Store;
   readonly #signal: AbortSignal | undefined;
@@ -19,7 +19,7 @@ export class Batches {
     return this.#signal?.aborted ?? false;
   }
 
-  /** Repeats a statement, whose last value limits its rows, until there are no more; resolves to how many there were. */
+  /** Repeats a statement, whose last value limits its rows, until no row is left; resolves to their number. */
   async all(sql: string, values: readonly Value[] | ((tx: Tx) => readonly Value[])): Promise<number> {
     let count = 0;
     for (;;) {
@@ -32,7 +32,7 @@ export class Batches {
     }
   }
 
-  // Not durable: a deletion that a crash undoes is made again.
+  // Not durable: a later sweep repeats a deletion that a crash undoes.
   write<T>(work: (tx: Tx) => Promise<T> | T): Promise<T> {
     return this.#store.write(work, { durable: false });
   }

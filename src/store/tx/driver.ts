@@ -1,21 +1,22 @@
 import type { Kysely } from "kysely";
 import type { Tables } from "../schema/tables.ts";
-import type { Dialect, RawTx, Row, Value } from "./tx.ts";
+import type { Dialect } from "../schema/define.ts";
+import type { RawTx, Row, Value } from "./tx.ts";
 
 /**
- * What a database must offer; the rest of the store is built on it and is the same for both.
+ * The port of a database; the rest of the store is built on it and is the same for both.
  *
  * A driver
  * - MUST keep `read` and `query` apart from an open transaction: they see committed rows only.
- * - MUST reject with ServiceError `state_store_unavailable` when the database, and not the statement, is at fault.
- * - is asked for one transaction at a time.
+ * - MUST reject with ServiceError `state_store_unavailable` when the database, not the statement, fails.
+ * - gets one transaction at a time.
  */
 export interface Driver {
   readonly dialect: Dialect;
   readonly read: Kysely<Tables>;
   /**
-   * Committed rows, by a prepared statement with `?` for its values. A driver that steps through them MUST stop behind
-   * the first for which `isLast` is true, and so never loads the rest; others pay no heed to it.
+   * Returns committed rows, by a prepared statement with `?` for its values. A driver that steps through rows MUST stop
+   * after the first for which `isLast` is true, so it never loads the rest; others ignore `isLast`.
    */
   query(sql: string, values: readonly Value[], isLast?: (row: Row) => boolean): Promise<readonly Row[]>;
   /** Opens a transaction. `durable`: its commit resolves after the rows are on disk. */
@@ -27,27 +28,27 @@ export interface Driver {
   watch(wake: (scopes: readonly string[] | undefined) => void): () => void;
   /** Tells other processes, soon and in one message for many, that these scopes have new events; undefined: any may have. */
   announce(scopes: readonly string[] | undefined): void;
-  /** Lets the database go. No transaction is open. */
+  /** Closes the database. No transaction is open. */
   close(): Promise<void>;
 }
 
-/** A transaction that works of one group share, one after the other. */
+/** A transaction that the works of one group share, one after the other. */
 export interface OpenTransaction {
   /** The transaction as one work sees it. */
   enter(): WorkTx;
-  /** MUST leave no transaction open when it fails. */
+  /** MUST not leave a transaction open when it fails. */
   commit(): Promise<void> | void;
-  /** MUST NOT reject: a transaction that cannot be rolled back is gone. */
+  /** MUST NOT reject: a transaction that cannot be rolled back has ended. */
   rollback(): Promise<void> | void;
-  /** What the works want done after the commit, in order. */
+  /** Callbacks of the works after the commit, in order. */
   readonly afterCommit: readonly (() => void)[];
 }
 
 export interface WorkTx extends RawTx {
   /**
-   * Ends the work's part: waits for statements it did not wait for; later calls on it reject.
-   * Rejects with the first failure of its statements, also when the work caught it: on PostgreSQL a failed
-   * statement spoils the transaction, so both databases let the work fail.
+   * Ends the work's part: waits for statements that the work did not await; later calls on it reject. Rejects with the
+   * first failure of its statements, also when the work caught it: on PostgreSQL a failed statement aborts the
+   * transaction, so the work fails on both databases.
    */
-  leave(): Promise<void>;
+  finish(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 import { ServiceError } from "../../base/errors.ts";
 
-/** The database cannot be reached, is closed, or cannot write: nothing to do with the one statement that met it. */
+/** Returns the error for a database that cannot be reached, is closed, or cannot write, whatever the statement. */
 export function unavailable(message: string, cause?: unknown): ServiceError {
   return new ServiceError("state_store_unavailable", message, { cause });
 }
@@ -9,7 +9,7 @@ export function isUnavailable(error: unknown): error is ServiceError {
   return error instanceof ServiceError && error.code === "state_store_unavailable";
 }
 
-/** A driver's error as the port knows it: `state_store_unavailable`, or the same error when a statement caused it. */
+/** Translates a driver's error: to `state_store_unavailable`, or to the same error when the statement caused it. */
 export function toStoreError(error: unknown): unknown {
   const { code, errcode } = (error ?? {}) as { code?: unknown; errcode?: unknown };
   if (typeof errcode === "number") return fromSqlite(error, errcode);
@@ -21,15 +21,15 @@ export function toStoreError(error: unknown): unknown {
 }
 
 /**
- * True when a write was refused because its key is taken. `Store.write` has run such a work again by then: one that looks
- * for the row before it inserts never rejects with it.
+ * Returns whether a write failed because its key exists. `Store.write` has retried the work by then: one that looks for
+ * the row before it inserts never rejects with it.
  */
 export function isDuplicateKey(error: unknown): boolean {
   const { code, errcode } = (error ?? {}) as { code?: unknown; errcode?: unknown };
   return code === "23505" || errcode === 1555 || errcode === 2067;
 }
 
-/** True when PostgreSQL gave up a transaction in favour of another one: the same works may succeed now. */
+/** Returns whether PostgreSQL aborted a transaction in favour of another one: the same works may succeed now. */
 export function isRetryable(error: unknown): boolean {
   const { code } = (error ?? {}) as { code?: unknown };
   return code === "40P01" || code === "40001";

@@ -14,7 +14,9 @@ interface Entry {
 }
 
 const MAX_GROUP = 256;
-/** SQLite works on the event loop: a group that took so long is committed, and requests are served before the next. */
+/**
+ * SQLite runs on the event loop: after this time a group is committed, and requests are served before the next group.
+ */
 const MAX_BLOCKING_MS = 20;
 const MAX_RETRIES = 3;
 
@@ -28,11 +30,11 @@ export class GroupCommitter {
   #queue: Entry[] = [];
   #running: Promise<void> | undefined;
   #closed = false;
-  /** Transactions whose commit failed may have been committed all the same. */
-  #isDoubtful = false;
+  /** A failed commit may have been committed all the same. */
+  #isUncertain = false;
   readonly #onUncertain: () => void;
 
-  /** `onUncertain` is called when a commit succeeds after some whose outcome is not known: their callbacks never ran. */
+  /** Calls `onUncertain` when a commit succeeds after commits with an unknown outcome: their callbacks never ran. */
   constructor(
     driver: Driver,
     onProblem: (message: string, error: unknown) => void,
@@ -52,7 +54,7 @@ export class GroupCommitter {
     });
   }
 
-  /** Refuses new works and resolves when the queued ones are settled. */
+  /** Rejects new works and resolves when the queued ones are settled. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#running;
@@ -67,10 +69,10 @@ export class GroupCommitter {
   }
 
   /**
-   * Settles every entry. A work that throws spoils the transaction for the works before it: those are run again
-   * as a group of their own, and the thrower again as the first of the rest. Failing as the first, with nothing
-   * before it, is its final word, unless another process was in its way: then it runs again, a few times. So a failure
-   * costs two more transactions, not one a work.
+   * Settles every entry. A work that throws aborts the transaction for the works before it: those run again as a group
+   * of their own, and the failed work runs again as the first of the rest. A failure as the first work is final, unless
+   * another process caused it: then the work is retried a few times. So a failure costs two more transactions, not one
+   * per work.
    */
   async #settle(group: readonly Entry[]): Promise<void> {
     const segments: (readonly Entry[])[] = [group];
@@ -85,7 +87,7 @@ export class GroupCommitter {
     }
   }
 
-  /** Commits the segment, or rolls it back. Resolves to what is left to do, as groups. Rejects when the database fails. */
+  /** Commits the segment, or rolls it back. Resolves to the remaining groups. Rejects when the database fails. */
   async #attempt(segment: readonly Entry[]): Promise<readonly (readonly Entry[])[]> {
     const transaction = await this.#driver.begin(segment.some((entry) => entry.durable));
     const maxMs = this.#driver.dialect === "sqlite" ? MAX_BLOCKING_MS : Number.POSITIVE_INFINITY;
@@ -105,11 +107,11 @@ export class GroupCommitter {
     try {
       await transaction.commit();
     } catch (error) {
-      this.#isDoubtful = true;
+      this.#isUncertain = true;
       throw error;
     }
-    if (this.#isDoubtful) this.#onUncertain();
-    this.#isDoubtful = false;
+    if (this.#isUncertain) this.#onUncertain();
+    this.#isUncertain = false;
   }
 
   #runAfterCommit({ afterCommit }: OpenTransaction): void {
@@ -129,15 +131,15 @@ interface Failure {
 }
 
 /**
- * Runs the works in order, up to the first that throws or until they took `maxMs`, at least one. Resolves to how many ran
- * and the first that failed.
+ * Runs the works in order, at least one, until one throws or `maxMs` has passed. Resolves to the number that ran and
+ * the first failure.
  */
 async function runWorks(
   segment: readonly Entry[],
   transaction: OpenTransaction,
   maxMs: number,
 ): Promise<{ readonly count: number; readonly failure: Failure | undefined }> {
-  const leaves: Promise<void>[] = [];
+  const finishing: Promise<void>[] = [];
   let thrown: Failure | undefined;
   const startMs = performance.now();
   for (const [index, entry] of segment.entries()) {
@@ -148,17 +150,17 @@ async function runWorks(
     } catch (error) {
       thrown = { index, error };
     }
-    const leave = tx.leave();
-    // Looked at below, after the works that follow; until then nobody may take it for forgotten.
-    leave.catch(() => {});
-    leaves.push(leave);
+    const finish = tx.finish();
+    // Awaited below, after the next works; until then it must not become an unhandled rejection.
+    finish.catch(() => {});
+    finishing.push(finish);
     if (thrown) break;
   }
-  const failed = await firstRejection(leaves);
-  // A work may have thrown only because an earlier one spoilt the transaction, with a statement answered late.
-  // Of one work, what it threw speaks: it may have put the statement's failure into its own words.
+  const failed = await firstRejection(finishing);
+  // A work may throw only because a late statement of an earlier one aborted the transaction. For one work, its own
+  // error counts: it may have translated the statement's failure.
   const failure = thrown && (!failed || failed.index === thrown.index) ? thrown : failed;
-  return { count: leaves.length, failure };
+  return { count: finishing.length, failure };
 }
 
 async function firstRejection(promises: readonly Promise<void>[]): Promise<Failure | undefined> {
@@ -168,13 +170,13 @@ async function firstRejection(promises: readonly Promise<void>[]): Promise<Failu
   return outcome?.status === "rejected" ? { index, error: outcome.reason } : undefined;
 }
 
-/** What is left to do after a failure, as groups. */
+/** Returns the remaining groups after a failure. */
 function cut(segment: readonly Entry[], { index, error }: Failure): readonly (readonly Entry[])[] {
   const rest = segment.slice(index);
   if (index > 0) return [segment.slice(0, index), rest];
   const [first] = rest;
   if (!first) return [];
-  // Who looks before it inserts meets a taken key only where another process inserted meanwhile: now it sees that row.
+  // A work that looks before it inserts fails only when another process inserted meanwhile: now it sees that row.
   if ((isRetryable(error) || isDuplicateKey(error)) && first.retries++ < MAX_RETRIES) return [rest];
   first.reject(error);
   return rest.length > 1 ? [rest.slice(1)] : [];

@@ -6,19 +6,19 @@ const MAX_PAUSE_MS = 2_000;
 
 export interface RetryOptions {
   readonly clock: Clock;
-  /** From the first failure on, `work` is tried again for so long. */
+  /** How long `work` is retried, from the first failure on. */
   readonly forMs: number;
-  /** When it aborts, the next failure is the last. */
+  /** After an abort, the next failure is final. */
   readonly signal?: AbortSignal;
-  /** Called for each failure that another attempt follows. */
+  /** Called before each retry. */
   readonly onRetry?: (error: unknown) => void;
 }
 
 /**
- * Resolves with what `work` resolves with. While the store is unavailable (locked, full, not connected) `work` is called
- * again, after pauses that double from 0.1 s to 2 s. Rejects with any other failure at once, and with the last one when
- * the time is over. `work` MUST expect that an attempt which failed was committed all the same: a connection may be lost
- * between the commit and its answer.
+ * Resolves as `work` does. Retries while the store is unavailable (locked, full, not connected), with delays that
+ * double from 0.1 s to 2 s. Rejects with any other failure at once, and with the last one when the time is over. `work`
+ * MUST expect that a failed attempt was committed all the same: a connection may be lost between the commit and its
+ * answer.
  */
 export async function retryWhileUnavailable<T>(
   work: () => Promise<T>,
@@ -32,7 +32,7 @@ export async function retryWhileUnavailable<T>(
       untilMs ??= clock.now() + forMs;
       if (!isUnavailable(error) || signal?.aborted || clock.now() >= untilMs) throw error;
       onRetry?.(error);
-      // Cut short, the pause is followed by one more attempt.
+      // One more attempt follows an aborted delay.
       await clock.sleep(pauseMs, signal ? { signal } : {}).catch(() => {});
     }
   }

@@ -1,4 +1,4 @@
-import { columnsOf, hasColumn } from "../schema/columns.ts";
+import { columnsOf, hasColumn } from "../schema/tables.ts";
 import type { Tables } from "../schema/tables.ts";
 import type { StepTexts, Value } from "./tx.ts";
 
@@ -11,7 +11,7 @@ export interface Statement {
 type Table = keyof Tables;
 type Columns = Readonly<Record<string, unknown>>;
 
-/** Keeps the parameters of an insert far below the least limit, SQLite's 32,766. */
+/** Keeps the parameters of an insert far below the lowest limit, SQLite's 32,766. */
 const MAX_ROWS = 64;
 
 // Texts are built once per shape; few shapes exist, since callers name columns in source code.
@@ -24,8 +24,8 @@ function text(shape: string, build: () => string): string {
 }
 
 /**
- * Inserts that together write `rows`. Their lengths are powers of two, so that few texts are prepared whatever the
- * number of rows; a row of a statement of many is cheaper than a statement of its own.
+ * Returns inserts that together write `rows`. Their lengths are powers of two, so few texts are prepared for any number
+ * of rows; a row in a statement of many is cheaper than its own statement.
  */
 export function insertStatements(table: Table, rows: readonly object[]): readonly Statement[] {
   const statements: Statement[] = [];
@@ -63,20 +63,23 @@ export function updateStatement(table: Table, where: object, set: object): State
   const values: Value[] = [];
   for (const [column, value] of Object.entries(set)) values.push(toValue(value, column));
   const sql = text(`update ${table} ${names(set)} ${shapeOf(where)}`, () => {
-    const sets = known(table, Object.keys(set)).map((column) => `${column} = ?`);
+    const sets = assertColumns(table, Object.keys(set)).map((column) => `${column} = ?`);
     return `update ${table} set ${sets.join(", ")} where ${conditions(table, where)}`;
   });
   pushWhere(where, values);
   return { sql, values };
 }
 
-/** `column` grows in the row that equals `where` (of which only the names and the nulls count here), and the columns of `set` are set along with it. */
+/**
+ * Returns texts that increment `column` in the row that equals `where` and set the columns of `set`. Only the names and
+ * the nulls of `where` matter.
+ */
 export function stepTexts(
   table: Table,
   where: object,
   { column, set = [] }: { readonly column: string; readonly set?: readonly string[] },
 ): StepTexts {
-  const [counter = "", ...others] = known(table, [column, ...set]);
+  const [counter = "", ...others] = assertColumns(table, [column, ...set]);
   const also = others.map((name) => `, ${name} = ?`).join("");
   const rows = `where ${conditions(table, where)}`;
   return {
@@ -89,7 +92,7 @@ export function stepTexts(
 
 const increments = new Map<string, StepTexts>();
 
-/** The texts of `increment`, and the values of its `where`. */
+/** Returns the texts of `increment`, and the values of its `where`. */
 export function incrementTexts(
   table: Table,
   where: object,
@@ -112,12 +115,14 @@ export function findStatement(table: Table, where: object): Statement {
   return { sql, values };
 }
 
-/** Text as it can be bound. NUL becomes U+FFFD: PostgreSQL refuses it, and Deno's SQLite cuts the text there. */
+/**
+ * Returns text that can be bound. NUL becomes U+FFFD: PostgreSQL rejects NUL, and Deno's SQLite cuts the text there.
+ */
 export function withoutNul(text: string): string {
   return text.includes("\0") ? text.replaceAll("\0", "\ufffd") : text;
 }
 
-/** What a driver binds. */
+/** Returns a value that a driver can bind. */
 export function toValue(value: unknown, name: string): Value {
   if (typeof value === "string") return withoutNul(value);
   if (typeof value === "number") return value;
@@ -139,7 +144,7 @@ function shapeOf(where: object): string {
 }
 
 function conditions(table: Table, where: object): string {
-  const columns = known(table, Object.keys(where));
+  const columns = assertColumns(table, Object.keys(where));
   return columns
     .map((column) => (isNull(where, column) ? `${column} is null` : `${column} = ?`))
     .join(" and ");
@@ -154,10 +159,9 @@ function pushWhere(where: object, into: Value[]): void {
 
 const isNull = (where: object, column: string) => (where as Columns)[column] === null;
 
-function known(table: Table, list: readonly string[]): readonly string[] {
+function assertColumns(table: Table, list: readonly string[]): readonly string[] {
   if (list.length === 0) throw new TypeError(`A statement on ${table} must name at least one column.`);
-  const stranger = list.find((column) => !hasColumn(table, column));
-  if (stranger !== undefined)
-    throw new TypeError(`Table ${table} has no column ${JSON.stringify(stranger)}.`);
+  const unknown = list.find((column) => !hasColumn(table, column));
+  if (unknown !== undefined) throw new TypeError(`Table ${table} has no column ${JSON.stringify(unknown)}.`);
   return list;
 }

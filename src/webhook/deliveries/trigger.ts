@@ -57,8 +57,8 @@ export function createWebhookTrigger({
   };
 }
 
-function deliveryOf({ delivery }: RunRow): RunDelivery {
-  return readDelivery(delivery ?? "");
+function deliveryOf({ reply_to: replyTo }: RunRow): RunDelivery {
+  return readDelivery(replyTo ?? "");
 }
 
 /** Resolves to the id of the first message. */

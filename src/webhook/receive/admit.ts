@@ -1,9 +1,9 @@
+import { headOf } from "../../base/text.ts";
 import type { RunDelivery } from "../../agent/notify/run-reply.ts";
 import type { Prompt } from "../../agent/run/prompt.ts";
 import { MAX_SESSION_NAME_LENGTH } from "../../agent/session/session.ts";
 import { sha256 } from "../../base/digest.ts";
 import { createId, createSessionId } from "../../base/ids.ts";
-import { headOf } from "../../base/text.ts";
 import { isOwnersAddress, resolveAddresses, type Homes } from "../../deliver/address.ts";
 import { parseTarget } from "../../deliver/target.ts";
 import type { Tx } from "../../store/store.ts";

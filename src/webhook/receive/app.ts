@@ -79,6 +79,7 @@ async function receiveAt(
       maxBytes: deps.maxBodyBytes,
       timeoutMs: deps.bodyTimeoutMs,
       clock: deps.clock,
+      settings: { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" },
     });
     const request = { route, headers: event.req.headers, body, requestId: requestIdOf(event) };
     return await receive(deps, request, log);

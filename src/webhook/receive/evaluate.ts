@@ -1,5 +1,5 @@
-import { isExactNumber } from "../../base/json/exact-json.ts";
 import { isRecord } from "../../base/json/schema.ts";
+import { isExactNumber } from "../../base/json/exact-json.ts";
 import { duplicate, ignored, refuse, type WebhookAnswer } from "./answer.ts";
 import { deliveryIdOf, eventTypeOf, parsePayload, type PayloadProblem } from "./event.ts";
 import { filterFiles, passesFilters } from "./filter.ts";

@@ -1,7 +1,7 @@
-/** What the sender says about an event: its type, the delivery id and the payload. Pure. */
+/** What a request tells of, and what it is called. */
+import { isRecord } from "../../base/json/schema.ts";
 import { sha256 } from "../../base/digest.ts";
 import { isExactNumber, parseExactJson } from "../../base/json/exact-json.ts";
-import { isRecord } from "../../base/json/schema.ts";
 
 interface HeaderLike {
   get(name: string): string | null;

@@ -1,7 +1,6 @@
-/** Decides whether a route wants a request. Pure: the caller reads the lists in files. */
 import { RE2JS } from "re2js";
-import { isExactNumber } from "../../base/json/exact-json.ts";
 import { isRecord } from "../../base/json/schema.ts";
+import { isExactNumber } from "../../base/json/exact-json.ts";
 import { fieldOf, MISSING, type WebhookSubject } from "./template.ts";
 
 export interface FilterPorts {

@@ -1,4 +1,3 @@
-/** Fields of a request, and texts that contain them. Pure but for the random marks around what the sender wrote. */
 import { Fence } from "../../agent/context/fence.ts";
 import { skillInstructions, type ReportedSkill } from "../../agent/skills/skills.ts";
 import { isExactNumber } from "../../base/json/exact-json.ts";

@@ -81,8 +81,8 @@ test("a JSON object from the script replaces the payload in the prompt, `deliver
   assert.equal((await service.post("hook", { title: "mine", old: "x" })).status, 202);
   const raw = JSON.stringify({ title: "from the script", n: 7 }, undefined, 2);
   assert.deepEqual(await place.asked(1), [`from the script {old} ${raw}`]);
-  const run = await service.test.service.store.read.selectFrom("runs").select("delivery").executeTakeFirst();
-  const delivery = JSON.parse(run?.delivery ?? "null") as { extra: unknown };
+  const run = await service.test.service.store.read.selectFrom("runs").select("reply_to").executeTakeFirst();
+  const delivery = JSON.parse(run?.reply_to ?? "null") as { extra: unknown };
   assert.deepEqual(delivery.extra, {
     subject: "from the script",
     nested: { list: ["7", "{old}"] },

@@ -38,8 +38,8 @@ test("payload values are not expanded again, and only the strings of `deliver_ex
   await agent.service.post("hook", { title: "{room} {__raw__}", room: "a b" }, { headers });
   assert.deepEqual(await agent.asked(1), ["{room} {__raw__}"]);
   const { store } = agent.service.test.service;
-  const run = await store.read.selectFrom("runs").select("delivery").executeTakeFirst();
-  const delivery = JSON.parse(run?.delivery ?? "null") as { readonly extra: unknown };
+  const run = await store.read.selectFrom("runs").select("reply_to").executeTakeFirst();
+  const delivery = JSON.parse(run?.reply_to ?? "null") as { readonly extra: unknown };
   assert.deepEqual(delivery.extra, {
     chat_id: "a b",
     thread: "{nope}",

@@ -103,7 +103,7 @@ describe("agentd doctor on the outbox", () => {
         ["sms:+1555private", { created_at: Date.now() - 7_260_000 }],
       ] as const) {
         await store.write(async (tx) => {
-          const id = await store.outbox.enqueue(tx, { target, payload: {}, lane: null });
+          const id = await store.outbox.enqueue(tx, { target, payload: {}, orderingKey: null });
           await tx.update("outbox", { id }, set);
         });
       }

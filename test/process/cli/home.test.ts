@@ -53,7 +53,7 @@ for (const [what, path] of [
       assertPlain(
         words,
         stderr,
-        /cannot be made \([a-z ]+, E[A-Z]+\)\. Set AGENTD_HOME to a folder you may write to\.\n$/,
+        /cannot be created \([a-z ]+, E[A-Z]+\)\. Set AGENTD_HOME to a folder you may write to\.\n$/,
       );
     }
     for (const words of looking) {
@@ -77,7 +77,7 @@ test("a workspace that cannot be made is named with its setting", async (t) => {
     assertPlain(
       words,
       stderr,
-      /file\/w cannot be made \([^)]*\)\. Set agent\.workspace to a folder you may write to\./,
+      /file\/w cannot be created \([^)]*\)\. Set agent\.workspace to a folder you may write to\./,
     );
   }
   const { stdout } = await agentd(["doctor"], { AGENTD_HOME: folder });

@@ -3,7 +3,7 @@ import { readdir } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import { dropMessage, findMessage, type MessageStatus } from "../../../src/store/outbox/messages.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { Try } from "../../../src/store/outbox/attempts.ts";
+import type { AttemptRecord } from "../../../src/store/outbox/outbox.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startTerminal, terminalIsMissing } from "../../harness/terminal.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
@@ -45,7 +45,7 @@ async function add(
   { target = "telegram:-1001", text = "Hello", error = "It said no.", ref = "run_1" } = {},
 ): Promise<string> {
   const { outbox } = store;
-  const message = { target, payload: { text, extra: {} }, ref, lane: null };
+  const message = { target, payload: { text, extra: {} }, ref, orderingKey: null };
   const id = await store.write((tx) => outbox.enqueue(tx, message));
   if (status === "dropped") await dropMessage(store, id);
   if (status === "due" || status === "dropped") return id;
@@ -169,7 +169,7 @@ describe("agentd outbox show", () => {
   it("shows for each attempt when it was made, its outcome and its error", async (t) => {
     const home = await openOutbox(t);
     const id = await home.add("dead");
-    const ends: readonly Try[] = [
+    const ends: readonly AttemptRecord[] = [
       { atMs: Date.UTC(2026, 0, 1), outcome: "lost" },
       { atMs: Date.UTC(2026, 0, 2), tookMs: 1_500, outcome: "retry", error: `It answered ${SECRET}.` },
     ];

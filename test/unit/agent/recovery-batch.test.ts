@@ -23,7 +23,7 @@ const question = {
   expires_at: null,
   answered_at: null,
   call_id: null,
-  taken_at: null,
+  used_at: null,
 };
 
 /** Each session's events, and each run's, are numbered from 1 on without a gap, and their counters say so. */

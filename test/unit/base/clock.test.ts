@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock, systemClock } from "../../../src/base/clock.ts";
 
-test("the fake clock stands still until it is moved", () => {
+test("the fake clock does not move by itself", () => {
   const clock = new FakeClock(1000);
   assert.equal(clock.now(), 1000);
   clock.tick(5);

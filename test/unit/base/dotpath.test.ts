@@ -62,7 +62,7 @@ describe("getAtPath", () => {
 
   it("gives the value itself for the empty path", () => assert.equal(getAtPath(value, []), value));
 
-  it("is undefined where nothing is, at any depth", () => {
+  it("is undefined where no value exists, at any depth", () => {
     assert.equal(getAtPath(value, ["a", "b", "c", "d"]), undefined);
     assert.equal(getAtPath(value, ["a", "list", 1, "name"]), undefined);
     assert.equal(getAtPath(value, ["a", "list", 9]), undefined);
@@ -70,7 +70,7 @@ describe("getAtPath", () => {
     assert.equal(getAtPath(null, ["a"]), undefined);
   });
 
-  it("never reads what is inherited", () => {
+  it("never reads inherited properties", () => {
     for (const name of ["constructor", "__proto__", "toString"])
       assert.equal(getAtPath(value, [name]), undefined);
     assert.equal(getAtPath(value, ["a", "list", "length"]), undefined);

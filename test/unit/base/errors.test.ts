@@ -17,7 +17,7 @@ const typeOf: Readonly<Record<number, readonly string[]>> = {
   504: ["server_error"],
 };
 
-test("every code has a status of HTTP for errors, and the type that goes with it", () => {
+test("every code has an HTTP error status and the matching type", () => {
   for (const [code, row] of rows) {
     assert.ok(Number.isInteger(row.http) && row.http >= 400 && row.http <= 504, code);
     assert.ok((typeOf[row.http] ?? ["invalid_request_error"]).includes(row.type), `${code}: ${row.type}`);
@@ -32,7 +32,7 @@ test("codes read as lower case words", () => {
   for (const [code] of rows) assert.match(code, /^[a-z]+(_[a-z]+)*$/);
 });
 
-test("what the request itself did wrong is never called worth a retry", () => {
+test("errors of the request itself are never retryable", () => {
   for (const [code, row] of rows) {
     if (row.retryable) assert.ok([408, 429, 502, 503, 504].includes(row.http), code);
   }
@@ -65,7 +65,7 @@ test("a cause never reaches the envelope", () => {
   }
 });
 
-test("whatever is thrown becomes an internal error, and a ServiceError stays itself", () => {
+test("anything thrown becomes an internal error, and a ServiceError stays itself", () => {
   const known = new ServiceError("not_found", "Nothing.");
   assert.equal(toServiceError(known), known);
   for (const thrown of [undefined, null, "text", 7, {}, new TypeError("no")]) {

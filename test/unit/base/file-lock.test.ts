@@ -39,7 +39,7 @@ async function kill(started: ChildProcess): Promise<void> {
   await closed;
 }
 
-test("of processes that take one lock, one at a time works under it", async (t) => {
+test("only one of several processes works under a lock at a time", async (t) => {
   const folder = await folderOf(t);
   const [path, counter] = [join(folder, ".lock"), join(folder, "counter")];
   await writeFile(counter, "0");
@@ -49,7 +49,7 @@ test("of processes that take one lock, one at a time works under it", async (t) 
   assert.equal(await readFile(counter, "utf8"), "120");
 });
 
-test("a lock that another process holds is waited for, and then told as held", async (t) => {
+test("a lock that another process holds is waited for, and then reported as held", async (t) => {
   const path = join(await folderOf(t), ".lock");
   const other = await holder(path);
   t.after(() => kill(other));
@@ -59,7 +59,7 @@ test("a lock that another process holds is waited for, and then told as held", a
   );
 });
 
-test("a lock is free as soon as the process that held it was killed", async (t) => {
+test("a lock is free as soon as its process is killed", async (t) => {
   const path = join(await folderOf(t), ".lock");
   const other = await holder(path);
   const waiting = withExclusiveLock({ path, waitMs: 60_000 }, async () => "mine");
@@ -68,7 +68,7 @@ test("a lock is free as soon as the process that held it was killed", async (t) 
   assert.equal(await withExclusiveLock({ path, waitMs: 0 }, async () => "again"), "again");
 });
 
-test("what an earlier process left of its lock is no lock", async (t) => {
+test("a lock file that an earlier process left does not lock", async (t) => {
   const folder = await folderOf(t);
   const path = join(folder, ".lock");
   await writeFile(path, "");

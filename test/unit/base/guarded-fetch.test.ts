@@ -68,17 +68,14 @@ test("a redirect to a file, or to an address with a password, is refused", async
   }
 });
 
-test("five redirects are followed, a sixth is not; with none allowed the redirect is the answer", async (t) => {
+test("five redirects are followed, a sixth is not; with none allowed the redirect is returned", async (t) => {
   const port = await serve(t, (request, response) => {
     const left = Number(request.url?.slice(1));
     if (left === 0) return response.end("there");
     return response.writeHead(307, { location: `/${left - 1}` }).end();
   });
   assert.equal(text((await get(`http://127.0.0.1:${port}/5`, local())).body), "there");
-  await assert.rejects(
-    get(`http://127.0.0.1:${port}/6`, local({ maxRedirects: 99 })),
-    /more than 5 redirects/,
-  );
+  await assert.rejects(get(`http://127.0.0.1:${port}/6`, local({ maxRedirects: 99 })), /more than 5 times/);
   assert.equal((await get(`http://127.0.0.1:${port}/6`, local({ maxRedirects: 0 }))).status, 307);
 });
 
@@ -129,7 +126,7 @@ test("keys and cookies do not follow a redirect to another origin", async (t) =>
   );
 });
 
-test("gzip, deflate and br are undone; a damaged or unknown coding is named", async (t) => {
+test("gzip, deflate and br are decoded; a damaged or unknown coding is reported", async (t) => {
   const bodies: Readonly<Record<string, Uint8Array>> = {
     gzip: gzipSync("plain"),
     deflate: deflateSync("plain"),
@@ -147,7 +144,7 @@ test("gzip, deflate and br are undone; a damaged or unknown coding is named", as
   await assert.rejects(get(`http://127.0.0.1:${port}/zstd`, local()), /encoded as zstd/);
 });
 
-test("a decompression bomb unfolds up to the limit only", async (t) => {
+test("a decompression bomb expands only up to the limit", async (t) => {
   const bomb = gzipSync(Buffer.alloc(1_000_000));
   const cut = Promise.withResolvers<void>();
   const port = await serve(t, (_, response) => {
@@ -181,7 +178,7 @@ test("a body without end stops at the limit", async (t) => {
   assert.equal((await get(`http://127.0.0.1:${port}/`, local())).body.length, 1_000_000);
 });
 
-test("the time limit covers a server that is silent, and one that drips", { timeout: 20_000 }, async (t) => {
+test("the time limit covers a silent server, and a slow one", { timeout: 20_000 }, async (t) => {
   const port = await serve(t, (request, response) => {
     if (request.url === "/silent") return;
     const timer = setInterval(() => response.write("."), 20);
@@ -195,7 +192,7 @@ test("the time limit covers a server that is silent, and one that drips", { time
   await assert.rejects(get("http://a.example/", { lookup: never, timeoutMs: 100 }), /within 0\.1 s/);
 });
 
-test("a signal stops it with its own reason", async (t) => {
+test("a signal aborts the request with its own reason", async (t) => {
   const stop = new AbortController();
   const reason = new Error("stopped by the caller");
   const port = await serve(t, () => stop.abort(reason));
@@ -206,7 +203,7 @@ test("a signal stops it with its own reason", async (t) => {
   );
 });
 
-test("the next address is tried when nobody listens at the first", async (t) => {
+test("the next address is tried when the first does not listen", async (t) => {
   const port = await serve(t, (_, response) => response.end("second"));
   const options = { lookup: to("127.0.0.9", "127.0.0.1"), allowedPrivateHosts: ["a.example"] };
   assert.equal(text((await get(`http://a.example:${port}/`, options)).body), "second");
@@ -230,7 +227,7 @@ test("over https the server is asked for by its name, at the address that was ch
   assert.ok(hello.includes("named.example"));
 });
 
-test("what breaks off, or is no HTTP, is named", async (t) => {
+test("a broken connection, and a response that is not HTTP, are reported", async (t) => {
   const port = await serve(t, (_, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("half", () => response.destroy());
@@ -238,7 +235,7 @@ test("what breaks off, or is no HTTP, is named", async (t) => {
   await assert.rejects(get(`http://127.0.0.1:${port}/`, local()), FetchFailedError);
 });
 
-test("a server that switches to what nobody asked for has given no answer, and nobody waits for one", async (t) => {
+test("a server that upgrades to an unrequested protocol gives no answer, and the request ends", async (t) => {
   const server = createTcpServer((socket) => {
     socket.on("error", () => {});
     socket.once("data", () => socket.end("HTTP/1.1 101 X\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"));

@@ -9,7 +9,7 @@ const all = (lines: Lines, ...chunks: Uint8Array[]) => [
   ...lines.end(),
 ];
 
-test("lines come out whole however the bytes were cut", () => {
+test("lines are complete however the bytes are split", () => {
   const lineText = fc.string({ unit: "binary" }).map((text) => text.replaceAll("\n", "\u2028"));
   fc.assert(
     fc.property(fc.array(lineText, { minLength: 1 }), fc.integer({ min: 1, max: 7 }), (texts, size) => {
@@ -43,7 +43,7 @@ test("bytes that are no UTF-8 are named, and the next line is read", () => {
   ]);
 });
 
-test("what stands behind the last line break is a line too", () => {
+test("the text after the last line break is a line too", () => {
   assert.deepEqual(all(new Lines(99), bytes("a\nb")), [
     { text: "a", sizeBytes: 1 },
     { text: "b", sizeBytes: 1 },

@@ -23,7 +23,7 @@ test("each fact is one line of JSON with time, level and message", () => {
   assert.equal(new Date(time).toISOString(), time);
 });
 
-test("what is below the level is not written", () => {
+test("messages below the level are not written", () => {
   const levels: LogLevel[] = ["debug", "info", "warn", "error"];
   for (const level of levels) {
     const { log, lines } = capture(level);
@@ -133,7 +133,7 @@ function recordOutput(work: () => void): readonly string[] {
   return printed;
 }
 
-test("a line holds nothing that steers a terminal, and says what it was", () => {
+test("a line contains no terminal control characters, but their escapes", () => {
   const { log, lines } = capture();
   const text = "\u001b[2J \u009b31m \u007f é";
   log.info(text, { [text]: text });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Metrics } from "../../../src/base/observe/metrics.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";
 
-test("counters and gauges stand under their help and type", async () => {
+test("counters and gauges follow their help and type", async () => {
   const metrics = new Metrics();
   const answers = metrics.counter("answers_total", { help: "Answers.", labels: ["operation", "status"] });
   answers.add(["getRun", "200"]);
@@ -36,7 +36,7 @@ test("label values and help are escaped, and read back as they were", async () =
   assert.equal(sampleValue(families, "odd", { text: odd }), 1);
 });
 
-test("numbers that are none have their names", async () => {
+test("NaN and infinities are written by their names", async () => {
   const metrics = new Metrics();
   const gauge = metrics.gauge("odd", { help: "Odd.", labels: ["is"] });
   for (const value of [Infinity, -Infinity, Number.NaN, 1e21, 1e-9]) gauge.set(value, [String(value)]);
@@ -70,7 +70,7 @@ test("the buckets of a histogram add up, and its bounds count as inside", async 
   assert.equal(sampleValue(families, "took_seconds_sum", { operation: "b" }), 3);
 });
 
-test("label sets are bounded: what is too much is counted together", async () => {
+test("label sets are bounded: further ones are counted together", async () => {
   const metrics = new Metrics();
   const counter = metrics.counter("many_total", { help: "Many.", labels: ["a", "b"] });
   for (let index = 0; index < 2_500; index++) counter.add([`a${index}`, "b"]);
@@ -80,7 +80,7 @@ test("label sets are bounded: what is too much is counted together", async () =>
   assert.equal(sampleValue(families, "many_total", { a: "a999", b: "b" }), 1);
 });
 
-test("collectors run before each text, and those who ask together share one run", async () => {
+test("collectors run before each text, and concurrent callers share one run", async () => {
   const metrics = new Metrics();
   const gauge = metrics.gauge("runs", { help: "Runs.", labels: ["status"] });
   let collections = 0;
@@ -97,7 +97,7 @@ test("collectors run before each text, and those who ask together share one run"
   assert.equal(sampleValue(families, "runs", { status: "queued" }), undefined);
 });
 
-test("a figure that cannot be had hides no other", async () => {
+test("a failing collector does not hide other metrics", async () => {
   const problems: unknown[] = [];
   const metrics = new Metrics({ onProblem: (error) => void problems.push(error) });
   const gauge = metrics.gauge("fine", { help: "Fine." });
@@ -111,7 +111,7 @@ test("a figure that cannot be had hides no other", async () => {
   assert.deepEqual(problems, [broken, broken]);
 });
 
-test("mistakes are told when a metric is made", () => {
+test("mistakes are reported when a metric is created", () => {
   const metrics = new Metrics();
   const help = "Help.";
   metrics.gauge("taken", { help });

@@ -134,18 +134,18 @@ test("metadata services are refused by address and by name", async () => {
   for (const host of urls) assert.match((await refusal(`http://${host}/latest`)).message, /metadata service/);
 });
 
-test("an allowed name does not lead to a metadata service", async () => {
+test("an allowed name does not allow a metadata service", async () => {
   const options = { allowedPrivateHosts: ["wiki.example"], lookup: to("169.254.169.254") };
   assert.match((await refusal("http://wiki.example/", options)).message, /wiki\.example .*metadata/);
   const mapped = { allowedPrivateHosts: ["wiki.example"], lookup: to("::ffff:169.254.169.254") };
   await refusal("http://wiki.example/", mapped);
 });
 
-test("a refusal says which host, why, and the setting of the caller that allows it; none where none does", async () => {
+test("a refusal says which host, why, and the hint of the caller, if any", async () => {
   const lookup = to("10.0.0.7");
-  const error = await refusal("http://intra.example/", { lookup, setting: "some.allowed_hosts" });
+  const error = await refusal("http://intra.example/", { lookup, hint: "Add it to some.allowed_hosts." });
   const why = "intra.example is refused: its address 10.0.0.7 is private.";
-  assert.equal(error.message, `${why} If it is meant to be reached, add it to some.allowed_hosts.`);
+  assert.equal(error.message, `${why} Add it to some.allowed_hosts.`);
   assert.equal(error.host, "intra.example");
   assert.equal((await refusal("http://intra.example/", { lookup })).message, why);
 });
@@ -228,7 +228,7 @@ test("an IPv6 address can be allowed with and without brackets and port", async 
   await refusal("http://[::1]:9/", { allowedPrivateHosts: ["[::1]:8"] });
 });
 
-test("a name without addresses, or that nobody knows, says so", async () => {
+test("a name without addresses, and an unknown name, are reported as such", async () => {
   await assert.rejects(get("http://a.example/", { lookup: to() }), UnresolvedNameError);
   const unknown = async () => Promise.reject(new Error("ENOTFOUND"));
   await assert.rejects(
@@ -237,7 +237,7 @@ test("a name without addresses, or that nobody knows, says so", async () => {
   );
 });
 
-test("what no look-up would change can be told before one", () => {
+test("a refusal that needs no look-up is known before one", () => {
   const objection = (url: string, allowed: string[] = []) => objectionToHost(new URL(url), allowed);
   assert.equal(objection("http://localhost:8080/"), "this machine itself");
   assert.equal(objection("http://a.localhost./"), "this machine itself");

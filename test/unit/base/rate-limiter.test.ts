@@ -12,7 +12,7 @@ test("a minute begins with its first request, and a clock set back begins a new 
   assert.equal(rate.take("a", 10), undefined, "set back by hours: nobody waits for them");
 });
 
-test("windows that are over are forgotten", () => {
+test("expired windows are dropped", () => {
   const rate = new RateLimiter(1);
   for (let at = 0; at < 5_000; at++) assert.equal(rate.take(`name-${at}`, at * 1_000), undefined);
   assert.deepEqual(rate.take("name-4999", 4_999_000), { seconds: 60, count: 1 });

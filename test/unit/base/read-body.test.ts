@@ -4,7 +4,8 @@ import { test } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
 import { readBody } from "../../../src/base/net/read-body.ts";
 
-const LIMITS = { maxBytes: 300_000, timeoutMs: 10_000, clock: systemClock };
+const settings = { maxBytes: "some.max_bytes", timeoutMs: "some.timeout" };
+const LIMITS = { maxBytes: 300_000, timeoutMs: 10_000, clock: systemClock, settings };
 
 /** A request whose body comes in these pieces, each made when it is asked for. */
 function arriving(pieces: Iterable<Uint8Array>) {
@@ -22,7 +23,7 @@ function arriving(pieces: Iterable<Uint8Array>) {
   return { req: new Request("http://localhost/", { method: "POST", body, duplex: "half" } as RequestInit) };
 }
 
-test("a body of single bytes is whole, and what each came in is not kept", async () => {
+test("a body of single bytes is complete, and its pieces are not kept", async () => {
   const given: Uint8Array[] = [];
   function* bytes() {
     for (let n = 0; n < 8_000; n++) {
@@ -43,7 +44,7 @@ test("a body in one piece is that piece, and an empty one is empty", async () =>
   assert.equal((await readBody(arriving([]), LIMITS)).length, 0);
 });
 
-test("more than the limit is refused in whatever pieces it comes", async () => {
+test("a body over the limit is refused, in pieces of any size", async () => {
   for (const size of [1, 7, 65_536]) {
     const pieces = Array.from({ length: Math.ceil(1001 / size) }, () => new Uint8Array(Math.min(size, 1001)));
     await assert.rejects(readBody(arriving(pieces), { ...LIMITS, maxBytes: 1000 }), {

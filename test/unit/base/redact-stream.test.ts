@@ -85,7 +85,7 @@ test("a long run without whitespace costs no more than its length", () => {
   assert.equal(out.length, 2_000_002);
 });
 
-test("what never ends is not held for ever", () => {
+test("an unfinished credential is not buffered forever", () => {
   const stream = new RedactStream();
   let out = "";
   for (let round = 0; round < 40; round += 1) out += stream.push(`https://${"a".repeat(1_000)}`);

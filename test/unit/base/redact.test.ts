@@ -28,7 +28,7 @@ test("a registered secret is replaced percent-encoded too", () => {
   assert.equal(redact("lone surrogate \ud800"), MASK);
 });
 
-test("a password for one use may be as short as four characters, and is forgotten after it", () => {
+test("a one-time password may be as short as four characters, and is hidden only while it is used", () => {
   registerSecret("abc", { minLength: 1 });
   registerSecret("hq7z", { minLength: 4 });
   assert.equal(redact("abc hq7z"), `abc ${MASK}`);
@@ -36,14 +36,14 @@ test("a password for one use may be as short as four characters, and is forgotte
   assert.equal(redact("abc hq7z"), "abc hq7z");
 });
 
-test("a secret that contains another goes as a whole", () => {
+test("a secret that contains another is redacted as a whole", () => {
   registerSecret("inner-secret");
   registerSecret("outer-inner-secret-outer");
   registerSecret("inner-secret-tail");
   assert.equal(redact("outer-inner-secret-outer inner-secret-tail inner-secret"), `${MASK} ${MASK} ${MASK}`);
 });
 
-test("secrets shorter than 8 characters would blank out words and are not taken", () => {
+test("secrets shorter than 8 characters are ignored, since they would redact words", () => {
   registerSecret("");
   registerSecret("the");
   registerSecret("seven77");
@@ -89,7 +89,7 @@ test("authorization headers lose their credential and keep their scheme", () => 
   assert.equal(redact("BEARER  0123456789abcdef rest"), `BEARER  ${MASK} rest`);
 });
 
-test("passwords go from URLs, and the rest of the URL stays", () => {
+test("passwords are removed from URLs, and the rest stays", () => {
   assert.equal(redact("postgres://me:hunter2@db:5432/x"), `postgres://me:${MASK}@db:5432/x`);
   assert.equal(redact("see https://u:p%40ss@host/path?q=1."), `see https://u:${MASK}@host/path?q=1.`);
   assert.equal(redact("redis://:only-password@cache"), `redis://:${MASK}@cache`);
@@ -110,7 +110,7 @@ for (const kind of ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "EN
   });
 }
 
-test("a PEM key with headers and a PGP block go as a whole", () => {
+test("a PEM key with headers and a PGP block are redacted as a whole", () => {
   const headers = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123ABCD\n\n";
   assert.equal(
     redact(`-----BEGIN RSA PRIVATE KEY-----\n${headers}${pemBody}-----END RSA PRIVATE KEY-----`),
@@ -120,7 +120,7 @@ test("a PEM key with headers and a PGP block go as a whole", () => {
   assert.equal(redact(pgp), MASK);
 });
 
-test("what only resembles a credential is left alone", () => {
+test("text that only resembles a credential is kept", () => {
   for (const text of [
     "Basic authentication and bearer authentication are described in RFC 7617.",
     "basic functionality, BASIC UNDERSTANDING, basic well-known.configuration.",
@@ -136,7 +136,7 @@ test("what only resembles a credential is left alone", () => {
   }
 });
 
-test("the mere mention of a private key's header costs what stands around it nothing", () => {
+test("text that merely mentions a private key's header is kept", () => {
   const code = 'if (text.startsWith("-----BEGIN PRIVATE KEY-----")) throw new Error("no keys, please");';
   assert.equal(redact(code), code.replace(/-----BEGIN.*?KEY-----/, MASK));
 });

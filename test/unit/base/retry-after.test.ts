@@ -13,7 +13,7 @@ test("Retry-After is seconds or a date, and at most a day", () => {
   assert.equal(parseRetryAfter("999999999", nowMs), 86_400_000);
 });
 
-test("what is neither is as good as absent", () => {
+test("other values count as absent", () => {
   for (const text of [undefined, "", "-1", "soon", "1e3", "tomorrow GMT", "2026-01-01", "9".repeat(20)])
     assert.equal(parseRetryAfter(text, nowMs), undefined, text);
 });

@@ -20,7 +20,7 @@ test("resident memory is a plausible number of bytes", () => {
   assert.ok(residentBytes() > 5_000_000);
 });
 
-test("a blocked event loop is seen, and told of once", async () => {
+test("a blocked event loop is measured and reported once", async () => {
   const loop = watchEventLoop();
   try {
     let delay: LoopDelay | undefined;

@@ -32,7 +32,7 @@ test("absent properties get their defaults, also behind references", () => {
   assert.deepEqual(applyDefaults(schema, {}), { port: 80, http: { hosts: ["a"] }, routes: {} });
 });
 
-test("what is there is kept, even when it is null, false or 0", () => {
+test("existing values are kept, even null, false and 0", () => {
   assert.deepEqual(applyDefaults(schema, { port: 0, http: null, routes: false }), {
     port: 0,
     http: null,
@@ -54,7 +54,7 @@ test("a union fills only the branch that its tag names", () => {
   assert.deepEqual(filled["target"], { kind: "log", level: "info" });
 });
 
-test("an object without a default is not made up for the sake of its members", () => {
+test("an object without a default is not created for its members", () => {
   assert.ok(!("plain" in (applyDefaults(schema, {}) as object)));
   assert.deepEqual((applyDefaults(schema, { plain: {} }) as Record<string, unknown>)["plain"], { deep: 1 });
 });
@@ -97,7 +97,7 @@ test("narrowing follows references and keeps the branch that the tag names", () 
   });
 });
 
-test("a keyword beside a reference adds to what is behind it", () => {
+test("a keyword beside a reference applies in addition to it", () => {
   const root = { $defs: { Base: { type: "object", required: ["a"], properties: { a: {} } } } };
   const narrowed = narrowSchema({ $ref: "#/$defs/Base", required: ["b"], description: "x" }, { b: 1 }, root);
   assert.deepEqual(

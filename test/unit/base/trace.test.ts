@@ -19,12 +19,12 @@ test("a traceparent is version, trace id, parent id and flags", () => {
   assert.equal(parseTraceparent(`00-${traceId}-${spanId}-00`)?.isSampled, false);
 });
 
-test("flags other than sampled are not looked at", () => {
+test("flags other than sampled are ignored", () => {
   assert.equal(parseTraceparent(`00-${traceId}-${spanId}-03`)?.isSampled, true);
   assert.equal(parseTraceparent(`00-${traceId}-${spanId}-fe`)?.isSampled, false);
 });
 
-test("of a later version what version 00 knows is read", () => {
+test("the fields of version 00 are read from later versions", () => {
   assert.equal(parseTraceparent(`01-${traceId}-${spanId}-01`)?.traceId, traceId);
   assert.equal(parseTraceparent(`cc-${traceId}-${spanId}-01-what-comes`)?.spanId, spanId);
 });
@@ -54,14 +54,14 @@ test("an invalid traceparent counts as absent", () => {
   }
 });
 
-test("what is printed is read back", () => {
+test("a formatted path parses to the same path", () => {
   for (const isSampled of [true, false]) {
     const context = { traceId, spanId, isSampled };
     assert.deepEqual(parseTraceparent(formatTraceparent(context)), context);
   }
 });
 
-test("off: every span is the same one, and says nothing", () => {
+test("off: every span is the same and records nothing", () => {
   assert.equal(offTracer.isOn, false);
   assert.equal(offTracer.start("a"), noSpan);
   assert.equal(offTracer.start("b", { kind: "server", attributes: { a: 1 } }), noSpan);
@@ -75,14 +75,14 @@ test("off: every span is the same one, and says nothing", () => {
   noSpan.end();
 });
 
-test("off: a context that came with the work goes on unchanged", () => {
+test("off: an incoming context is propagated unchanged", () => {
   const parent = `00-${traceId}-${spanId}-01`;
   const span = offTracer.start("a", { parent });
   assert.equal(span.traceparent, parent);
   assert.equal(span.child("b").child("c").traceparent, parent);
 });
 
-test("of an error only its code or name is told", () => {
+test("only the code or name of an error is recorded", () => {
   assert.equal(errorType("timeout"), "timeout");
   assert.equal(errorType(new ServiceError("run_not_found", "run_secret is not there")), "run_not_found");
   assert.equal(errorType(new TypeError("the prompt was: hello")), "TypeError");

@@ -58,27 +58,27 @@ test("a value that fits has no issues", () => {
   );
 });
 
-test("a path names list places with brackets and members with dots", () => {
+test("a path names list indexes with brackets and members with dots", () => {
   assert.deepEqual(
     lines("Request", { messages: [{ role: "user", content: [{ type: "text", text: "" }] }] }),
     ["messages[0].content[0].text must have at least 1 character"],
   );
 });
 
-test("a member whose name is a number is not taken for a list place", () => {
+test("a member whose name is a number is not a list index", () => {
   assert.deepEqual(lines("Request", { messages: [{ role: "tool", call: "c" }], metadata: { "0": 1 } }), [
     "metadata.0 must be a string",
   ]);
 });
 
-test("a member whose name is no word is quoted, and slashes and tildes survive", () => {
+test("a member name with special characters is quoted, and slashes and tildes survive", () => {
   const metadata = { "a/b~c d": 1 };
   assert.deepEqual(lines("Request", { messages: [{ role: "tool", call: "c" }], metadata }), [
     'metadata["a/b~c d"] must be a string',
   ]);
 });
 
-test("a name that is not allowed is told from a value that is not", () => {
+test("a name that is not allowed is distinguished from a value that is not", () => {
   const schema = { type: "object", propertyNames: { pattern: "^[a-z]+$" } };
   assert.deepEqual(
     set.check(schema, { ok: 1, Bad: 1 })!.map((each) => formatIssue(each)),
@@ -86,7 +86,7 @@ test("a name that is not allowed is told from a value that is not", () => {
   );
 });
 
-test("of a tagged union only the branch that was meant is spoken of", () => {
+test("for a tagged union only the selected branch is reported", () => {
   const part = { type: "image", url: "https://example.org/a", size: 4, alt: "x" };
   assert.deepEqual(lines("Request", { messages: [{ role: "user", content: [part] }] }), [
     "messages[0].content[0].alt is not known here; known are: type, url, size",
@@ -94,11 +94,11 @@ test("of a tagged union only the branch that was meant is spoken of", () => {
   ]);
 });
 
-test("an unknown tag is answered with the tags there are", () => {
+test("an unknown tag is reported with the known tags", () => {
   assert.deepEqual(lines("Message", { role: "robot" }), ['role must be one of "user", "tool"']);
 });
 
-test("a missing tag is asked for", () => {
+test("a missing tag is reported as required", () => {
   assert.deepEqual(lines("Message", { content: "x" }), ["role is required"]);
 });
 
@@ -149,7 +149,7 @@ for (const [schema, value, message] of LIMITS) {
   });
 }
 
-test("of a union without tags the branch that got furthest comes first", () => {
+test("for a union without tags the branch that matched furthest comes first", () => {
   const near = {
     type: "object",
     required: ["a"],
@@ -159,7 +159,7 @@ test("of a union without tags the branch that got furthest comes first", () => {
   assert.equal(formatIssue(set.check({ oneOf: [far, near] }, { a: { b: 1 } })![0]!), "a.b must be a string");
 });
 
-test("the issue never repeats what was sent, except names, which are cut", () => {
+test("an issue never contains the value, only names, which are shortened", () => {
   const secret = "sk-very-secret";
   const text = JSON.stringify(
     set.checkNamed("Request", { messages: secret, effort: secret, ["k".repeat(500)]: secret }),
@@ -168,7 +168,7 @@ test("the issue never repeats what was sent, except names, which are cut", () =>
   assert.ok(text.length < 800, text);
 });
 
-test("there are never more than eight issues", () => {
+test("a result has at most eight issues", () => {
   const messages = Array.from({ length: 50 }, () => ({ role: "user", content: 1 }));
   const unknown = Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`x${index}`, 1]));
   assert.equal(set.checkNamed("Request", { messages, ...unknown })!.length, 8);

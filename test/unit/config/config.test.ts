@@ -71,7 +71,7 @@ describe("readConfig", () => {
     [
       "a newer version",
       "version: 2\nnonsense: true\n",
-      ["1:10 version 2 is newer than this agentd, which knows versions up to 1; install a newer agentd"],
+      ["1:10 version 2 is newer than this agentd, which supports versions up to 1; install a newer agentd"],
     ],
     [
       "a compatible provider without an address",
@@ -113,7 +113,7 @@ describe("readConfig", () => {
     });
   }
 
-  it("uses what is right beside what is wrong", () => {
+  it("uses the valid parts beside wrong ones", () => {
     const { config } = readConfig("log: { level: loud }\napi_server: { port: 9000, host: 5 }\nfoo: 1\n");
     assert.deepEqual(
       [config.api_server.port, config.api_server.host, config.log.level],
@@ -121,12 +121,12 @@ describe("readConfig", () => {
     );
   });
 
-  it("tells of every wrong thing at once, however many there are", () => {
+  it("reports every problem at once, however many exist", () => {
     const text = Array.from({ length: 40 }, (_, index) => `wrong_${index}: 1`).join("\n");
     assert.equal(new Set(issuesOf(text)).size, 40);
   });
 
-  it("ends on names that no message can show", () => {
+  it("terminates on names that no message can show", () => {
     const { config, issues } = readConfig(`${"x".repeat(500)}: 1\n"a\\nb": 2\n__proto__: { port: 1 }\n`);
     assert.ok(issues.length > 0);
     assert.deepEqual(config, readConfig("").config);
@@ -147,7 +147,7 @@ describe("readConfig", () => {
 });
 
 describe("the environment", () => {
-  it("stands above the file", () => {
+  it("overrides the file", () => {
     const { config } = readConfig("api_server: { port: 1, host: a }\nlog: { level: warn }\n", {
       AGENTD_PORT: "0",
       AGENTD_HOST: "0.0.0.0",
@@ -167,7 +167,7 @@ describe("the environment", () => {
     );
   });
 
-  it("says when jobs run and what bounds them", () => {
+  it("sets when jobs run and their limits", () => {
     const { config, issues } = readConfig("timezone: Europe/Berlin\ncron: { max_parallel_jobs: 4 }\n", {
       AGENT_TIMEZONE: "America/Toronto",
       AGENT_CRON_TIMEOUT: "0",
@@ -183,7 +183,7 @@ describe("the environment", () => {
     assert.deepEqual([config.timezone, inactivity, parallel, script], ["America/Toronto", 0, 1, 90]);
   });
 
-  it("is told of under the variable's name when it is wrong, and the file's value holds no longer", () => {
+  it("is reported under the variable's name when it is wrong, and the file's value no longer applies", () => {
     assert.deepEqual(issuesOf("", { AGENTD_PORT: "80a" }), [
       "-:- AGENTD_PORT must be a whole number from 0 to 65535",
     ]);
@@ -204,13 +204,13 @@ describe("the environment", () => {
     );
   });
 
-  it("does not take the blame for the file", () => {
+  it("is not blamed for problems of the file", () => {
     assert.deepEqual(issuesOf("api_server: { port: x }", { AGENTD_PORT: "99" }), [
       "1:21 api_server.port must be an integer",
     ]);
   });
 
-  it("counts an empty variable as none", () => {
+  it("treats an empty variable as unset", () => {
     assert.deepEqual(issuesOf("", { AGENTD_PORT: "", API_SERVER_KEY: "" }), []);
   });
 });
@@ -237,7 +237,7 @@ describe("loadConfig", () => {
     assert.equal(env["OTHER"], "1");
   });
 
-  it("lists everything for the service, which does not start", async () => {
+  it("lists every error for the service, which does not start", async () => {
     await using made = await createHome({ "config.yaml": "log: { level: loud }\nfoo: 1\n" });
     const loaded = await loadConfig({ home: made.home, env: {} });
     assert.throws(

@@ -66,7 +66,7 @@ const MAPS: readonly string[] = [
 ];
 
 describe("setConfigValue", () => {
-  it("makes the file, private and with its version", async () => {
+  it("creates the file, private and with its version", async () => {
     await using made = await createHome();
     const edit = { home: join(made.home, "new"), key: "api_server.port", value: "9000" };
     assert.deepEqual(await setConfigValue(edit), { path: join(made.home, "new", FILE), changed: true });
@@ -99,7 +99,7 @@ log: { level: info } # short
     );
   });
 
-  it("fills a section that is written but empty, and a file of comments only", async () => {
+  it("fills an empty section, and a file of comments only", async () => {
     assert.match(
       await edited("# a\nmodel:\n  # none\nlog:\n", "log.level=warn"),
       /^# a\nmodel: # none\nlog:\n {2}level: warn\n$/,
@@ -107,7 +107,7 @@ log: { level: info } # short
     assert.match(await edited("# only\n", "log.level=warn"), /# only\n[\s\S]*log:\n {2}level: warn\n$/);
   });
 
-  it("makes no change when the value is there already", async () => {
+  it("changes nothing when the value is the same", async () => {
     await using made = await createHome({ [FILE]: "log:    {level:    info}\n" });
     const outcome = await setConfigValue({ home: made.home, key: "log.level", value: "info" });
     assert.equal(outcome.changed, false);
@@ -179,10 +179,10 @@ log: { level: info } # short
     await assertRefused("version: 9\n", "log.level=info", /9 is newer than this agentd/);
   });
 
-  it("does not touch what an alias stands for", () =>
+  it("does not change the target of an alias", () =>
     assertRefused("log: &a { level: info }\nagent: *a\n", "agent.max_steps=5", /is an alias in the file/));
 
-  it("works although something else in the file is wrong, and repairs what is", async () => {
+  it("works although something else in the file is wrong, and can repair it", async () => {
     const text = "log: { level: loud }\nfoo: 1\n";
     assert.match(await edited(text, "api_server.port=1"), /foo: 1\napi_server:\n {2}port: 1/);
     assert.deepEqual(readConfig(await edited(text, "log.level=info", "-foo")).issues, []);
@@ -190,7 +190,7 @@ log: { level: info } # short
     await assertRefused("log: 5\n", "log.level=warn", /log is no section in the file/);
   });
 
-  it("loses no change when many are made at once", async () => {
+  it("loses no concurrent change", async () => {
     await using made = await createHome();
     const changes = {
       "api_server.port": "1",
@@ -210,25 +210,25 @@ log: { level: info } # short
 });
 
 describe("unsetConfigValue", () => {
-  it("takes out the key and the sections that become empty, but no comment of others", async () => {
+  it("removes the key and sections that become empty, and keeps other comments", async () => {
     assert.equal(
       await edited("# top\nlog:\n  level: warn\nagent: { max_steps: 3 } # x\n", "-log.level"),
       "# top\nagent: { max_steps: 3 } # x\n",
     );
   });
 
-  it("leaves a file of comments, not of braces", async () => {
+  it("leaves a file of comments without braces", async () => {
     const after = await edited("# top\n\nversion: 1\n# end\n", "-version");
     assert.doesNotMatch(after, /[{}]/);
     assert.match(after, /# end/);
     assert.deepEqual(readConfig(after).issues, []);
   });
 
-  it("changes nothing when the key is not there", async () => {
+  it("changes nothing when the key does not exist", async () => {
     assert.equal(await edited("log:   {}\n", "-agent.max_steps"), "log:   {}\n");
   });
 
-  it("takes out items and keys that are not known", async () => {
+  it("removes items and unknown keys", async () => {
     assert.equal(await edited("foo: { a: 1 }\nlog: {}\n", "-foo"), "log: {}\n");
     assert.equal(
       await edited("agent: { toolsets: [a, b, c] }\n", "-agent.toolsets[1]"),
@@ -236,14 +236,14 @@ describe("unsetConfigValue", () => {
     );
   });
 
-  it("refuses to take out what something else needs", () =>
+  it("refuses to remove a key that another one needs", () =>
     assertRefused(
       "model: { providers: { m: { type: openai, models: [x] } } }\n",
       "-model.providers.m.type",
       /type is required/,
     ));
 
-  it("suggests the nearest key, of the file's own, too", () =>
+  it("suggests the nearest key, also one of the file", () =>
     assertRefused("foobar: 1\n", "-foobra", /did you mean "foobar"\?/));
 });
 

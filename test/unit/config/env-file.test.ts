@@ -24,7 +24,7 @@ describe("readEnvFile", () => {
 });
 
 describe("setEnvVariable", () => {
-  it("makes the file, private", async () => {
+  it("creates a private file", async () => {
     await using made = await createHome();
     const path = join(made.home, "deep", ".env");
     await setEnvVariable(path, "A", "1");
@@ -32,7 +32,7 @@ describe("setEnvVariable", () => {
     assert.equal(await modeOf(path), "600");
   });
 
-  it("changes its own line and keeps every other, comments too", async () => {
+  it("changes its own line and keeps all others, comments included", async () => {
     await using made = await createHome({ ".env": "# keys\nA=1\n\nexport B=2 # two\nAB=3" });
     const path = join(made.home, ".env");
     await setEnvVariable(path, "B", "x");
@@ -41,7 +41,7 @@ describe("setEnvVariable", () => {
     assert.equal(await readFile(path, "utf8"), "# keys\nA=1\n\nB=x\nAB=3\nC=y\n");
   });
 
-  it("changes the last of two lines, which is the one that counts", async () => {
+  it("changes the last of two lines, which is the effective one", async () => {
     await using made = await createHome({ ".env": "A=1\nA=2\n" });
     await setEnvVariable(join(made.home, ".env"), "A", "3");
     assert.equal((await variablesOf(join(made.home, ".env")))["A"], "3");
@@ -63,14 +63,14 @@ describe("setEnvVariable", () => {
     });
   }
 
-  it("refuses a name that is none", async () => {
+  it("refuses an invalid name", async () => {
     await using made = await createHome();
     for (const name of ["", "1A", "A B", "A=B", "A\nB"]) {
-      await assert.rejects(setEnvVariable(join(made.home, ".env"), name, "1"), /no name/);
+      await assert.rejects(setEnvVariable(join(made.home, ".env"), name, "1"), /not a valid name/);
     }
   });
 
-  it("leaves a line alone that looks like its own but is part of a quoted value", async () => {
+  it("does not change a similar line inside a quoted value", async () => {
     await using made = await createHome();
     const path = join(made.home, ".env");
     await writeFile(path, 'A="open\nB=1"\n');
@@ -78,7 +78,7 @@ describe("setEnvVariable", () => {
     assert.deepEqual(await variablesOf(path), { A: "open\nB=1", B: "2" });
   });
 
-  it("changes no other variable, whatever the quotes: rather it refuses", async () => {
+  it("refuses rather than change another variable, whatever the quotes", async () => {
     await using made = await createHome();
     const path = join(made.home, ".env");
     const text = 'C=1\nA="open\n';
@@ -91,7 +91,7 @@ describe("setEnvVariable", () => {
     else assert.equal(await readFile(path, "utf8"), text);
   });
 
-  it("loses nothing when many set at once", async () => {
+  it("loses no concurrent change", async () => {
     await using made = await createHome();
     const path = join(made.home, ".env");
     const names = ["A", "B", "C", "D", "E"];
@@ -101,7 +101,7 @@ describe("setEnvVariable", () => {
 });
 
 describe("ensureEnvVariable", () => {
-  it("makes one value for all who ask at once", async () => {
+  it("gives concurrent callers the same value", async () => {
     await using made = await createHome();
     let count = 0;
     const ask = () => ensureEnvVariable(join(made.home, ".env"), "KEY", () => `value-${(count += 1)}`);
@@ -110,7 +110,7 @@ describe("ensureEnvVariable", () => {
     assert.equal(answers.filter(({ created }) => created).length, 1);
   });
 
-  it("takes an empty line for none, and replaces it", async () => {
+  it("treats an empty line as unset, and replaces it", async () => {
     await using made = await createHome({ ".env": "KEY=\nB=1\n" });
     const path = join(made.home, ".env");
     assert.deepEqual(await ensureEnvVariable(path, "KEY", () => "new"), { value: "new", created: true });
@@ -118,8 +118,8 @@ describe("ensureEnvVariable", () => {
   });
 });
 
-describe("a secret that people gave", () => {
-  it("is marked in the file where its name does not tell, so that the next start hides it too", async () => {
+describe("a secret that a user stores", () => {
+  it("is marked in the file when its name does not show it, so the next start hides it too", async () => {
     await using made = await createHome({ ".env": "# mine\nOTHER=blue-and-white-1\n" });
     const path = join(made.home, ".env");
     const variables = await Variables.open({ env: {}, home: made.home });

@@ -44,7 +44,7 @@ describe("resolveHome", () => {
 });
 
 describe("prepareHome", () => {
-  it("makes the home and what is above it with mode 0700", async () => {
+  it("creates the home and its parents with mode 0700", async () => {
     await using made = await createHome();
     const home = join(made.home, "profiles", "work");
     assert.deepEqual(await prepareHome(home), []);
@@ -52,7 +52,7 @@ describe("prepareHome", () => {
     assert.equal(await modeOf(join(made.home, "profiles")), "700");
   });
 
-  it("takes from the home and its files what others may do, and tells", async () => {
+  it("removes the access of other users to the home and its files, and reports it", async () => {
     await using made = await createHome({ ".env": "A=1\n", "config.yaml": "" });
     await chmod(made.home, 0o755);
     await chmod(join(made.home, ".env"), 0o644);
@@ -63,14 +63,14 @@ describe("prepareHome", () => {
     assert.deepEqual(await prepareHome(made.home), []);
   });
 
-  it("leaves a stricter mode alone", async () => {
+  it("keeps a stricter mode", async () => {
     await using made = await createHome({ ".env": "" });
     await chmod(join(made.home, ".env"), 0o400);
     assert.deepEqual(await prepareHome(made.home), []);
     assert.equal(await modeOf(join(made.home, ".env")), "400");
   });
 
-  it("leaves what a link leads to alone", async () => {
+  it("does not change the target of a link", async () => {
     await using made = await createHome({ shared: "" });
     await chmod(join(made.home, "shared"), 0o644);
     await symlink(join(made.home, "shared"), join(made.home, "config.yaml"));
@@ -89,18 +89,18 @@ describe("prepareHome", () => {
     await using made = await createHome({ file: "" });
     await assert.rejects(
       prepareHome(join(made.home, "file")),
-      invalid(/cannot be made \(a file is in its place, EEXIST\).*AGENTD_HOME/),
+      invalid(/cannot be created \(a file is in its place, EEXIST\).*AGENTD_HOME/),
     );
   });
 });
 
 describe("private files", () => {
-  it("are undefined when they are not there", async () => {
+  it("are undefined when they do not exist", async () => {
     await using made = await createHome();
     assert.equal(await readPrivateFile(join(made.home, "none")), undefined);
   });
 
-  it("are refused when they are no text, too large, or folders", async () => {
+  it("are refused when they are not text, too large, or folders", async () => {
     await using made = await createHome();
     const path = join(made.home, "file");
     await writeFile(path, new Uint8Array([0xff, 0xfe]));
@@ -111,7 +111,7 @@ describe("private files", () => {
     await assert.rejects(readPrivateFile(join(made.home, "folder")), invalid(/cannot be read \(EISDIR\)/));
   });
 
-  it("are written with mode 0600 whatever they had, without leaving anything beside them", async () => {
+  it("are written with mode 0600 and leave no temporary files", async () => {
     await using made = await createHome({ file: "old" });
     const path = join(made.home, "file");
     await chmod(path, 0o644);
@@ -121,7 +121,7 @@ describe("private files", () => {
     assert.deepEqual(await readdir(made.home), ["file"]);
   });
 
-  it("stay links when they are links", async () => {
+  it("remain links", async () => {
     await using made = await createHome({ real: "old" });
     await symlink(join(made.home, "real"), join(made.home, "link"));
     await writePrivateFile(join(made.home, "link"), "new");
@@ -130,7 +130,7 @@ describe("private files", () => {
 });
 
 describe("withFileLock", () => {
-  it("runs one piece of work at a time, and goes on after one that failed", async () => {
+  it("runs one work at a time, and continues after a failure", async () => {
     await using made = await createHome();
     const path = join(made.home, "file");
     let running = 0;

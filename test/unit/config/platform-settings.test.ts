@@ -18,7 +18,7 @@ test("a word of the environment counts whatever its case and the blanks around i
   assert.deepEqual(settingsOf("feishu", { FEISHU_DOMAIN: "Lark" }), { domain: "lark" });
 });
 
-test("a word of the environment that is none of the key's is named with its key and its variable", () => {
+test("an invalid word in the environment is reported with its key and variable", () => {
   const email = settingsOf("email", { EMAIL_SMTP_TLS: "starttls-canary" });
   assert.deepEqual(misfits("email", email), ["tls as required, implicit or none (EMAIL_SMTP_TLS)"]);
   assert.deepEqual(misfits("signal", settingsOf("signal", { SIGNAL_API: "json" })), [
@@ -28,7 +28,7 @@ test("a word of the environment that is none of the key's is named with its key 
   assert.deepEqual(misfits("email", {}), []);
 });
 
-test("the extra goes before what stands beside it, and both before the environment", () => {
+test("the extra overrides keys beside it, and both override the environment", () => {
   const file =
     "platforms: { telegram: { token: env:MINE, home_channel: beside, extra: { home_channel: inner } } }";
   const env = { MINE: "a-token", TELEGRAM_BOT_TOKEN: "another", TELEGRAM_HOME_CHANNEL: "third" };
@@ -42,7 +42,7 @@ test("a reference to a variable that is not set is missing, and no other variabl
   assert.deepEqual(settingsOf("telegram", { MINE: "" }, file), {});
 });
 
-test("an address of the environment that is none is named with its key and its variable, not its value", () => {
+test("an invalid address in the environment is reported with its key and variable, not its value", () => {
   const lacks = (name: PlatformName, env: Record<string, string>) => misfits(name, settingsOf(name, env));
   assert.deepEqual(lacks("matrix", { MATRIX_HOMESERVER: "matrix.example.org" }), [
     "homeserver as an address that begins with http:// or https:// (MATRIX_HOMESERVER)",
@@ -59,7 +59,7 @@ test("an address of the environment that is none is named with its key and its v
   });
 });
 
-test("a number or switch of the environment that is none keeps the service from starting, and its variable is named", () => {
+test("an invalid number or switch in the environment prevents the start, and the error names its variable", () => {
   const issues = (env: Record<string, string>, file = "") =>
     readConfig(file, env).issues.map(({ path, message, severity }) => `${severity}: ${path} ${message}`);
   for (const text of ["abc", "0", "65536", "5.5", "1e3", "NaN", "587 587"]) {
@@ -78,7 +78,7 @@ test("a number or switch of the environment that is none keeps the service from 
   assert.equal(settingsOf("qqbot", { QQ_SANDBOX: "off" }).sandbox, false);
 });
 
-test("a wrong variable of a platform that is switched off, or whose key the file has, keeps nobody from starting", () => {
+test("a wrong variable of a disabled platform, or one that the file overrides, does not prevent the start", () => {
   const env = { EMAIL_SMTP_PORT: "abc" };
   for (const file of [
     "platforms: { email: { enabled: false } }",

@@ -11,7 +11,7 @@ function providersOf(providers: object, env = {}) {
 describe("resolveProviders", () => {
   it("is empty without configuration and environment", () => assert.deepEqual(providersOf({}), []));
 
-  it("gives what is configured, in the order of the file, in plain terms", () => {
+  it("returns the configured providers in the order of the file", () => {
     const providers = {
       local: {
         type: "openai_compatible",
@@ -53,7 +53,7 @@ describe("resolveProviders", () => {
     });
   }
 
-  it("prefers the configured key to the conventional one, and makes no second provider of the name", () => {
+  it("prefers the configured key to the conventional one, and adds no second provider of that name", () => {
     const env = { OPENAI_API_KEY: "conventional" };
     assert.deepEqual(
       providersOf({ openai: { type: "openai", api_key: "own" } }, env).map(({ apiKey }) => apiKey),
@@ -79,7 +79,7 @@ describe("resolveProviders", () => {
   });
 });
 
-describe("resolvePlaces", () => {
+describe("resolvePaths", () => {
   const paths = (text: string, env = {}) =>
     resolvePaths({ config: readConfig(text).config, env, home: "/h", userHome: "/home/ann" });
 
@@ -92,7 +92,7 @@ describe("resolvePlaces", () => {
     });
   });
 
-  it("takes the configured places, relative to the home", () => {
+  it("resolves configured paths relative to the home", () => {
     const { workspace, databaseUrl } = paths("agent: { workspace: ~/w }\ndatabase: { url: env:DB }", {
       DB: "postgres://d",
     });

@@ -146,7 +146,7 @@ const plain: readonly (readonly [name: string, value: string])[] = [
   ["API_SERVER_KEY", "INSECURE_NO_AUTH"],
 ];
 
-describe("a variable is secret by what it is", () => {
+describe("a variable is secret by its name or value", () => {
   for (const [name, value, hidden = value] of secret) {
     it(`hides ${name}=${value.slice(0, 40)}`, () => {
       assert.ok(secretsIn(name, value).includes(hidden), JSON.stringify(secretsIn(name, value)));
@@ -154,7 +154,7 @@ describe("a variable is secret by what it is", () => {
   }
 });
 
-describe("a variable that is no secret is shown", () => {
+describe("a variable that is not secret is shown", () => {
   for (const [name, value] of plain) {
     it(`shows ${name}=${value.slice(0, 40)}`, () => {
       assert.deepEqual(secretsIn(name, value), []);
@@ -190,7 +190,7 @@ describe("a key of several lines", () => {
 });
 
 describe("a secret that cannot be hidden", () => {
-  it("is told with its reason, because hiding it would blank out other text", () => {
+  it("is reported with the reason: hiding it would redact other text", () => {
     assert.equal(exposureOf("DB_PASSWORD", "production"), "is an ordinary word");
     assert.deepEqual(secretsIn("DB_PASSWORD", "production"), []);
     assert.equal(exposureOf("DB_PASSWORD", "hunter2"), "has fewer than 8 characters");
@@ -198,7 +198,7 @@ describe("a secret that cannot be hidden", () => {
     assert.equal(exposureOf("ANYTHING", "berlin", { isSecret: true }), "has fewer than 8 characters");
   });
 
-  it("is none where the value is long, a path, a switch, a reference or no secret", () => {
+  it("is not reported for long values, paths, switches, references and plain values", () => {
     for (const [name, value] of [
       ["DB_PASSWORD", "swordfish"],
       ["TLS_KEY", "/k.pem"],
@@ -212,12 +212,12 @@ describe("a secret that cannot be hidden", () => {
   });
 });
 
-it("a value that a secret setting refers to is hidden whatever its variable is called", () => {
+it("a value that a secret setting refers to is hidden, whatever the name of its variable", () => {
   assert.deepEqual(secretsIn("COLOUR", "swordfish"), []);
   assert.deepEqual(secretsIn("COLOUR", "swordfish", { isSecret: true }), ["swordfish"]);
 });
 
-it("names tell a secret however they are written", () => {
+it("names reveal a secret in any spelling", () => {
   for (const name of ["apiKey", "api-key", "API_KEY", "X-Auth-Token", "client_secret"]) {
     assert.ok(isTellingName(name), name);
   }
@@ -225,7 +225,7 @@ it("names tell a secret however they are written", () => {
     assert.ok(!isTellingName(name), name);
 });
 
-it("values of any length and kind are looked at in a bounded time", () => {
+it("values of any length and kind are checked in bounded time", () => {
   for (const value of [
     "a".repeat(1_000_000),
     "[".repeat(60_000),

@@ -37,7 +37,7 @@ describe("createKeyRing", () => {
     assert.deepEqual(ring.find("a key that is nowhere"), { name: "ops", scopes: ["admin"] });
   });
 
-  it("knows what each key may do at most", () => {
+  it("returns the limits of each key", () => {
     const limits = { rate_limit_rpm: 60, max_concurrent_runs: 2 };
     const ring = ringOf({ key: KEY, keys: [{ name: "ci", key: OTHER, scopes: ["chat"], ...limits }] });
     const expected = { name: "ci", scopes: ["chat"], rateLimitRpm: 60, maxConcurrentRuns: 2 };
@@ -72,7 +72,7 @@ describe("createKeyRing", () => {
     );
   });
 
-  it("refuses keys under 16 characters, behind references, too, and never shows them", () => {
+  it("refuses keys under 16 characters, also behind references, and never shows them", () => {
     const refusal = (error: unknown) =>
       invalid(/at least 16 characters/)(error) && !String(error).includes("hunter2");
     assert.throws(() => ringOf({ key: "env:K" }, { K: "hunter2hunter2x" }), refusal);
@@ -113,10 +113,10 @@ describe("createKeyRing", () => {
   ]) {
     it(`refuses INSECURE_NO_AUTH on ${JSON.stringify(host)}`, () => {
       if (host === "") return assert.equal(isLoopback(host), false);
-      assert.throws(() => ringOf({ key: "INSECURE_NO_AUTH", host }), invalid(/would let everybody/));
+      assert.throws(() => ringOf({ key: "INSECURE_NO_AUTH", host }), invalid(/would let anyone/));
       assert.throws(
         () => ringOf({ key: "env:K", host }, { K: "INSECURE_NO_AUTH" }),
-        invalid(/would let everybody/),
+        invalid(/would let anyone/),
       );
     });
   }
@@ -138,19 +138,19 @@ describe("createKeyRing", () => {
     assert.throws(() => ringOf({ keys }, { K: "INSECURE_NO_AUTH" }), invalid(/must be a key/));
   });
 
-  it("refuses to be made without any key", () =>
+  it("refuses a configuration without any key", () =>
     assert.throws(() => ringOf({}), invalid(/No API key is configured/)));
 });
 
 describe("resolveSecret", () => {
-  it("takes an empty variable for one that is not set", () => {
+  it("treats an empty variable as unset", () => {
     assert.equal(resolveSecret("plain", {}, "p"), "plain");
     assert.throws(() => resolveSecret("env:A", { A: "" }, "p"), invalid(/A, which is not set/));
   });
 });
 
 describe("ensureApiKey", () => {
-  it("makes a key of 32 random bytes in .env, private, and keeps it", async () => {
+  it("creates a key of 32 random bytes in a private .env, and keeps it", async () => {
     await using made = await createHome({ ".env": "# mine\nOTHER=1\n" });
     const first = await ensureApiKey(await loadConfig({ home: made.home, env: {} }));
     assert.deepEqual([first.created, first.path], [true, join(made.home, ".env")]);
@@ -165,7 +165,7 @@ describe("ensureApiKey", () => {
     assert.ok(createKeyRing(second.config, { env: {} }).find(first.config.api_server.key ?? ""));
   });
 
-  it("makes none when there is one, of whatever kind", async () => {
+  it("creates no key when one is configured, of any kind", async () => {
     for (const [text, env] of [
       [`api_server: { key: ${KEY} }`, {}],
       [`api_server: { keys: [{ name: a, key: ${KEY}, scopes: [chat] }] }`, {}],
@@ -181,7 +181,7 @@ describe("ensureApiKey", () => {
   });
 });
 
-describe("secrets in the open", () => {
+describe("secrets of a configuration", () => {
   const { config } = readConfig(`
 api_server: { key: env:MAIN, keys: [{ name: ci, key: ${OTHER}, scopes: [chat] }], webhook_secret: whsec_c2lnbnM= }
 model: { providers: { p: { type: openai, api_key: sk-provider-key, headers: { x-token: header-token, x-ref: env:REF } } } }
@@ -194,7 +194,7 @@ database: { url: "postgres://me:p%40ssword@db/agentd" }
     UNRELATED: "unrelated",
   };
 
-  it("are all known to the redactor, references resolved, in every form they appear in", () => {
+  it("are registered with the redactor, with references resolved, in every form", () => {
     assert.deepEqual(
       new Set(secretValues(config, env)),
       new Set([
@@ -211,7 +211,7 @@ database: { url: "postgres://me:p%40ssword@db/agentd" }
     );
   });
 
-  it("are none when INSECURE_NO_AUTH is written, or nothing", () => {
+  it("are empty for INSECURE_NO_AUTH and for empty settings", () => {
     assert.deepEqual(secretValues(readConfig("api_server: { key: INSECURE_NO_AUTH }").config, {}), []);
   });
 
@@ -245,13 +245,13 @@ database: { url: "postgres://me:p%40ssword@db/agentd" }
     });
   });
 
-  it("are masked when they are asked for one by one", () => {
+  it("are masked when read one by one", () => {
     assert.equal(maskSecrets(OTHER, ["api_server", "keys", 0, "key"]), "[redacted]");
     assert.equal(maskSecrets("v", ["model", "providers", "p", "headers", "x"]), "[redacted]");
     assert.equal(maskSecrets("openai", ["model", "providers", "p", "type"]), "openai");
   });
 
-  it("of platforms are all that the schema calls secret, wherever they stand", () => {
+  it("of platforms are all settings that the schema marks, wherever they are written", () => {
     const names = Object.keys(readConfig("").config.platforms).filter((name) => name !== "webhook");
     const keys = (names as readonly PlatformName[]).flatMap((name) =>
       platformKeys(name).map((key) => ({ ...key, name })),
@@ -274,7 +274,7 @@ database: { url: "postgres://me:p%40ssword@db/agentd" }
     }
   });
 
-  it("of platforms hide no key that is none", () => {
+  it("of platforms do not include plain settings", () => {
     const { config: written } = readConfig(
       "platforms: { telegram: { home_channel: '-1001', token: env:TG }, weixin: { account_id: acc } }",
     );
@@ -285,7 +285,7 @@ database: { url: "postgres://me:p%40ssword@db/agentd" }
     for (const open of ["-1001", "env:TG", "acc"]) assert.ok(text.includes(open), open);
   });
 
-  it("of platforms are the passwords in their addresses, too", () => {
+  it("of platforms include the passwords in their addresses", () => {
     const { config: written } = readConfig(
       "platforms: { mattermost: { base_url: 'https://me:hunter%402@chat.example' } }",
     );

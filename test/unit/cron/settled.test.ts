@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
 import { settleMessage } from "../../../src/app/settle-message.ts";
-import { dropMessage, retryLetter } from "../../../src/store/outbox/messages.ts";
+import { dropMessage, retryMessage } from "../../../src/store/outbox/messages.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;
@@ -118,7 +118,7 @@ test("a message that was given up and retried by hand clears the delivery failur
   const [letter] = await cron.messages(ref);
   assert.ok(letter);
   isBroken = false;
-  assert.equal(await retryLetter(cron.store, letter.id, settleMessage), "retried");
+  assert.equal(await retryMessage(cron.store, letter.id, settleMessage), "retried");
   assert.equal((await only(cron, id)).delivery_status, "pending");
   await cron.sentAll();
   const { delivery_status: delivery, delivery_error: error } = await only(cron, id);
@@ -173,7 +173,7 @@ test("a message of an earlier run does not change the status of a job that ran s
     tx.update(
       "outbox",
       { id: letter?.id ?? "" },
-      { available_at: cron.clock.now() + 90_000, lane: null, held: 0 },
+      { available_at: cron.clock.now() + 90_000, ordering_key: null, blocked: 0 },
     ),
   );
   await cron.advance(MINUTE_MS);

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Store } from "../../../src/store/store.ts";
-import { findMessage, retryLetter } from "../../../src/store/outbox/messages.ts";
-import { addTry, readAttemptLog, type Try } from "../../../src/store/outbox/attempts.ts";
+import { findMessage, retryMessage } from "../../../src/store/outbox/messages.ts";
+import { addAttempt, readAttemptLog, type AttemptRecord } from "../../../src/store/outbox/outbox.ts";
 import { breakable, openDispatch, enqueue, reached, row, TestTarget } from "./dispatching.ts";
 
-async function attemptLogOf(store: Store, id: string): Promise<readonly Try[]> {
+async function attemptLogOf(store: Store, id: string): Promise<readonly AttemptRecord[]> {
   return (await findMessage(store, id))?.attemptLog ?? [];
 }
 
@@ -49,7 +49,7 @@ test("an attempt after an uncertain one gets its start time, until a manual retr
   await reached(store, id, "unknown");
   const [first] = await attemptLogOf(store, id);
   assert.deepEqual(doubts, [undefined, first!.atMs, first!.atMs]);
-  assert.equal(await retryLetter(store, id), "retried");
+  assert.equal(await retryMessage(store, id), "retried");
   assert.equal((await row(store, id)).uncertain_at, null);
 });
 
@@ -100,7 +100,7 @@ test("an attempt that a shutdown cut is uncertain and recorded", async (t) => {
   const id = await enqueue(store);
   await target.count(1);
   await dispatcher.close({ graceMs: 0 });
-  const { status, uncertain_at: doubtMs, tried_at: triedMs } = await row(store, id);
+  const { status, uncertain_at: doubtMs, attempted_at: triedMs } = await row(store, id);
   assert.deepEqual([status, doubtMs], ["due", triedMs]);
   assert.deepEqual(
     (await attemptLogOf(store, id)).map(({ outcome }) => outcome),
@@ -136,7 +136,7 @@ test("each attempt whose process was killed is recorded once", async (t) => {
 test("the attempt log keeps the latest twenty attempts", () => {
   let attemptLog: string | null = null;
   for (let atMs = 1; atMs <= 25; atMs++)
-    attemptLog = addTry(attemptLog, { atMs, outcome: "retry", error: "503" });
+    attemptLog = addAttempt(attemptLog, { atMs, outcome: "retry", error: "503" });
   const kept = readAttemptLog(attemptLog);
   assert.deepEqual([kept.length, kept[0]?.atMs, kept.at(-1)?.atMs], [20, 6, 25]);
 });

@@ -28,7 +28,7 @@ test("a target that is not ready gets no request, and the attempt does not count
     retryDelaysMs: [60_000],
   });
   const [row] = await store.write(async (tx) => {
-    const message = { target: "telegram:42", payload: { text: "Hello", extra: {} }, lane: null };
+    const message = { target: "telegram:42", payload: { text: "Hello", extra: {} }, orderingKey: null };
     const id = await store.outbox.enqueue(tx, message);
     return store.outbox.claim(tx, { ids: [id], limit: 1, leaseMs: 30_000 });
   });

@@ -6,7 +6,7 @@ import { createTargets } from "../../../src/deliver/target.ts";
 const single = { name: "single", concurrency: 1, send: async () => ({ status: "delivered" }) as const };
 const create = (total: number) => new Slots(createTargets([single]), { total, perAddress: 2 });
 const messages = (...targets: string[]) =>
-  targets.map((target, index) => ({ id: String(index), target, lane: null }));
+  targets.map((target, index) => ({ id: String(index), target, ordering_key: null }));
 const chosen = (slots: Slots, ...targets: string[]) =>
   slots
     .choose(messages(...targets))
@@ -22,9 +22,9 @@ test("messages are chosen in order within the limits per address, per platform a
 test("a slot counts until it is released", () => {
   const slots = create(3);
   const leave = [
-    slots.take({ target: "a:1", lane: null }),
-    slots.take({ target: "a:1", lane: null }),
-    slots.take({ target: "single:x", lane: null }),
+    slots.take({ target: "a:1", ordering_key: null }),
+    slots.take({ target: "a:1", ordering_key: null }),
+    slots.take({ target: "single:x", ordering_key: null }),
   ];
   assert.equal(slots.isFull, true);
   assert.deepEqual(slots.busy, { targets: ["a:1"], platforms: ["single"] });
@@ -39,8 +39,11 @@ test("a slot counts until it is released", () => {
 
 test("a message with an ordering key counts only for its platform", () => {
   const slots = create(5);
-  const laned = ["a", "a:1", "a", "a", "single:1", "single:2"].map((target) => ({ target, lane: "x" }));
-  assert.deepEqual(slots.choose(laned), laned.slice(0, 5));
-  for (let i = 0; i < 4; i++) slots.take({ target: "a", lane: "x" });
+  const ordered = ["a", "a:1", "a", "a", "single:1", "single:2"].map((target) => ({
+    target,
+    ordering_key: "x",
+  }));
+  assert.deepEqual(slots.choose(ordered), ordered.slice(0, 5));
+  for (let i = 0; i < 4; i++) slots.take({ target: "a", ordering_key: "x" });
   assert.deepEqual(slots.busy, { targets: [], platforms: [] });
 });

@@ -87,7 +87,7 @@ test("the outbox is counted by platform and status, with the age of the oldest d
     platforms: {},
   });
   const enqueue = (target: string) =>
-    store.write((tx) => store.outbox.enqueue(tx, { target, payload: {}, lane: null }));
+    store.write((tx) => store.outbox.enqueue(tx, { target, payload: {}, orderingKey: null }));
   const [, dead, unknown, dropped] = [
     await enqueue("telegram:-1"),
     await enqueue("telegram:-1"),

@@ -25,7 +25,7 @@ test("a commit that fails rejects every work of its group, and the next group co
   assert.deepEqual(await store.read.selectFrom("sessions").select("id").execute(), [{ id }]);
 });
 
-test("on SQLite many long works leave the event loop to others in between, and keep their order", async (t) => {
+test("on SQLite many long works yield the event loop in between, and keep their order", async (t) => {
   const { store } = await openTestStore(t);
   if (store.dialect !== "sqlite") return t.skip("the database works in a process of its own");
   const ended: number[] = [];

@@ -23,7 +23,7 @@ async function kept(store: Store, { runId }: Seed): Promise<(number | null)[]> {
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
-test("events of ended runs go earlier than the runs; those of stored responses stay", async (t) => {
+test("events of ended runs are deleted earlier than the runs; those of stored responses stay", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const old = await seed(store, { run: endedAgo(3) });
   const young = await seed(store, { run: endedAgo(1) });
@@ -53,7 +53,7 @@ test("a run that is longer than the limit loses its oldest events, in small step
   assert.equal((await sweep(store, { retention: { maxRunEvents: 20 } })).events, 0);
 });
 
-test("of a run at work what recovery needs stays: what follows the last saved step, and all steering", async (t) => {
+test("an active run keeps what recovery needs: events after the last saved step, and all steering", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const run = await seed(store);
   const { runId } = run;
@@ -77,7 +77,7 @@ test("of a run at work what recovery needs stays: what follows the last saved st
   assert.deepEqual(await kept(store, run), numbers(42, 51), "a run that is over needs none");
 });
 
-test("a run at work that never saved a step, and chats and responses at work, lose nothing", async (t) => {
+test("an active run without a saved step, and active chats and responses, lose no events", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const first = await seed(store);
   const chat = await seed(store, { run: { kind: "chat" } });
@@ -90,7 +90,7 @@ test("a run at work that never saved a step, and chats and responses at work, lo
   for (const run of [first, chat, response]) assert.deepEqual(await kept(store, run), numbers(1, 50));
 });
 
-test("later sweeps look only at what ended since, and at what is at work", async (t) => {
+test("later sweeps visit only runs that ended since, and active ones", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const before = await seed(store, { run: endedAgo(5) });
   const since = await seed(store, { run: endedAgo(3) });

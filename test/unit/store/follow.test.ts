@@ -46,7 +46,7 @@ function open(budget = new ReaderBudget()) {
   return { followers, reads, watching, events: followers.follow({ sessionId }) };
 }
 
-test("what is handed over while rows are read is neither repeated nor lost", async () => {
+test("events published while rows are read are neither repeated nor lost", async () => {
   const { followers, reads, events } = open();
   const first = events.next();
   followers.publish(sessionId, span(1, 3));
@@ -57,7 +57,7 @@ test("what is handed over while rows are read is neither repeated nor lost", asy
   assert.equal(reads.length, 1, "without reading again");
 });
 
-test("a hole in what is handed over is read", async () => {
+test("a gap in the published events is read", async () => {
   const { followers, reads, events } = open();
   const first = events.next();
   await turns();
@@ -101,7 +101,7 @@ test("a follower that does not pull holds at most 64 KiB and reads what it misse
   assert.equal(budget.usedBytes, 0, "what was kept is given back when it leaves");
 });
 
-test("a reader is handed 16 KiB or one event at once, and no more is held for it", async () => {
+test("a reader gets 16 KiB or one event at a time, and no more is buffered for it", async () => {
   const { reads, events } = open();
   const first = events.next();
   await turns();
@@ -132,7 +132,7 @@ test("readers of one page share one read and one copy", async () => {
   assert.equal(reads.length, 1);
 });
 
-test("without room for more, pages are read again, and readers that read miss nothing", async () => {
+test("without memory for more, pages are read again, and active readers miss nothing", async () => {
   const budget = new ReaderBudget(10_000);
   const { followers, reads, events } = open(budget);
   const whole = span(1, 40, 3_000);
@@ -167,7 +167,7 @@ test("ten thousand followers that come and go leave nothing behind", async () =>
   assert.deepEqual([budget.usedBytes, watching.length], [0, 0]);
 });
 
-test("wake-ups from elsewhere are watched for only while somebody follows, and reach the named scopes", async () => {
+test("other processes' wake-ups are watched only while a follower exists, and reach the named scopes", async () => {
   const { reads, watching, events } = open();
   assert.equal(watching.length, 1);
   const first = events.next();
@@ -185,7 +185,7 @@ test("wake-ups from elsewhere are watched for only while somebody follows, and r
   assert.equal(watching.length, 0);
 });
 
-test("closing ends followers that nobody pulls, and watching with them", async () => {
+test("closing ends idle followers, and stops watching", async () => {
   const { followers, watching, events } = open();
   assert.equal(watching.length, 1);
   followers.close();

@@ -29,7 +29,7 @@ test("a read ends with the event that reaches its bytes, in UTF-8, whatever its 
   assert.deepEqual(await Promise.all(counts(1, 4)), [0, 0]);
 });
 
-test("a reader that rests in a long run holds little of it, and later reads it whole", async (t) => {
+test("a reader that pauses in a long run buffers little of it, and later reads all of it", async (t) => {
   const { store } = await openTestStore(t);
   const { sessionId, runId } = await seed(store);
   const delta = "x".repeat(10_000);

@@ -91,7 +91,7 @@ test("append numbers a session's events from 1 without gaps, and a run's own bes
   );
 });
 
-test("append notes the last event and number of each run, and of the session", async (t) => {
+test("append records the last event and number of each run, and of the session", async (t) => {
   const { store } = await openTestStore(t, { now: () => 99 });
   const { sessionId, runId } = await seed(store);
   await append(store, sessionId, [
@@ -132,7 +132,7 @@ test("a work that fails takes its numbers back", async (t) => {
   assert.equal((await readAll(store, { sessionId })).length, 2);
 });
 
-test("numbers of deleted events are never given out again", async (t) => {
+test("numbers of deleted events are never reused", async (t) => {
   const { store } = await openTestStore(t);
   const { sessionId, runId } = await seed(store);
   await append(store, sessionId, deltas(runId, 5));
@@ -154,7 +154,7 @@ test("read gives what lies above `after`, at most `limit`, 512 when none is name
   assert.deepEqual(await store.journal.read({ sessionId: "nobody" }), []);
 });
 
-test("data come back as they were given, whatever text they hold", async (t) => {
+test("data is returned unchanged, whatever text it holds", async (t) => {
   const { store } = await openTestStore(t);
   const { sessionId } = await seed(store);
   const data = { text: "\0 \u{1f9ea} \ud800 ' \" ? $1", nested: [1, null, true, { "": 1e21 }] };
@@ -213,7 +213,7 @@ test("a follower that does not pull loses nothing", async (t) => {
   assert.deepEqual([...(first.value ?? []), ...rest], await readAll(store, { sessionId }));
 });
 
-test("follow ends when its signal aborts: before it starts, while it waits, while nobody pulls", async (t) => {
+test("follow ends when its signal aborts: before it starts, while it waits, and while it is idle", async (t) => {
   const { store } = await openTestStore(t);
   const { sessionId, runId } = await seed(store);
   await append(store, sessionId, deltas(runId, 3));

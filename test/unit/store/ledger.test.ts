@@ -19,7 +19,7 @@ const claim = (store: Store, set: Partial<typeof request> = {}) =>
 const finish = (store: Store, keepMs = 5_000) =>
   store.write((tx) => store.ledger.finish(tx, name, { result: { ok: true }, keepMs }));
 
-test("of 50 who claim at the same time from two stores, one wins and the others see its row", async (t) => {
+test("of 50 concurrent claims from two stores one wins, and the others see its row", async (t) => {
   const { store, other } = await open(t);
   const claims = await Promise.all(
     Array.from({ length: 50 }, (_, i) => claim(i % 2 ? store : other, { fingerprint: `f${i}` })),
@@ -35,7 +35,7 @@ test("the same key in another scope is another claim", async (t) => {
   assert.deepEqual(await claim(store, { scope: "delivery:pull" }), { claimed: true });
 });
 
-test("who comes second sees what the key was used with, by whom, and what it came to", async (t) => {
+test("the second caller sees the input, the owner and the result of the first", async (t) => {
   const { store, other } = await open(t);
   await claim(store);
   const during = await claim(other, { fingerprint: "another" });
@@ -50,7 +50,7 @@ test("who comes second sees what the key was used with, by whom, and what it cam
   assert.deepEqual([after.row.status, after.row.result], ["done", '{"ok":true}']);
 });
 
-test("a claim whose work fails is not there", async (t) => {
+test("a claim of a failed work does not exist", async (t) => {
   const { store } = await open(t);
   const failing = store.write(async (tx) => {
     await store.ledger.claim(tx, request);
@@ -60,7 +60,7 @@ test("a claim whose work fails is not there", async (t) => {
   assert.equal((await claim(store)).claimed, true);
 });
 
-test("a claim that ran out may be taken over, and then its first owner cannot finish or release it", async (t) => {
+test("an expired claim can be claimed again, and its first owner can no longer finish or release it", async (t) => {
   const { store, other, clock } = await open(t);
   await claim(store);
   clock.nowMs += 999;
@@ -72,7 +72,7 @@ test("a claim that ran out may be taken over, and then its first owner cannot fi
   assert.equal(await finish(other), true);
 });
 
-test("of 50 who take over a claim that ran out, one wins", async (t) => {
+test("of 50 concurrent claims of an expired key one wins", async (t) => {
   const { store, other, clock } = await open(t);
   await claim(store);
   clock.nowMs += 1_000;
@@ -80,7 +80,7 @@ test("of 50 who take over a claim that ran out, one wins", async (t) => {
   assert.equal(claims.filter((one) => one.claimed).length, 1);
 });
 
-test("a finished claim is remembered for as long as was asked, then forgotten", async (t) => {
+test("a finished claim is kept for the requested time", async (t) => {
   const { store, other, clock } = await open(t);
   const find = () => store.write((tx) => store.ledger.find(tx, name));
   await claim(store);
@@ -110,7 +110,7 @@ test("a finished claim cannot be finished or released again", async (t) => {
   assert.equal(await store.write((tx) => store.ledger.release(tx, name)), false);
 });
 
-test("what is claimed and finished at once is done: others see it, and it is forgotten after its time", async (t) => {
+test("a claim that is recorded at once is done: others see it, and it expires", async (t) => {
   const { store, other, clock } = await open(t);
   const work = { ...name, fingerprint: "f", result: { ok: true }, keepMs: 5_000 };
   const record = (by: Store) => by.write((tx) => by.ledger.record(tx, work));

@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
+import { startChild } from "./child.ts";
 
 async function open(t: Parameters<typeof openTestStore>[0]) {
   const clock = { nowMs: 1_000_000 };
   const now = () => clock.nowMs;
-  const { store, openAnother } = await openTestStore(t, { now });
-  return { store, other: await openAnother({ now }), clock };
+  const { store, openAnother, url } = await openTestStore(t, { now });
+  return { store, other: await openAnother({ now }), clock, url };
 }
 
 const enqueue = (store: Store, maxAttempts?: number) =>
@@ -22,7 +23,7 @@ const enqueue = (store: Store, maxAttempts?: number) =>
 const claim = (store: Store, limit = 10) =>
   store.write((tx) => store.outbox.claim(tx, { limit, leaseMs: 1_000 }));
 
-test("what is owed is claimed once, by one of many senders, and delivered", async (t) => {
+test("a message is claimed once, by one of many senders, and delivered", async (t) => {
   const { store, other } = await open(t);
   const ids = await Promise.all(Array.from({ length: 100 }, () => enqueue(store)));
   const claims = await Promise.all(Array.from({ length: 40 }, (_, i) => claim(i % 2 ? store : other, 7)));
@@ -40,7 +41,7 @@ test("what is owed is claimed once, by one of many senders, and delivered", asyn
   assert.deepEqual([row.status, row.done_at, row.lease_owner], ["delivered", 1_000_000, null]);
 });
 
-test("a message is owed with the work that owes it, or not at all", async (t) => {
+test("a message is enqueued with the transaction that causes it, or not at all", async (t) => {
   const { store } = await open(t);
   const failing = store.write(async (tx) => {
     await store.outbox.enqueue(tx, { target: "log", payload: {} });
@@ -50,14 +51,14 @@ test("a message is owed with the work that owes it, or not at all", async (t) =>
   assert.deepEqual(await claim(store), []);
 });
 
-test("a retry comes due at its instant; an attempt that does not count leaves no trace", async (t) => {
+test("a retry is due at its instant; an attempt that does not count leaves no trace", async (t) => {
   const { store, clock } = await open(t);
   const id = await enqueue(store);
   const retry = () =>
     store.write((tx) => store.outbox.retryAt(tx, id, { error: "503", atMs: clock.nowMs + 100 }));
   assert.equal((await claim(store)).length, 1);
   assert.equal(await retry(), true);
-  assert.equal(await retry(), false, "a message that waits is nobody's");
+  assert.equal(await retry(), false, "a message that waits is not leased");
   assert.deepEqual(await claim(store), []);
   clock.nowMs += 100;
   assert.equal((await claim(store))[0]?.attempts, 2);
@@ -79,7 +80,7 @@ test("a sender that lost its lease changes nothing", async (t) => {
   assert.equal(await other.write((tx) => other.outbox.dead(tx, id, "gone")), true);
 });
 
-test("some of the due messages are claimed by their ids, and given back without a trace", async (t) => {
+test("messages can be claimed by their ids, and released without a trace", async (t) => {
   const { store } = await open(t);
   const [first, second] = [await enqueue(store), await enqueue(store)].sort();
   const taken = await store.write((tx) =>
@@ -101,12 +102,12 @@ test("some of the due messages are claimed by their ids, and given back without 
   );
 });
 
-test("who listens is told of what is owed once it is committed, and of nothing that is undone", async (t) => {
+test("listeners are called once a message is committed, and never for one that was rolled back", async (t) => {
   const { store } = await open(t);
-  let told = 0;
-  const stop = store.outbox.onEnqueued(() => (told += 1));
+  let calls = 0;
+  const stop = store.outbox.onEnqueued(() => (calls += 1));
   await enqueue(store);
-  assert.equal(told, 1);
+  assert.equal(calls, 1);
   const failing = store.write(async (tx) => {
     await store.outbox.enqueue(tx, { target: "log", payload: {} });
     throw new Error("no");
@@ -114,10 +115,10 @@ test("who listens is told of what is owed once it is committed, and of nothing t
   await assert.rejects(failing, /no/);
   stop();
   await enqueue(store);
-  assert.equal(told, 1);
+  assert.equal(calls, 1);
 });
 
-test("what waits is told soonest first, without what goes to busy targets", async (t) => {
+test("pending messages are listed soonest first, without those for busy targets", async (t) => {
   const { store } = await open(t);
   const later = (target: string, availableAtMs: number) =>
     store.write((tx) => store.outbox.enqueue(tx, { target, payload: {}, availableAtMs }));
@@ -125,7 +126,7 @@ test("what waits is told soonest first, without what goes to busy targets", asyn
     await later(target, 1_000_100 - index);
   const waiting = async (targets: string[], platforms: string[]) => {
     const request = { except: { targets, platforms } };
-    return (await store.write((tx) => store.outbox.waiting(tx, request))).map(({ target }) => target);
+    return (await store.write((tx) => store.outbox.listPending(tx, request))).map(({ target }) => target);
   };
   assert.deepEqual(await waiting([], []), ["log:d", "mailing:c", "mail:b", "mail:a", "log"]);
   assert.deepEqual(await waiting(["log:d", "mail:b"], []), ["mailing:c", "mail:b", "mail:a", "log"]);
@@ -133,7 +134,7 @@ test("what waits is told soonest first, without what goes to busy targets", asyn
   assert.deepEqual(await waiting([], ["log", "mail"]), ["mailing:c"]);
 });
 
-test("of each queue the soonest are looked at, however many there are", async (t) => {
+test("the list holds the soonest messages of each queue, however many exist", async (t) => {
   const { store } = await open(t);
   await store.write(async (tx) => {
     for (let i = 0; i < 300; i++) await store.outbox.enqueue(tx, { target: `mail:${i}`, payload: {} });
@@ -141,7 +142,49 @@ test("of each queue the soonest are looked at, however many there are", async (t
     await store.outbox.enqueue(tx, { target: "sms:1", payload: {} });
   });
   const except = { targets: [], platforms: [] };
-  const rows = await store.write((tx) => store.outbox.waiting(tx, { except }));
+  const rows = await store.write((tx) => store.outbox.listPending(tx, { except }));
   const count = (target: string) => rows.filter((row) => row.target.startsWith(target)).length;
   assert.deepEqual([count("mail:"), count("webhook:a"), count("sms:1")], [16, 16, 1]);
+});
+
+test("renewing keeps the lease", async (t) => {
+  const { store, other, clock } = await open(t);
+  const id = await enqueue(store);
+  await claim(store);
+  clock.nowMs += 900;
+  assert.equal(await store.write((tx) => store.outbox.renew(tx, id, 1_000)), true);
+  clock.nowMs += 900;
+  assert.deepEqual(await claim(other), []);
+});
+
+test("a long error is cut, and a message without a new error keeps its last one", async (t) => {
+  const { store, clock } = await open(t);
+  const id = await enqueue(store);
+  await claim(store);
+  const retry = { error: "x".repeat(10_000), atMs: clock.nowMs };
+  await store.write((tx) => store.outbox.retryAt(tx, id, retry));
+  await claim(store);
+  await store.write((tx) => store.outbox.delivered(tx, id));
+  assert.equal((await store.find("outbox", { id }))?.last_error, "x".repeat(2_000));
+});
+
+test("the messages of a sender that was killed are due at once when its process is known to be gone", async (t) => {
+  const { store, url } = await open(t);
+  const ids = await Promise.all(Array.from({ length: 5 }, () => enqueue(store)));
+  const child = startChild("./child-sender.ts", [url]);
+  t.after(async () => void child.process.kill("SIGKILL"));
+  const lines = child.lines[Symbol.asyncIterator]();
+  const { owner, claimed } = (await lines.next()).value as { owner: string; claimed: number };
+  assert.equal(claimed, 5);
+  assert.equal(store.ownerIsDead(owner), false);
+  assert.equal(await store.write((tx) => store.outbox.reclaim(tx)), 0, "a living sender keeps its messages");
+  assert.deepEqual(await claim(store), []);
+  child.process.kill("SIGKILL");
+  await child.exit;
+  assert.equal(store.ownerIsDead(owner), true);
+  assert.equal(await store.write((tx) => store.outbox.reclaim(tx)), 5);
+  assert.deepEqual(
+    (await claim(store)).map((message) => message.id),
+    ids.sort(),
+  );
 });

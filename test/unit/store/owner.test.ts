@@ -19,7 +19,7 @@ test("an owner of this process is alive until it retires; an earlier life of our
   assert.equal(isOwnerDead(`h:${process.pid}:0123456789ab`, self), true);
 });
 
-test("of another host, and of a name that is none, nothing is known", () => {
+test("owners of other hosts, and invalid names, are never dead", () => {
   const self = createOwner("h");
   const unknown = [
     `other:${process.pid}:0123456789ab`,
@@ -40,9 +40,9 @@ test("a host name may hold colons", () => {
   assert.equal(isOwnerDead(`fe80::1:${process.pid}:0123456789ab`, self), true);
 });
 
-test("a process is dead once it has gone, and not before", async (t) => {
+test("an owner is dead once its process has ended, and not before", async (t) => {
   const { store, url } = await openTestStore(t);
-  const child = startChild("./child-worker.ts", [url]);
+  const child = startChild("./child-sender.ts", [url]);
   t.after(async () => void child.process.kill("SIGKILL"));
   const line = await child.lines[Symbol.asyncIterator]().next();
   const { owner } = line.value as { owner: string };

@@ -88,7 +88,7 @@ test(
   },
 );
 
-test("a query that is cut while it runs is read again", only, async (t) => {
+test("a read whose connection is cut is retried", only, async (t) => {
   const { store, url } = await openNamed(t);
   const { sql } = await import("kysely");
   const slow = sql<{ one: number }>`select 1 as one from pg_sleep(0.5)`.execute(store.read);
@@ -134,7 +134,7 @@ test(
   },
 );
 
-test("what somebody else sends on the channel harms no follower", only, async (t) => {
+test("foreign notifications on the channel do not harm followers", only, async (t) => {
   const { store, openAnother } = await openTestStore(t);
   const other = await openAnother();
   const { sessionId, runId } = await seed(store);

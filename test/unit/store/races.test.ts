@@ -28,7 +28,7 @@ test("a session that two processes save at once is saved once", async (t) => {
   assert.equal((await store.read.selectFrom("sessions").select("id").execute()).length, 20);
 });
 
-test("what two processes allow for good at once is allowed", async (t) => {
+test("a permission that two processes grant at once is granted", async (t) => {
   const { store, openAnother } = await openTestStore(t);
   const stores = [store, await openAnother()];
   await race(stores, (each, signature) =>
@@ -46,7 +46,7 @@ test("messages that failed in two processes at once are kept", async (t) => {
   assert.equal((await store.read.selectFrom("ledger").select("key").execute()).length, 20);
 });
 
-test("of two processes that make a job with the same id at once, one is told that it is there", async (t) => {
+test("of two processes that create a job with one id at once, one sees that it exists", async (t) => {
   const { store, openAnother } = await openTestStore(t);
   const outcomes: string[] = [];
   await race([store, await openAnother()], async (each, name) => {

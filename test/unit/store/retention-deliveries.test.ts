@@ -34,7 +34,7 @@ async function kept(store: Store): Promise<readonly string[]> {
   return rows.map(({ id }) => id);
 }
 
-test("deliveries older than their retention go, open ones never do", async (t) => {
+test("deliveries older than their retention are deleted, open ones never", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const open = await record(store, 90, true);
   for (const days of [80, 60, 31, 30.001]) await record(store, days);
@@ -45,7 +45,7 @@ test("deliveries older than their retention go, open ones never do", async (t) =
   assert.deepEqual(await kept(store), [open, exact, fresh]);
 });
 
-test("of more deliveries than are kept the oldest go, open ones never do", async (t) => {
+test("of too many deliveries the oldest are deleted, open ones never", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const open = await record(store, 9, true);
   for (const days of [8, 7, 6, 5]) await record(store, days);

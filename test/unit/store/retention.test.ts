@@ -10,9 +10,9 @@ const DAY_MS = 86_400_000;
 const NOW_MS = 100 * DAY_MS;
 const old = { status: "completed", ended_at: NOW_MS - 10 * DAY_MS };
 const fresh = { status: "completed", ended_at: NOW_MS - DAY_MS };
-const retention = { runsMs: 7 * DAY_MS, jobsMs: 7 * DAY_MS, outboxMs: 7 * DAY_MS };
+const retention = { runsMs: 7 * DAY_MS, outboxMs: 7 * DAY_MS };
 
-const ids = async (store: Store, table: "runs" | "sessions" | "jobs" | "outbox") =>
+const ids = async (store: Store, table: "runs" | "sessions" | "outbox") =>
   (await store.read.selectFrom(table).select("id").orderBy("id").execute()).map((row) => row.id);
 
 async function message(store: Store, sessionId: string, runId: string) {
@@ -20,7 +20,7 @@ async function message(store: Store, sessionId: string, runId: string) {
   await store.write((tx) => tx.insert("messages", [row]));
 }
 
-test("old ended runs go with their events; open and fresh ones stay", async (t) => {
+test("old ended runs are deleted with their events; open and fresh ones stay", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const open = await seed(store);
   const kept = await seed(store, { run: fresh });
@@ -40,7 +40,7 @@ test("old ended runs go with their events; open and fresh ones stay", async (t) 
   assert.equal(next!.seq, 1202, "and its numbers go on");
 });
 
-test("a stored response goes with its run", async (t) => {
+test("a stored response is deleted with its run", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const kept = await seed(store, { run: fresh });
   const gone = await seed(store, { run: old });
@@ -50,7 +50,7 @@ test("a stored response goes with its run", async (t) => {
   assert.deepEqual(left, [{ run_id: kept.runId }]);
 });
 
-test("a session that was made for one request goes with its last run", async (t) => {
+test("a transient session is deleted with its last run", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const gone = await seed(store, { session: { transient: 1 }, run: old });
   await store.write((tx) =>
@@ -68,7 +68,7 @@ test("a session that was made for one request goes with its last run", async (t)
   assert.deepEqual(messages, [{ session_id: halfOld.sessionId }]);
 });
 
-test("without a retention nothing but ledger rows that ran out is swept", async (t) => {
+test("without a retention a sweep deletes expired ledger rows only", async (t) => {
   const clock = { nowMs: NOW_MS };
   const { store } = await openTestStore(t, { now: () => clock.nowMs });
   const { runId } = await seed(store, { run: old });
@@ -83,7 +83,6 @@ test("without a retention nothing but ledger rows that ran out is swept", async 
     sessions: 0,
     events: 0,
     ledger: 1,
-    jobs: 0,
     outbox: 0,
     deliveries: 0,
     cronJobs: [],
@@ -93,33 +92,25 @@ test("without a retention nothing but ledger rows that ran out is swept", async 
   assert.deepEqual(await store.read.selectFrom("ledger").select("key").execute(), [{ key: "long" }]);
 });
 
-test("finished jobs and delivered messages go when they are old, waiting ones never", async (t) => {
+test("delivered messages are deleted when they are old, pending ones never", async (t) => {
   const clock = { nowMs: NOW_MS };
   const { store } = await openTestStore(t, { now: () => clock.nowMs });
-  const [job, message] = await store.write(async (tx) => {
-    for (let i = 0; i < 5; i++) await store.queue.put(tx, { kind: "done", ref: "" });
+  const pending = await store.write(async (tx) => {
     for (let i = 0; i < 5; i++) await store.outbox.enqueue(tx, { target: "log", payload: {} });
-    const later = { availableAtMs: NOW_MS + 1 };
-    return [
-      await store.queue.put(tx, { kind: "waits", ref: "", ...later }),
-      await store.outbox.enqueue(tx, { target: "log", payload: {}, ...later }),
-    ];
+    return store.outbox.enqueue(tx, { target: "log", payload: {}, availableAtMs: NOW_MS + 1 });
   });
   await store.write(async (tx) => {
-    const jobs = await store.queue.claim(tx, { kinds: ["done"], limit: 9, leaseMs: 1 });
-    for (const { id } of jobs) await store.queue.done(tx, id);
     const messages = await store.outbox.claim(tx, { limit: 5, leaseMs: 1 });
     for (const { id } of messages) await store.outbox.delivered(tx, id);
   });
   clock.nowMs += 7 * DAY_MS - 1;
-  assert.equal((await sweep(store, { retention })).jobs, 0);
+  assert.equal((await sweep(store, { retention })).outbox, 0);
   clock.nowMs += 1;
-  const swept = await sweep(store, { retention, batchSize: 2 });
-  assert.deepEqual([swept.jobs, swept.outbox], [5, 5]);
-  assert.deepEqual([await ids(store, "jobs"), await ids(store, "outbox")], [[job], [message]]);
+  assert.equal((await sweep(store, { retention, batchSize: 2 })).outbox, 5);
+  assert.deepEqual(await ids(store, "outbox"), [pending]);
 });
 
-test("a sweep takes small steps and lets writers in between", async (t) => {
+test("a sweep deletes in small steps and lets writers in between", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const gone = await seed(store, { run: old });
   const busy = await seed(store);
@@ -136,7 +127,7 @@ test("a sweep takes small steps and lets writers in between", async (t) => {
   assert.deepEqual(await store.journal.read({ runId: gone.runId }), []);
 });
 
-test("a sweep that is aborted stops, and the next one ends the work", async (t) => {
+test("an aborted sweep stops, and the next one completes the work", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   for (let i = 0; i < 10; i++) {
     const { sessionId, runId } = await seed(store, { run: old });
@@ -149,7 +140,7 @@ test("a sweep that is aborted stops, and the next one ends the work", async (t) 
   assert.deepEqual(await store.read.selectFrom("events").selectAll().execute(), []);
 });
 
-test("scheduled sweeps come again and again, tell of failures, and stop", async (t) => {
+test("scheduled sweeps repeat, report failures, and stop", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const clock = new FakeClock(NOW_MS);
   const problems: unknown[] = [];

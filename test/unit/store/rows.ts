@@ -53,7 +53,7 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
     ended_at: null,
     response_id: null,
     webhook: null,
-    delivery: null,
+    reply_to: null,
     required_action: null,
     pending_steer: null,
     input_preview: null,

@@ -42,7 +42,7 @@ test(":memory: is a database of its own that goes when it is closed", only, asyn
   );
 });
 
-test("a file that is no database is refused and left alone", only, async (t) => {
+test("a file that is not a database is refused and not changed", only, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "agentd-test-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "notes.txt");
@@ -123,13 +123,12 @@ test("the queries of the hot paths and of the sweeps use an index", only, async 
     "select * from questions where session_id = ? and status = 'open'",
     "select * from questions where run_id = ?",
     "select * from ledger where expires_at <= ? limit ?",
-    "select id from jobs where status in ('queued', 'leased') and available_at <= ? order by available_at, id limit ?",
-    "select min(queue) from outbox where status in ('due', 'leased') and held = 0 and queue > ?",
-    "select id from outbox where status in ('due', 'leased') and held = 0 and queue = ? order by available_at, id limit ?",
-    "select id from outbox where lane = ? and status in ('due', 'leased') order by id limit 1",
-    "select 1 from outbox where lane = ? and status = 'leased' and available_at > ? and id <> ?",
+    "select min(queue) from outbox where status in ('due', 'leased') and blocked = 0 and queue > ?",
+    "select id from outbox where status in ('due', 'leased') and blocked = 0 and queue = ? order by available_at, id limit ?",
+    "select id from outbox where ordering_key = ? and status in ('due', 'leased') order by id limit 1",
+    "select 1 from outbox where ordering_key = ? and status = 'leased' and available_at > ? and id <> ?",
     "select * from outbox where ref = ?",
-    "select id from jobs where done_at is not null and done_at <= ? limit ?",
+    "select id from outbox where done_at is not null and done_at <= ? limit ?",
   ];
   for (const query of queries) {
     const plan = database.prepare(`explain query plan ${query}`).all() as { detail: string }[];

@@ -39,7 +39,7 @@ test("rows come back as plain objects with the values that went in", async (t) =
   assert.deepEqual({ ...(await store.write((tx) => tx.find("sessions", { id: row.id }))) }, row);
 });
 
-test("a NUL in a text is kept as U+FFFD, since PostgreSQL has none", async (t) => {
+test("a NUL in a text is stored as U+FFFD, since PostgreSQL rejects it", async (t) => {
   const { store } = await openTestStore(t);
   await store.write((tx) => tx.insert("sessions", [titled("a\0b")]));
   assert.deepEqual(await titles(store), ["a\ufffdb"]);
@@ -125,7 +125,7 @@ test("a work that throws synchronously fails alone", async (t) => {
   assert.deepEqual(await titles(store), ["a"]);
 });
 
-test("a taken key fails the work that took it last, and only that one", async (t) => {
+test("a duplicate key fails the work that inserted it last, and only that one", async (t) => {
   const { store } = await openTestStore(t);
   const outcomes = await Promise.allSettled([
     store.write((tx) => tx.insert("sessions", [titled("a")])),
@@ -158,7 +158,7 @@ test("a work fails when a statement of it failed, also when it caught that", asy
   assert.deepEqual(await titles(store), ["a"]);
 });
 
-test("what a work throws in place of a statement's failure is what write rejects with", async (t) => {
+test("write rejects with what a work throws in place of a statement's failure", async (t) => {
   const { store } = await openTestStore(t);
   await store.write((tx) => tx.insert("sessions", [titled("a")]));
   const work = store.write(async (tx) => {
@@ -236,7 +236,7 @@ test("reads do not see the rows of a transaction that is open", async (t) => {
   assert.deepEqual(await titles(other), ["a"]);
 });
 
-test("the reading side cannot write", async (t) => {
+test("the reading connection cannot write", async (t) => {
   const { store } = await openTestStore(t);
   await assert.rejects(
     store.read.transaction().execute(async () => {}),
@@ -296,7 +296,7 @@ test("find resolves to the row, and to undefined without one", async (t) => {
   assert.deepEqual(found, [runId, undefined, "running"]);
 });
 
-test("a name that is no column is refused: names are never data", async (t) => {
+test("an unknown column name is refused: names are never data", async (t) => {
   const { store } = await openTestStore(t);
   const hostile = { "id = id; drop table sessions; --": "x" } as never;
   for (const attempt of [
@@ -369,7 +369,7 @@ test("the epoch survives restarts and differs for another database", async () =>
   await Promise.all([one.drop(), two.drop()]);
 });
 
-test("close waits for open groups, may be called again, and later calls reject", async () => {
+test("close waits for open groups and can be called again; later calls reject", async () => {
   const database = await createTestDatabase();
   const store = await openStore({ url: database.url });
   const writes = Array.from({ length: 300 }, (_, i) =>

@@ -66,7 +66,7 @@ test("outbox messages are counted by platform and status, and a platform without
   const ids: string[] = [];
   await store.write(async (tx) => {
     for (const target of ["telegram:-1", "telegram:-2", "webhook", "nobody's:private"]) {
-      ids.push(await store.outbox.enqueue(tx, { target, payload: {}, lane: null }));
+      ids.push(await store.outbox.enqueue(tx, { target, payload: {}, orderingKey: null }));
     }
   });
   await store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 60_000, ids: ids.slice(1, 2) }));

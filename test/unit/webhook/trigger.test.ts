@@ -22,9 +22,9 @@ async function enqueued(
 ) {
   const { store } = await openTestStore(t);
   const whole: RunDelivery = { ref: "dlv_1", targets: [], failure: [], extra: { a: 1 }, ...delivery };
-  const run = { id: "run_1", delivery: JSON.stringify(whole) } as RunRow;
+  const run = { id: "run_1", reply_to: JSON.stringify(whole) } as RunRow;
   const trigger = createWebhookTrigger({ store, log: silentLog });
-  assert.ok(trigger.owns(run.delivery ?? ""));
+  assert.ok(trigger.owns(run.reply_to ?? ""));
   await store.write((tx) => trigger.ended(tx, run, outcome));
   const rows = await store.read.selectFrom("outbox").selectAll().orderBy("id").execute();
   assert.ok(rows.every(({ ref }) => ref === "dlv_1"));

@@ -1,7 +1,8 @@
+import { isInside } from "../../../base/paths.ts";
 import { readlinkSync, realpathSync, type Stats } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { homedir } from "node:os";
-import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { editDistance } from "../../../base/nearest.ts";
 import { OwnFileError } from "../../../base/system/own-files.ts";
 import { ToolError } from "../../tool/tool.ts";
@@ -23,9 +24,8 @@ export function resolvePath(path: string, cwd: string): string {
  */
 export function realPath(path: string, cwd: string): string {
   const real = followLinks(resolvePath(path, cwd));
-  const inside = relative(followLinks(cwd), real);
-  const leaves = inside === ".." || inside.startsWith(`..${sep}`) || isAbsolute(inside);
-  return leaves ? real : join(cwd, inside);
+  const root = followLinks(cwd);
+  return isInside(real, root) ? join(cwd, relative(root, real)) : real;
 }
 
 /**

@@ -1,15 +1,6 @@
 import { FetchFailedError, guardedFetch, type GuardedResponse } from "../../../base/net/fetch.ts";
 import { BlockedAddressError, UnresolvedNameError } from "../../../base/net/guard.ts";
-import {
-  closedObject,
-  defineTool,
-  flag,
-  integer,
-  nonEmptyText,
-  type Tool,
-  type ToolContext,
-  ToolError,
-} from "../../tool/tool.ts";
+import { closedObject, defineTool, flag, integer, nonEmptyText, type Tool, type ToolContext, ToolError } from "../../tool/tool.ts";
 import { readPage } from "./page-reader.ts";
 
 interface WebFetchOptions {
@@ -87,7 +78,7 @@ async function run(input: WebFetchInput, options: WebFetchOptions, { signal }: T
   };
   const response = await guardedFetch(input.url, {
     ...options,
-    setting: PRIVATE_HOSTS,
+    hint: PRIVATE_HOSTS_HINT,
     headers,
     signal,
   }).catch((error: unknown) => {
@@ -170,7 +161,7 @@ function charsetOf(header: string, start: string, body: Uint8Array): string {
 }
 
 /** The setting that lists the private hosts that tools may reach. */
-export const PRIVATE_HOSTS = "web.allowed_private_hosts";
+export const PRIVATE_HOSTS_HINT = "If it is meant to be reached, add it to web.allowed_private_hosts.";
 
 const hints: Readonly<Record<FetchFailedError["reason"], string>> = {
   url: "Give a complete http or https address.",

@@ -1,5 +1,5 @@
 import { Worker } from "node:worker_threads";
-import { abortable } from "../../../base/abortable.ts";
+import { abortable } from "../../../base/deadline.ts";
 import type { ReadablePage } from "./readable.ts";
 
 interface PageReaderOptions {

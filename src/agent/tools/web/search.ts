@@ -1,15 +1,7 @@
 import { isRecord } from "../../../base/json/schema.ts";
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../../base/net/fetch.ts";
-import {
-  closedObject,
-  defineTool,
-  integer,
-  nonEmptyText,
-  type Tool,
-  type ToolContext,
-  ToolError,
-} from "../../tool/tool.ts";
-import { PRIVATE_HOSTS, toWebError } from "./fetch.ts";
+import { closedObject, defineTool, integer, nonEmptyText, type Tool, type ToolContext, ToolError } from "../../tool/tool.ts";
+import { PRIVATE_HOSTS_HINT, toWebError } from "./fetch.ts";
 import { headOf } from "../../../base/text.ts";
 
 export interface WebSearchOptions {
@@ -71,7 +63,7 @@ async function run(
     maxBytes: MAX_ANSWER_BYTES,
     // A redirect would send the key to another host.
     maxRedirects: 0,
-    setting: PRIVATE_HOSTS,
+    hint: PRIVATE_HOSTS_HINT,
     allowedPrivateHosts: [...options.allowedPrivateHosts, ...(options.baseUrl ? [hostAndPort(url)] : [])],
     signal,
   }).catch((error: unknown) => {

@@ -1,4 +1,5 @@
-/** Texts in DingTalk's form, and the meaning of its responses. Pure. */
+/** A text as DingTalk takes it: a Markdown with a title for the list of chats, or plain. Pure. */
+import { shorten } from "../../../base/text.ts";
 import type { Message } from "../../message.ts";
 import { renderParts } from "../../text/parts.ts";
 import type { Part } from "../../text/source.ts";
@@ -77,10 +78,7 @@ function beginningOf({ text }: Part): string {
 
 function titleOf(text: string): string {
   const line = text.trim().split("\n", 1)[0] ?? "";
-  const characters = Array.from(line.trim());
-  return characters.length <= TITLE_CHARACTERS
-    ? line.trim()
-    : `${characters.slice(0, TITLE_CHARACTERS - 1).join("")}…`;
+  return shorten(line.trim(), TITLE_CHARACTERS);
 }
 
 export const dingtalkWords = { title: "DingTalk", name: "dingtalk" };

@@ -1,5 +1,5 @@
 import type { WSClient } from "@wecom/aibot-node-sdk";
-import { abortable } from "../../../base/abortable.ts";
+import { abortable } from "../../../base/deadline.ts";
 import type { Clock } from "../../../base/clock.ts";
 import type { Log } from "../../../base/observe/log.ts";
 import type { Store } from "../../../store/store.ts";

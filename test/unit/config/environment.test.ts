@@ -5,7 +5,7 @@ import { secretValues } from "../../../src/config/secrets/values.ts";
 
 const file = "telemetry: { endpoint: 'http://file:4318', headers: { a: b }, service_name: file }\n";
 
-test("the standard's variables say where traces go, above the file", () => {
+test("the OpenTelemetry variables override the file", () => {
   const { config, issues } = readConfig(file, {
     OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318",
     OTEL_EXPORTER_OTLP_HEADERS: "x-api-key=abc, authorization = Bearer%20d%3De=f%2C,",
@@ -18,13 +18,13 @@ test("the standard's variables say where traces go, above the file", () => {
   assert.equal(name, "agent-7");
 });
 
-test("there are no traces unless the file or a variable names a collector", () => {
+test("traces are off unless the file or a variable names a collector", () => {
   assert.equal(readConfig("").config.telemetry.endpoint, undefined);
   assert.equal(readConfig("", { OTEL_SERVICE_NAME: "a" }).config.telemetry.endpoint, undefined);
   assert.equal(readConfig(file).config.telemetry.endpoint, "http://file:4318");
 });
 
-test("headers that are no pairs are told of without their value", () => {
+test("headers that are not pairs are reported without their value", () => {
   for (const value of [
     "hunter2hunter2",
     "a=hunter2hunter2%zz",

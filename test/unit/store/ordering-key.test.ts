@@ -22,29 +22,29 @@ const claim = async (store: Store, ids?: readonly string[]) => {
   );
   return rows.map(({ id }) => id);
 };
-const waiting = async (store: Store) => {
+const pending = async (store: Store) => {
   const except = { targets: [], platforms: [] };
-  const rows = await store.write((tx) => store.outbox.waiting(tx, { except }));
+  const rows = await store.write((tx) => store.outbox.listPending(tx, { except }));
   return rows.map(({ id }) => id);
 };
 const find = (store: Store, id: string) => store.find("outbox", { id });
 
-test("of a lane the oldest alone is to be had, until it has come to an end", async (t) => {
+test("only the oldest message of an ordering key can be claimed, until it is delivered, dead or unknown", async (t) => {
   const { store, openAnother } = await open(t);
   const other = await openAnother();
   const [a1, a2, a3] = [await enqueue(store), await enqueue(other), await enqueue(store)];
   const b1 = await enqueue(store, { target: "chat:b" });
-  assert.deepEqual(await waiting(store), [a1, b1]);
+  assert.deepEqual(await pending(store), [a1, b1]);
   assert.deepEqual(await claim(other, [a2, a3]), []);
   assert.deepEqual(await claim(other, [a1]), [a1]);
-  assert.deepEqual(await claim(store, [a2, a3]), [], "it is on its way");
+  assert.deepEqual(await claim(store, [a2, a3]), [], "it is being sent");
   await other.write((tx) => other.outbox.delivered(tx, a1));
-  assert.deepEqual(await waiting(store), [b1, a2].sort());
+  assert.deepEqual(await pending(store), [b1, a2].sort());
   await claim(store, [a2]);
   await store.write((tx) => store.outbox.unknown(tx, a2, "no answer"));
   assert.deepEqual(await claim(other, [a3]), [a3]);
   await other.write((tx) => other.outbox.dead(tx, a3, "gone"));
-  assert.deepEqual(await waiting(store), [b1]);
+  assert.deepEqual(await pending(store), [b1]);
   const rows = await Promise.all([a1, a2, a3].map((id) => find(store, id)));
   assert.deepEqual(
     rows.map((row) => row?.status),
@@ -52,22 +52,22 @@ test("of a lane the oldest alone is to be had, until it has come to an end", asy
   );
 });
 
-test("those behind one that waits for its retry wait with it, and are not looked at", async (t) => {
+test("messages behind one that waits for its retry wait too, and are not listed", async (t) => {
   const { store, clock } = await open(t);
   const [first, second] = [await enqueue(store), await enqueue(store)];
   await claim(store);
   await store.write((tx) => store.outbox.retryAt(tx, first, { error: "503", atMs: clock.nowMs + 60_000 }));
   assert.deepEqual(await claim(store), []);
-  assert.deepEqual(await waiting(store), [first]);
+  assert.deepEqual(await pending(store), [first]);
   clock.nowMs += 60_000;
   assert.deepEqual(await claim(store), [first]);
   await store.write((tx) => store.outbox.delivered(tx, first));
   const next = await find(store, second);
-  assert.equal(next?.available_at, clock.nowMs, "it appears where those who look have not passed");
+  assert.equal(next?.available_at, clock.nowMs, "senders have not passed its instant yet");
   assert.deepEqual(await claim(store), [second]);
 });
 
-test("one that is due later keeps its instant when its turn comes", async (t) => {
+test("a message that is due later keeps its instant when it is unblocked", async (t) => {
   const { store, clock } = await open(t);
   const first = await enqueue(store);
   const later = await enqueue(store, { availableAtMs: clock.nowMs + 5_000 });
@@ -77,7 +77,7 @@ test("one that is due later keeps its instant when its turn comes", async (t) =>
   assert.deepEqual(await claim(store), []);
 });
 
-test("a sender that is lost holds its lane until its lease ends; then the same one comes again", async (t) => {
+test("a lost sender blocks its ordering key until its lease ends; then the same message is due again", async (t) => {
   const { store, openAnother, clock } = await open(t);
   const other = await openAnother();
   const [first, second] = [await enqueue(store), await enqueue(store)];
@@ -86,25 +86,27 @@ test("a sender that is lost holds its lane until its lease ends; then the same o
   clock.nowMs += LEASE_MS;
   assert.deepEqual(await claim(store), [first]);
   clock.nowMs += LEASE_MS;
-  const lost = await store.write((tx) => store.outbox.lost(tx, first, { status: "unknown", error: "lost" }));
+  const lost = await store.write((tx) =>
+    store.outbox.settleLost(tx, first, { status: "unknown", error: "lost" }),
+  );
   assert.deepEqual([lost?.status, lost?.last_error], ["unknown", "lost"]);
   assert.equal(
-    await store.write((tx) => store.outbox.lost(tx, first, { status: "unknown", error: "lost" })),
+    await store.write((tx) => store.outbox.settleLost(tx, first, { status: "unknown", error: "lost" })),
     undefined,
   );
   assert.deepEqual(await claim(store), [second]);
 });
 
-test("what has no lane waits for nobody, and neither do webhooks, the log and files", async (t) => {
+test("messages without an ordering key are sent at any time, and so are webhooks, the log and files", async (t) => {
   const { store } = await open(t);
-  const ids = [await enqueue(store), await enqueue(store, { lane: null })];
+  const ids = [await enqueue(store), await enqueue(store, { orderingKey: null })];
   for (const target of ["webhook:a", "webhook:a", "log", "log", "local", "local"]) {
     ids.push(await enqueue(store, { target }));
   }
   assert.deepEqual(await claim(store), ids.sort());
 });
 
-test("two that were owed in one transaction, or one millisecond, or before a clock was put back, keep their order", async (t) => {
+test("messages of one transaction, of one millisecond, or from before a clock was set back keep their order", async (t) => {
   const { store, clock } = await open(t);
   const ids = await store.write(async (tx) => {
     const made: string[] = [];
@@ -124,18 +126,17 @@ test("two that were owed in one transaction, or one millisecond, or before a clo
   assert.deepEqual(sent, ids);
 });
 
-test("messages of one ordering key from two processes are sent once each, one at a time", async (t) => {
-  // Time stands still, so that no lease ends while a slow machine is sending.
-  const { store, openAnother } = await open(t);
+test("many writers and senders of one ordering key: each message is sent once, one at a time, and none is lost", async (t) => {
+  const { store, openAnother } = await openTestStore(t);
   const stores = [store, await openAnother()];
-  const owed = 60;
+  const total = 60;
   const sent: string[] = [];
   let atOnce = 0;
-  const owing = stores.map(async (each) => {
-    for (let i = 0; i < owed / 2; i++) await enqueue(each);
+  const enqueuing = stores.map(async (each) => {
+    for (let i = 0; i < total / 2; i++) await enqueue(each);
   });
   const sending = stores.map(async (each) => {
-    while (sent.length < owed) {
+    while (sent.length < total) {
       await each.write((tx) => each.outbox.advance(tx));
       for (const id of await claim(each)) {
         assert.equal((atOnce += 1), 1);
@@ -147,25 +148,29 @@ test("messages of one ordering key from two processes are sent once each, one at
       }
     }
   });
-  await Promise.all([...owing, ...sending]);
-  assert.equal(new Set(sent).size, owed);
+  await Promise.all([...enqueuing, ...sending]);
+  assert.equal(new Set(sent).size, total);
 });
 
-test("parts that arrived are kept by whoever holds the lease, and stay over attempts", async (t) => {
+test("only the lease holder records parts that arrived, and later attempts keep them", async (t) => {
   const { store, openAnother, clock } = await open(t);
   const other = await openAnother();
   const id = await enqueue(store);
-  assert.equal(await store.write((tx) => store.outbox.progress(tx, id, 1)), false, "nobody is sending it");
+  assert.equal(
+    await store.write((tx) => store.outbox.recordProgress(tx, id, 1)),
+    false,
+    "no process is sending it",
+  );
   await claim(store);
-  assert.equal(await store.write((tx) => store.outbox.progress(tx, id, 2)), true);
-  assert.equal(await other.write((tx) => other.outbox.progress(tx, id, 9)), false);
+  assert.equal(await store.write((tx) => store.outbox.recordProgress(tx, id, 2)), true);
+  assert.equal(await other.write((tx) => other.outbox.recordProgress(tx, id, 9)), false);
   await store.write((tx) => store.outbox.retryAt(tx, id, { error: "503", atMs: clock.nowMs }));
   await claim(other);
   assert.equal((await find(store, id))?.parts_sent, 2);
 });
 
-test("a lane is the address; of a platform alone, what else says where it goes", () => {
-  for (const [target, extra, lane] of [
+test("the ordering key is the address; for a bare platform, the fields that name the chat are added", () => {
+  for (const [target, extra, key] of [
     ["telegram:5:7", { chat_id: "9" }, "telegram:5:7"],
     ["telegram", { chat_id: 9, text: "x" }, "telegram:9"],
     ["telegram", { chat_id: {} }, "telegram"],
@@ -175,7 +180,7 @@ test("a lane is the address; of a platform alone, what else says where it goes",
     ["log", {}, null],
     ["local", null, null],
   ] as const) {
-    assert.equal(orderingKeyOf(target, extra), lane);
+    assert.equal(orderingKeyOf(target, extra), key);
   }
   assert.equal(queueOf("telegram:5", "telegram:5"), "telegram");
   assert.equal(queueOf("webhook:host", null), "webhook:host");

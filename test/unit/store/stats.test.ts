@@ -42,13 +42,13 @@ test("deliveries are counted by status: the open ones, and all that are new enou
   assert.deepEqual(Object.fromEntries(newest), { accepted: 1, running: 1, ignored: 1, completed: 1 });
 });
 
-test("an empty database has no figures", async (t) => {
+test("an empty database has no counts", async (t) => {
   const { store } = await openTestStore(t);
   const { runs, deliveries } = await readStats(store);
   assert.deepEqual([runs.size, deliveries.size], [0, 0]);
 });
 
-test("each count reads the index of what it counts only", { skip: testDialect !== "sqlite" }, async (t) => {
+test("each count reads only the index of its rows", { skip: testDialect !== "sqlite" }, async (t) => {
   const { store } = await openTestStore(t);
   const planOf = async (query: string) => {
     const plan = sql<{ readonly detail: string }>`explain query plan ${sql.raw(query)}`;

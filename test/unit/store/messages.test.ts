@@ -5,7 +5,7 @@ import {
   dropMessage,
   findMessage,
   listMessages,
-  retryLetter,
+  retryMessage,
   type MessageStatus,
 } from "../../../src/store/outbox/messages.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -22,7 +22,7 @@ const enqueue = (store: Store, target = "chat:a") =>
 const claim = (store: Store, id: string) =>
   store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 30_000, ids: [id] }));
 
-/** A message that came to that end. */
+/** Returns the id of a message with that status. */
 async function ended(store: Store, status: MessageStatus, target?: string): Promise<string> {
   const id = await enqueue(store, target);
   if (status === "due") return id;
@@ -40,7 +40,7 @@ async function ended(store: Store, status: MessageStatus, target?: string): Prom
   return id;
 }
 
-test("letters are listed newest first, in pages, by status, platform and what owes them; without what they say", async (t) => {
+test("messages are listed newest first, in pages, by status, platform and reference, without their payload", async (t) => {
   const { store, clock } = await open(t);
   const made: string[] = [];
   for (const [status, target] of [
@@ -75,14 +75,14 @@ test("letters are listed newest first, in pages, by status, platform and what ow
     partsSent: 0,
     error: "no answer",
     createdAtMs: 1_000_003,
-    isHeld: false,
+    isBlocked: false,
     endedAtMs: 1_000_003,
   });
   assert.equal((await findMessage(store, made[0]!))?.payload, '{"text":"private"}');
   assert.equal(await findMessage(store, "out_none"), undefined);
 });
 
-test("a letter that was given up, may have arrived, or waits is due now when a person says so; its parts stay", async (t) => {
+test("a dead, unknown or waiting message is due now when a user retries it, and keeps its parts", async (t) => {
   const { store, clock } = await open(t);
   for (const status of ["dead", "unknown", "due"] as const) {
     const id = await ended(store, status, `chat:${status}`);
@@ -90,7 +90,7 @@ test("a letter that was given up, may have arrived, or waits is due now when a p
       tx.update("outbox", { id }, { parts_sent: 2, available_at: 9_000_000, attempts: 4 }),
     );
     clock.nowMs += 1_000;
-    assert.equal(await retryLetter(store, id), "retried");
+    assert.equal(await retryMessage(store, id), "retried");
     const row = await store.find("outbox", { id });
     assert.deepEqual(
       [row?.status, row?.attempts, row?.parts_sent, row?.available_at, row?.done_at, row?.retried_at],
@@ -100,42 +100,43 @@ test("a letter that was given up, may have arrived, or waits is due now when a p
   }
 });
 
-test("a letter that is being sent is left alone while its sender lives; one that is done stays done", async (t) => {
+test("a message that is being sent cannot be retried or dropped while its sender lives; a finished one never", async (t) => {
   const { store, clock } = await open(t);
   const id = await ended(store, "leased");
-  assert.deepEqual([await retryLetter(store, id), await dropMessage(store, id)], ["leased", "leased"]);
+  assert.deepEqual([await retryMessage(store, id), await dropMessage(store, id)], ["leased", "leased"]);
   const ghost = store.owner.replace(/:\d+:/, ":999999999:");
   await store.write((tx) => tx.update("outbox", { id }, { lease_owner: ghost }));
   assert.equal(await dropMessage(store, id), "dropped");
-  assert.deepEqual([await retryLetter(store, id), await dropMessage(store, id)], ["done", "done"]);
+  assert.deepEqual([await retryMessage(store, id), await dropMessage(store, id)], ["done", "done"]);
   const delivered = await ended(store, "delivered");
-  assert.equal(await retryLetter(store, delivered), "done");
-  assert.equal(await retryLetter(store, "out_none"), "missing");
+  assert.equal(await retryMessage(store, delivered), "done");
+  assert.equal(await retryMessage(store, "out_none"), "missing");
   const late = await ended(store, "leased");
   clock.nowMs += 30_000;
-  assert.equal(await retryLetter(store, late), "retried");
+  assert.equal(await retryMessage(store, late), "retried");
 });
 
-test("dropping the one that a chat waits for lets the next one go; retrying an older one puts it first", async (t) => {
+test("dropping the first message of a chat unblocks the next one; retrying an older one puts it first", async (t) => {
   const { store } = await open(t);
   const dead = await ended(store, "dead");
   const [first, second, third] = [await enqueue(store), await enqueue(store), await enqueue(store)];
-  const held = async () => (await listMessages(store)).filter(({ isHeld }) => isHeld).map(({ id }) => id);
-  assert.deepEqual(await held(), [third, second]);
+  const blocked = async () =>
+    (await listMessages(store)).filter(({ isBlocked }) => isBlocked).map(({ id }) => id);
+  assert.deepEqual(await blocked(), [third, second]);
   assert.equal(await dropMessage(store, second), "dropped");
   assert.equal(await dropMessage(store, first), "dropped");
-  assert.deepEqual(await held(), []);
+  assert.deepEqual(await blocked(), []);
   assert.equal((await claim(store, third)).length, 1);
-  assert.equal(await retryLetter(store, dead), "retried");
-  assert.equal((await claim(store, dead)).length, 0, "one of its chat is on its way");
+  assert.equal(await retryMessage(store, dead), "retried");
+  assert.equal((await claim(store, dead)).length, 0, "another message of its chat is being sent");
   await store.write((tx) => store.outbox.retryAt(tx, third, { error: "503", atMs: 0 }));
-  assert.equal((await claim(store, third)).length, 0, "an older one is owed");
+  assert.equal((await claim(store, third)).length, 0, "an older one is pending");
   assert.equal((await claim(store, dead)).length, 1);
   await store.write((tx) => store.outbox.delivered(tx, dead));
   assert.equal((await claim(store, third)).length, 1);
 });
 
-test("what is owed and what was given up is counted by platform, with the oldest", async (t) => {
+test("pending and failed messages are counted by platform, with the time of the oldest", async (t) => {
   const { store, clock } = await open(t);
   assert.deepEqual(await countMessages(store), []);
   await ended(store, "delivered", "sms:1");

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { LogLines } from "../../../src/agent/mcp/stdio-transport.ts";
 import { OutputExcerpt, OutputRing } from "../../../src/exec/output.ts";
 import { LineWindow } from "../../../src/agent/tools/files/read-file.ts";
-import { headOf, tailOf } from "../../../src/base/text.ts";
+import { headOf, tailOf, excerptOf, shorten, toOneLine } from "../../../src/base/text.ts";
 import { Lines } from "../../../src/base/lines.ts";
 import { readFrames as readEvents } from "../../../src/client/streams.ts";
 import { readFrames as readLines } from "../../../src/client/gateway/transport.ts";
@@ -123,4 +123,29 @@ test("a text is cut between characters, at its beginning and at its end", () => 
       if (whole.length > max && max > 0) assert.ok(head.length >= max - 1 && tail.length >= max - 1);
     }),
   );
+});
+
+test("a shortened text counts characters, ends in an ellipsis and is never longer than allowed", () => {
+  assert.equal(shorten("short", 5), "short");
+  assert.equal(shorten("too long", 5), "too…");
+  assert.equal(shorten("👋".repeat(5), 5), "👋".repeat(5));
+  assert.equal(shorten("👋".repeat(6), 5), `${"👋".repeat(4)}…`);
+  fc.assert(
+    fc.property(text, fc.integer({ min: 1, max: 60 }), (whole, max) => {
+      const shown = shorten(whole, max);
+      assert.ok(shown.isWellFormed() && Array.from(shown).length <= max);
+      assert.equal(shown === whole, Array.from(whole).length <= max);
+    }),
+  );
+});
+
+test("an excerpt keeps the beginning and the end, and says how much it leaves out", () => {
+  assert.equal(excerptOf("abc", 3), "abc");
+  const excerpt = excerptOf(`begin${"x".repeat(500)}end`, 200);
+  assert.match(excerpt, /^beginx+\n\[\.\.\. 308 characters cut here \.\.\.\]\nx+end$/);
+  assert.equal(excerpt.length, 200);
+});
+
+test("a text on one line has no line breaks and no control characters", () => {
+  assert.equal(toOneLine(" a\r\n\tb\u0000c\u0085 "), "a b c");
 });
