@@ -23,14 +23,14 @@ interface Verdict {
 
 async function load(): Promise<Verdict> {
   try {
-    const [{ openHome, openHomeStore }, { bootRpc }, { missingProvider }] = await Promise.all([
+    const [{ openHome, openHomeStore }, { startRpcFromHome }, { missingProvider }] = await Promise.all([
       import("../../app/home.ts"),
       import("../../app/start.ts"),
       import("../../acp/settings/provider.ts"),
       import("../../acp/methods/handlers.ts"),
     ]);
     const opened = await openHome(currentContext());
-    const service = await bootRpc(opened, await openHomeStore(opened));
+    const service = await startRpcFromHome(opened, await openHomeStore(opened));
     const { models } = service.agent.deps;
     const missing = missingProvider(models);
     await service.stop();

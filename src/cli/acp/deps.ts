@@ -3,10 +3,10 @@ import { isDeepStrictEqual } from "node:util";
 import type { AcpDeps } from "../../acp/deps.ts";
 import { acpSettings } from "../../acp/settings/settings.ts";
 import { systemClock } from "../../base/clock.ts";
-import { bootRpc } from "../../app/start.ts";
+import { startRpcFromHome } from "../../app/start.ts";
 import { loadConfig } from "../../config/config.ts";
 import { resolveWithin } from "../../config/home.ts";
-import { openHome, openHomeStore, type OpenedHome } from "../../app/home.ts";
+import { openHome, openHomeStore, type Home } from "../../app/home.ts";
 import { keepLog } from "./log-file.ts";
 import { watchWire, type WatchedWire } from "./watch.ts";
 import { currentContext } from "../kit/context.ts";
@@ -27,7 +27,7 @@ export async function loadAcpDeps(watched: WatchedWire): Promise<AcpDeps> {
     ...opened.config,
     approvals: { ...approvals, timeout_seconds: acp.approval_timeout_seconds },
   };
-  const service = await bootRpc({ ...opened, config }, await openHomeStore(opened));
+  const service = await startRpcFromHome({ ...opened, config }, await openHomeStore(opened));
   const settings = acpSettings(config);
   const unwatch = watchWire(watched, { settings, isTraced: acp.trace });
   // Behind the loading, which needs room and would be slower without.
@@ -48,7 +48,7 @@ export async function loadAcpDeps(watched: WatchedWire): Promise<AcpDeps> {
 }
 
 /** A login may have happened in another process. */
-async function isCurrent({ home, processEnv, config, env }: OpenedHome): Promise<boolean> {
+async function isCurrent({ folder: home, processEnv, config, env }: Home): Promise<boolean> {
   const now = await loadConfig({ home, env: processEnv }).catch(() => undefined);
   return isDeepStrictEqual([now?.config, now?.env], [config, env]) && !now?.issues.some(isError);
 }

@@ -26,8 +26,8 @@ export const tickCommand = defineCommand({
   async run({ args }) {
     const context = currentContext();
     keepCompiledCode(context.home);
-    const { bootTick } = await import("../../app/start.ts");
-    const service = await bootTick({ ...context, log: createLog("warn") });
+    const { startTickFromHome } = await import("../../app/start.ts");
+    const service = await startTickFromHome({ ...context, log: createLog("warn") });
     const ran = await runDue(service).finally(() => service.stop());
     for (const name of SIGNALS) process.removeAllListeners(name);
     if (!ran) {

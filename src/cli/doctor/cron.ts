@@ -1,11 +1,10 @@
 /** What `agentd doctor` says of scheduled jobs. Touches the machine. */
-import { createSkills } from "../../app/wire-agent.ts";
+import { createSkills, createJobService } from "../../app/wire-agent.ts";
 import type { Skills } from "../../agent/skills/skills.ts";
 import { createLog } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { zoneProblem } from "../../base/zone.ts";
 import { resolvePaths } from "../../config/paths.ts";
-import { createJobService } from "../../app/job-service.ts";
 import type { JobDefinition } from "../../cron/job/job.ts";
 import { Jobs, type BrokenJob } from "../../cron/job/jobs.ts";
 import { findBlock, type PreflightDeps } from "../../cron/run/preflight.ts";

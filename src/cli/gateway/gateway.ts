@@ -1,7 +1,7 @@
 /** `agentd gateway`: runs the service until it is told to stop. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import type { Booted } from "../../app/start.ts";
+import type { StartedService } from "../../app/start.ts";
 import { lazyCommand } from "../kit/command.ts";
 import { keepCompiledCode } from "../kit/compiled-code.ts";
 import { currentContext } from "../kit/context.ts";
@@ -26,16 +26,16 @@ const run = defineCommand({
   async run({ args }) {
     const { env, home } = currentContext();
     keepCompiledCode(home);
-    const { boot } = await import("../../app/start.ts");
-    const booted = await boot({
+    const { startFromHome } = await import("../../app/start.ts");
+    const started = await startFromHome({
       env,
       home,
       ...(args.host === undefined ? {} : { host: args.host }),
       ...(args.port === undefined ? {} : { port: toPort(args.port) }),
     });
     // Whoever reads the address may send a signal at once: it must find its listeners.
-    const stopped = untilStopped(booted);
-    print(banner(booted));
+    const stopped = untilStopped(started);
+    print(banner(started));
     await stopped;
   },
 });
@@ -59,7 +59,7 @@ function toPort(text: string): number {
 }
 
 /** What a newcomer needs: where it is, how to get in, who answers, and one request to try. */
-function banner({ service, version, model, keyFile, keyCreated }: Booted): string {
+function banner({ service, version, model, keyFile, keyCreated }: StartedService): string {
   const demo = "the built-in demo model, because no provider is configured";
   const key =
     keyFile === undefined
@@ -77,7 +77,7 @@ function banner({ service, version, model, keyFile, keyCreated }: Booted): strin
   ].join("\n");
 }
 
-function webhookLines({ webhookUrl, webhookRoutes }: Booted["service"]): readonly string[] {
+function webhookLines({ webhookUrl, webhookRoutes }: StartedService["service"]): readonly string[] {
   if (webhookRoutes === undefined) return [];
   if (webhookUrl === undefined) return ["  hooks  not received yet: the log says why, and it is tried again"];
   const names = webhookRoutes.map(oneLine).join(", ") || "none yet, see `agentd webhook subscribe`";
@@ -90,7 +90,7 @@ function webhookLines({ webhookUrl, webhookRoutes }: Booted["service"]): readonl
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** The first signal stops in good order, the second at once. */
-async function untilStopped({ service, log }: Booted): Promise<void> {
+async function untilStopped({ service, log }: StartedService): Promise<void> {
   process.on("unhandledRejection", (error) =>
     log.error("a promise was rejected and nobody looked", { error }),
   );

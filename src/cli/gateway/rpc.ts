@@ -56,8 +56,8 @@ async function start(output: FrameOutput): Promise<{ greeted: string; service: R
   const limits = gatewayLimits(opened.config.sessions.max_queue);
   const greeted = greetStdio(output, { version: packageFile.version, epoch: store.epoch, limits });
   try {
-    const { bootRpc } = await import("../../app/start.ts");
-    return { greeted, service: await bootRpc(opened, store) };
+    const { startRpcFromHome } = await import("../../app/start.ts");
+    return { greeted, service: await startRpcFromHome(opened, store) };
   } catch (error) {
     await failStdio(output, error);
     throw error;

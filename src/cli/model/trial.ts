@@ -4,7 +4,7 @@ import { createEngine } from "../../agent/engines/select.ts";
 import type { ModelRef, TurnEnd } from "../../agent/engine.ts";
 import { systemClock } from "../../base/clock.ts";
 import { createLog } from "../../base/observe/log.ts";
-import { checkToolInput } from "../../app/check-input.ts";
+import { checkToolInput } from "../../app/models.ts";
 import type { ModelDeps } from "./deps.ts";
 
 export interface Trial {

@@ -10,7 +10,7 @@ import {
   type MessageStatus,
 } from "../../store/outbox/messages.ts";
 import type { Store } from "../../store/store.ts";
-import { settleMessage } from "../../app/settle-message.ts";
+import { onMessageSettled } from "../../app/wire-delivery.ts";
 import { positionalsOf, UsageError } from "../kit/arguments.ts";
 import { confirm } from "../kit/confirm.ts";
 import { toPlatformName } from "./options.ts";
@@ -52,7 +52,7 @@ export const retryCommand = defineCommand({
     const choice = toChoice(args, positionalsOf(rawArgs));
     await inDatabase(async (store) => {
       const ids = choice.ids ?? (await deadMessages(store, choice.platform));
-      const outcomes = await each(ids, (id) => retryLetter(store, id, settleMessage));
+      const outcomes = await each(ids, (id) => retryLetter(store, id, onMessageSettled));
       report(outcomes, { done: "retried", isJson: args.json === true });
     });
   },
@@ -83,7 +83,7 @@ export const dropCommand = defineCommand({
         process.exitCode = EXIT_FAILURE;
         return;
       }
-      const outcomes = await each(ids, (id) => dropMessage(store, id, settleMessage));
+      const outcomes = await each(ids, (id) => dropMessage(store, id, onMessageSettled));
       report(outcomes, { done: "dropped", isJson: args.json === true });
     });
   },

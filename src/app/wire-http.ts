@@ -1,21 +1,22 @@
-/** The listener of the HTTP API and of hosts, built from the configuration. */
+/** The listener of the HTTP API and the gateway sockets, built from the configuration. */
+import type { Config } from "../../generated/config/types.gen.ts";
+import type { Environment } from "../config/home.ts";
 import { freeBytes, processId } from "../base/system/machine.ts";
 import { isLoopback } from "../config/secrets/secrets.ts";
 import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
-import type { HttpDeps, ReceiverStats } from "../http/deps.ts";
-import type { WiredService } from "./wire.ts";
+import type { HttpDeps, HttpSettings, ReceiverStats } from "../http/deps.ts";
+import type { WiredService, ServiceOptions } from "./wire.ts";
 import type { RpcHub } from "../rpc/events/hub.ts";
 import type { SocketGate } from "../rpc/connection/socket.ts";
-import type { ServiceOptions } from "./options.ts";
-import { httpSettings } from "./settings.ts";
+import { webhookSecret } from "./settings.ts";
 
 type ListenerDeps = Pick<WiredService, "wiredAgent" | "telemetry" | "hub"> & {
   readonly receiver: WebhookReceiver | undefined;
 };
 
-/** Loaded here: what serves standard input and output does not wait for what it does not need. */
-export async function openListener(options: ServiceOptions, wired: ListenerDeps): Promise<Listener> {
+/** Binds the address and starts listening. Its modules load here, so that stdio services start without them. */
+export async function startListener(options: ServiceOptions, wired: ListenerDeps): Promise<Listener> {
   const { config } = options;
   const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }] = await Promise.all([
     import("../gateway/listen.ts"),
@@ -34,7 +35,7 @@ export async function openListener(options: ServiceOptions, wired: ListenerDeps)
   });
 }
 
-/** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
+/** The listener's own limit exceeds ours, so that ours rejects an oversize body, with our error envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
 
 function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDeps["tickets"]): HttpDeps {
@@ -80,11 +81,53 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
   };
 }
 
+/** Returns the settings of the HTTP surface, with limits in bytes and times in milliseconds. */
+export function httpSettings(
+  config: Config,
+  more: {
+    readonly toolsets: readonly string[];
+    readonly validateResponses: boolean;
+    readonly env: Environment;
+  },
+): HttpSettings {
+  const { api_server: server, limits, retention } = config;
+  return {
+    modelName: server.model_name,
+    unknownModel: server.unknown_model,
+    allowedHosts: allowedHosts(server),
+    toolsets: more.toolsets,
+    maxBodyBytes: limits.max_body_bytes,
+    bodyTimeoutMs: limits.body_timeout_seconds * 1000,
+    maxMessages: limits.max_messages,
+    maxTextBytes: limits.max_text_bytes,
+    keepaliveMs: limits.sse_keepalive_seconds * 1000,
+    slowReaderMs: limits.slow_reader_seconds * 1000,
+    maxSubscribersPerRun: limits.max_subscribers_per_run,
+    maxReaderBytes: limits.max_reader_bytes,
+    maxAnswerBytes: limits.max_answer_bytes,
+    maxStoredResponses: limits.max_stored_responses,
+    maxRunEvents: limits.max_run_events,
+    maxConcurrentRuns: limits.max_concurrent_runs,
+    maxQueuePerSession: config.sessions.max_queue,
+    runTtlMs: retention.runs_hours * 3_600_000,
+    eventTtlMs: Math.min(retention.events_hours ?? Infinity, retention.runs_hours) * 3_600_000,
+    approvalTimeoutMs: config.approvals.timeout_seconds * 1000,
+    runTimeoutMs: config.agent.timeout_seconds * 1000,
+    toolItems: server.tool_items,
+    showReasoning: server.show_reasoning,
+    webhookSecret: webhookSecret(config, more.env),
+    webhookAllowedHosts: server.webhook_allowed_hosts,
+    webhookAttempts: limits.webhook_attempts,
+    corsOrigins: server.cors_origins,
+    validateResponses: more.validateResponses,
+  };
+}
+
 function receiverStats({ url, problem, routes }: WebhookReceiver): ReceiverStats {
   return { url, problem, routes: routes.length };
 }
 
-/** Addresses that mean every address of the machine, by whatever name. */
+/** Addresses that bind every interface of the machine. */
 const OPEN_HOSTS = ["0.0.0.0", "::", "[::]"];
 const LOOPBACK_NAMES = ["127.0.0.1", "localhost", "[::1]"];
 
@@ -92,11 +135,19 @@ function gateOptions(
   { config, keys }: ServiceOptions,
   { hub, tickets }: { readonly hub: RpcHub; readonly tickets: HttpDeps["tickets"] },
 ): ConstructorParameters<typeof SocketGate>[0] {
-  const { host, allowed_hosts: allowed, cors_origins: origins } = config.api_server;
-  const hosts = [...LOOPBACK_NAMES, host, ...allowed].map((name) => name.toLowerCase());
+  const { host, cors_origins: origins } = config.api_server;
   return {
     hub,
     isLocal: isLoopback(host),
-    rules: { keys, tickets, hosts: OPEN_HOSTS.includes(host) ? undefined : hosts, origins },
+    rules: {
+      keys,
+      tickets,
+      hosts: OPEN_HOSTS.includes(host) ? undefined : allowedHosts(config.api_server),
+      origins,
+    },
   };
+}
+
+function allowedHosts({ host, allowed_hosts: allowed }: Config["api_server"]): readonly string[] {
+  return [...LOOPBACK_NAMES, host, ...allowed].map((name) => name.toLowerCase());
 }

@@ -6,13 +6,13 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { createLog } from "../../../src/base/observe/log.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { boot, type Booted, type BootOptions } from "../../../src/app/start.ts";
+import { startFromHome, type StartedService, type StartOptions } from "../../../src/app/start.ts";
 import { createTestDatabase } from "../../harness/store.ts";
 
 interface Place {
   readonly home: string;
   readonly logLines: string[];
-  start(more?: Partial<BootOptions>): Promise<Booted>;
+  start(more?: Partial<StartOptions>): Promise<StartedService>;
   /** Writes `config.yaml`; nothing of this machine's is asked for a model. */
   configure(yaml: string): Promise<void>;
 }
@@ -22,24 +22,24 @@ async function createPlace(t: TestContext): Promise<Place> {
   const folder = await mkdtemp(join(tmpdir(), "agentd-boot-"));
   const home = join(folder, "home");
   const database = await createTestDatabase();
-  const started: Booted[] = [];
+  const started: StartedService[] = [];
   const logLines: string[] = [];
   t.after(async () => {
-    for (const booted of started) await booted.service.stop({ graceMs: 0 });
+    for (const running of started) await running.service.stop({ graceMs: 0 });
     await database.drop();
     await rm(folder, { recursive: true, force: true });
   });
-  const start = async ({ env = {}, ...more }: Partial<BootOptions> = {}) => {
+  const start = async ({ env = {}, ...more }: Partial<StartOptions> = {}) => {
     const log = createLog("debug", (line) => void logLines.push(line));
-    const booted = await boot({
+    const running = await startFromHome({
       home,
       port: 0,
       log,
       ...more,
       env: { AGENTD_DATABASE_URL: database.url, ...env },
     });
-    started.push(booted);
-    return booted;
+    started.push(running);
+    return running;
   };
   const configure = async (yaml: string) => {
     await (await start()).service.stop({ graceMs: 0 });
@@ -52,7 +52,7 @@ async function keyOf(home: string): Promise<string> {
   return /^API_SERVER_KEY=(.+)$/m.exec(await readFile(join(home, ".env"), "utf8"))![1]!;
 }
 
-function chat({ service }: Booted, key: string, content = "hi"): Promise<Response> {
+function chat({ service }: StartedService, key: string, content = "hi"): Promise<Response> {
   return fetch(`${service.url}/v1/chat/completions`, {
     method: "POST",
     headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
@@ -64,14 +64,14 @@ const modeOf = async (path: string) => ((await stat(path)).mode & 0o777).toStrin
 
 test("the first start makes a private home and a key, and answers with nothing configured", async (t) => {
   const place = await createPlace(t);
-  const booted = await place.start({ env: {} });
+  const running = await place.start({ env: {} });
   assert.equal(await modeOf(place.home), "700");
   assert.equal(await modeOf(join(place.home, ".env")), "600");
-  assert.equal(booted.keyCreated, true);
-  assert.equal(booted.keyFile, join(place.home, ".env"));
+  assert.equal(running.keyCreated, true);
+  assert.equal(running.keyFile, join(place.home, ".env"));
   const key = await keyOf(place.home);
-  assert.equal((await chat(booted, "wrong-key-wrong-key")).status, 401);
-  const answer = await chat(booted, key);
+  assert.equal((await chat(running, "wrong-key-wrong-key")).status, 401);
+  const answer = await chat(running, key);
   assert.equal(answer.status, 200);
   assert.equal(typeof (await answer.json()).choices[0].message.content, "string");
 });
@@ -120,11 +120,11 @@ test("a toolset that does not exist is refused by name, and nothing stays open",
 
 test("AGENTD_DATABASE_URL says where the state is", async (t) => {
   const place = await createPlace(t);
-  const booted = await place.start();
-  await (await chat(booted, await keyOf(place.home))).text();
+  const running = await place.start();
+  await (await chat(running, await keyOf(place.home))).text();
   await assert.rejects(stat(join(place.home, "state.db")), { code: "ENOENT" });
-  await booted.service.stop();
-  const runs = async (other: Booted) =>
+  await running.service.stop();
+  const runs = async (other: StartedService) =>
     (await other.service.store.read.selectFrom("runs").select("id").execute()).length;
   assert.equal(await runs(await place.start()), 1);
   const elsewhere = await createTestDatabase();
@@ -153,9 +153,9 @@ test("a start that finds its port taken closes what it opened, and can be tried 
     await assert.rejects(place.start({ port }), /in use/);
   }
   await new Promise((resolve) => taken.close(resolve));
-  const booted = await place.start({ port });
-  assert.equal(new URL(booted.service.url).port, String(port));
-  assert.equal((await chat(booted, await keyOf(place.home))).status, 200);
+  const running = await place.start({ port });
+  assert.equal(new URL(running.service.url).port, String(port));
+  assert.equal((await chat(running, await keyOf(place.home))).status, 200);
 });
 
 test("a database that cannot be opened is told as the store's trouble, without its password", async (t) => {
@@ -182,15 +182,15 @@ test("no secret of the configuration ever reaches the log or an answer", async (
       "",
     ].join("\n"),
   );
-  const booted = await place.start({ env: { SECOND_KEY: secrets[1] }, engine: leaky });
+  const running = await place.start({ env: { SECOND_KEY: secrets[1] }, engine: leaky });
   const key = await keyOf(place.home);
   for (const secret of [...secrets, key]) {
-    booted.log.error(`a provider said ${secret}`, {
+    running.log.error(`a provider said ${secret}`, {
       error: new Error(secret),
       json: JSON.stringify({ secret }),
     });
   }
-  const { status } = await chat(booted, key, "fail");
+  const { status } = await chat(running, key, "fail");
   assert.equal(status, 500);
   const log = place.logLines.join("");
   for (const secret of [...secrets, key]) assert.ok(!log.includes(secret), `the log holds ${secret}`);
@@ -198,7 +198,7 @@ test("no secret of the configuration ever reaches the log or an answer", async (
 });
 
 /** An engine that breaks its promise and throws what it must not say. */
-const leaky: NonNullable<BootOptions["engine"]> = {
+const leaky: NonNullable<StartOptions["engine"]> = {
   name: "leaky",
   runTurn: () => Promise.reject(new Error("plain-provider-key-77 was refused")),
 };
