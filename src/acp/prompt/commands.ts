@@ -1,23 +1,177 @@
-/** The slash commands that a client is told of. */
-import type { AvailableCommand } from "@agentclientprotocol/sdk/unstable";
-import type { Command } from "../../agent/commands/command.ts";
+/** Slash commands that come as prompts. */
+import type {
+  ContentBlock,
+  PromptResponse,
+  SessionUpdate,
+  AvailableCommand,
+} from "@agentclientprotocol/sdk/unstable";
+import { parseCommand, type Command, type Directive } from "../../agent/commands/command.ts";
+import type { UserMessage } from "../../agent/message.ts";
+import { saveSession } from "../../agent/session/save.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { createId } from "../../base/ids.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import type { AcpSession } from "../session/session.ts";
+import { bounded, fenced } from "../tools/content.ts";
+import { announceApprovals } from "../session/watch.ts";
+
+interface DispatchCall {
+  readonly connection: AcpConnection;
+  readonly session: AcpSession;
+  readonly blocks: readonly ContentBlock[];
+  /** Aborts when the prompt is cancelled. */
+  readonly signal: AbortSignal;
+}
+
+/** What became of a command: it is answered, or the model is to be asked something. */
+type CommandResult =
+  | { readonly type: "answer"; readonly response: PromptResponse }
+  | { readonly type: "prompt"; readonly message: UserMessage };
+
+const MAX_ALIASES = 8;
+
+/**
+ * Runs the command that a prompt of nothing but text begins with. Undefined: there is no such command, and the prompt
+ * is one for the model. What the command says is told before this resolves; it does not wait for a turn at work.
+ */
+export async function dispatchCommand(call: DispatchCall): Promise<CommandResult | undefined> {
+  const { connection, session, signal } = call;
+  const text = textOf(call.blocks);
+  const isCommand = text !== undefined && (await find(call, text)) !== undefined;
+  const outcome = isCommand ? await Promise.race([run(call, text), cancelled(signal)]) : undefined;
+  if (signal.aborted) return { type: "answer", response: { stopReason: "cancelled" } };
+  // A command, or what the model did since, may have changed which commands there are.
+  void announceChanges(connection);
+  if (isCommand) void announceApprovals(connection).catch(() => {});
+  if (!outcome) return undefined;
+  const { output, prompt, notice } = outcome;
+  if (output !== undefined && output !== "")
+    await send(connection, session, message(output, (await connection.deps()).clock.now()));
+  if (notice !== undefined && connection.features.notices) {
+    await send(connection, session, { sessionUpdate: "notice", severity: "info", title: notice });
+  }
+  return prompt === undefined
+    ? { type: "answer", response: { stopReason: "end_turn" } }
+    : { type: "prompt", message: { role: "user", text: prompt } };
+}
+
+/** What a command came to. */
+interface Outcome {
+  /** To the user. */
+  readonly output?: string;
+  /** To the model. */
+  readonly prompt?: string;
+  readonly notice?: string;
+}
+
+/** What goes wrong is said; ServiceError `session_not_found` only. */
+async function run(call: DispatchCall, text: string): Promise<Outcome> {
+  try {
+    return outcomeOf(await dispatch(call, text));
+  } catch (error) {
+    if (error instanceof ServiceError && error.code !== "session_not_found") return { output: error.message };
+    throw error;
+  }
+}
+
+/** The directive of a command, or of the one that it stands for. */
+async function dispatch(call: DispatchCall, typed: string): Promise<Directive> {
+  const { connection, session, signal } = call;
+  const { commands, agent, owner, store } = await connection.deps();
+  const { id, seed } = session;
+  let text = typed;
+  for (let hop = 0; hop < MAX_ALIASES; hop++) {
+    const command = await find(call, text);
+    const way = command && editorHint(command);
+    if (way !== undefined) return { type: "exec", output: way };
+    // Help needs no session; to all others it is there once they are about it.
+    const isAbout = command !== undefined && command.category !== "Help";
+    if (isAbout) await saveSession(store, { id, owner, seed });
+    const about = isAbout ? { sessionId: id } : {};
+    const done = await commands.dispatch(text, { agent, owner, signal, cwd: seed.cwd, ...about });
+    if (done.type !== "alias") return done;
+    text = done.target;
+  }
+  throw new ServiceError(
+    "command_usage",
+    `The command stands for another one, more than ${MAX_ALIASES} times.`,
+  );
+}
+
+function outcomeOf(done: Directive): Outcome {
+  switch (done.type) {
+    case "exec": {
+      const { output, sessionId } = done;
+      // Only the editor itself can go on in another session.
+      const where =
+        sessionId === undefined ? "" : `\nOpen the session ${sessionId} in your editor to go on there.`;
+      return { output: output + where };
+    }
+    case "prefill":
+      // There is no way to put text where the user types.
+      return { output: [done.notice, "The prompt was:", done.message].filter(Boolean).join("\n") };
+    case "send":
+      return { prompt: done.message, ...(done.notice === undefined ? {} : { notice: done.notice }) };
+    case "skill":
+      return { prompt: done.message };
+    case "alias":
+      return {}; // followed before
+  }
+}
+
+/** Undefined for a prompt that holds more than text. */
+function textOf(blocks: readonly ContentBlock[]): string | undefined {
+  const texts = blocks.map((block) => (block.type === "text" ? block.text : undefined));
+  return texts.includes(undefined) ? undefined : texts.join("\n\n");
+}
+
+async function find({ connection, session }: DispatchCall, text: string): Promise<Command | undefined> {
+  const parsed = parseCommand(text);
+  if (!parsed) return undefined;
+  const { commands } = await connection.deps();
+  try {
+    return await commands.resolve(parsed.name, session.seed.cwd);
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "unknown_command") return undefined;
+    throw error;
+  }
+}
+
+/** Columns and lists keep their form only as code. */
+function message(output: string, nowMs: number): SessionUpdate {
+  const text = bounded(output);
+  return {
+    sessionUpdate: "agent_message_chunk",
+    messageId: createId("msg", nowMs),
+    content: { type: "text", text: text.includes("\n") ? fenced(text) : text },
+  };
+}
+
+async function send({ client }: AcpConnection, { id }: AcpSession, update: SessionUpdate): Promise<void> {
+  await client.notify("session/update", { sessionId: id, update });
+}
+
+function cancelled(signal: AbortSignal): Promise<undefined> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(undefined);
+    signal.addEventListener("abort", () => resolve(undefined), { once: true });
+  });
+}
 
 /** What an editor does by itself: what to do there in the place of the command. */
-const OF_EDITORS: ReadonlyMap<string, string> = new Map([
+const EDITOR_HINTS: ReadonlyMap<string, string> = new Map([
   ["new", "Begin a new session in your editor."],
   ["resume", "Choose a session from the list of your editor."],
   ["background", "Begin another session in your editor: sessions work side by side."],
 ]);
 
 /** Undefined: the command works for editors too. */
-export function editorsWay({ name, category }: Command): string | undefined {
-  return category === "Your own" || category === "Skills" ? undefined : OF_EDITORS.get(name);
+function editorHint({ name, category }: Command): string | undefined {
+  return category === "Your own" || category === "Skills" ? undefined : EDITOR_HINTS.get(name);
 }
 
 /** What each open session was told last. */
-const told = new WeakMap<AcpSession, string>();
+const announced = new WeakMap<AcpSession, string>();
 
 /** Tells the client the commands of the session, whether or not it knows them. */
 export async function announceCommands(connection: AcpConnection, session: AcpSession): Promise<void> {
@@ -25,15 +179,15 @@ export async function announceCommands(connection: AcpConnection, session: AcpSe
 }
 
 /** Tells of each session whose commands are others than the client was told. Never throws: the next look finds them too. */
-export async function announceChanges(connection: AcpConnection): Promise<void> {
+async function announceChanges(connection: AcpConnection): Promise<void> {
   // Most sessions work in the same folder, and each look reads its files.
   const byFolder = new Map<string, AvailableCommand[] | undefined>();
   for (const session of connection.sessions) {
-    if (!told.has(session)) continue;
+    if (!announced.has(session)) continue;
     const { cwd } = session.seed;
     if (!byFolder.has(cwd)) byFolder.set(cwd, await available(connection, cwd).catch(() => undefined));
     const commands = byFolder.get(cwd);
-    if (!commands || told.get(session) === JSON.stringify(commands)) continue;
+    if (!commands || announced.get(session) === JSON.stringify(commands)) continue;
     await announce(connection, session, commands).catch(() => {});
   }
 }
@@ -44,7 +198,7 @@ async function announce(
   availableCommands: AvailableCommand[],
 ): Promise<void> {
   if (session.signal.aborted) return;
-  told.set(session, JSON.stringify(availableCommands));
+  announced.set(session, JSON.stringify(availableCommands));
   const update = { sessionUpdate: "available_commands_update" as const, availableCommands };
   await client.notify("session/update", { sessionId: session.id, update });
 }
@@ -53,7 +207,7 @@ async function available(connection: AcpConnection, cwd: string): Promise<Availa
   const { commands } = await connection.deps();
   const all = await commands.list(cwd);
   return all
-    .filter((command) => editorsWay(command) === undefined)
+    .filter((command) => editorHint(command) === undefined)
     .map(({ name, description, hint }) => ({
       name,
       description,

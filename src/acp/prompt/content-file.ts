@@ -22,7 +22,7 @@ export interface LinkedFiles {
 }
 
 /** Of text; larger files are named, and the agent reads of them what it needs. */
-export const MAX_LINKED_TEXT_BYTES = 524_288;
+const MAX_LINKED_TEXT_BYTES = 524_288;
 
 /** The absolute path that a link names; undefined when it leads elsewhere than to a file of this machine. */
 export function linkedPath(uri: string): string | undefined {

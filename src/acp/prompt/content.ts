@@ -6,9 +6,9 @@ import type { Attachment, UserMessage } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { linkedPath, readLinked, type LinkedFiles } from "./content-file.ts";
-import { clipped, joined, nameOf, reference, type Stretch } from "./content-text.ts";
 import { invalidParams } from "../wire/error.ts";
 import type { AcpSession } from "../session/session.ts";
+import { isRecord } from "../../base/json/schema.ts";
 
 export const MAX_BLOCKS = 512;
 /** Of all text, what is embedded included. */
@@ -25,7 +25,7 @@ const MAX_NAME_CHARACTERS = 2_000;
 /** A client gets so long for what it has of all files together; the disk holds the rest. */
 const CLIENT_FILES_MS = 5_000;
 
-export interface ContentCall {
+interface ContentCall {
   readonly connection: AcpConnection;
   readonly session: AcpSession;
   /** Aborts when the prompt is cancelled. */
@@ -61,44 +61,44 @@ export async function messageOf(blocks: readonly ContentBlock[], files: LinkedFi
       `A prompt takes at most ${MAX_BLOCKS} blocks; this one has ${blocks.length}.`,
     );
   }
-  const load = new Load();
-  const stretches: Stretch[] = [];
+  const contents = new PromptContents();
+  const segments: Segment[] = [];
   for (const [index, block] of blocks.entries()) {
-    stretches.push(await take({ block, at: `prompt[${index}]`, load, files }));
+    segments.push(await readBlockContent({ block, at: `prompt[${index}]`, contents, files }));
   }
-  const { attachments } = load;
-  return { role: "user", text: joined(stretches), ...(attachments.length > 0 ? { attachments } : {}) };
+  const { attachments } = contents;
+  return { role: "user", text: joinSegments(segments), ...(attachments.length > 0 ? { attachments } : {}) };
 }
 
-interface Taking {
+interface BlockCall {
   readonly block: ContentBlock;
   /** Names the block in errors. */
   readonly at: string;
-  readonly load: Load;
+  readonly contents: PromptContents;
   readonly files: LinkedFiles;
 }
 
-async function take({ block, at, load, files }: Taking): Promise<Stretch> {
+async function readBlockContent({ block, at, contents, files }: BlockCall): Promise<Segment> {
   switch (block.type) {
     case "text":
-      load.text(at, block.text);
+      contents.text(at, block.text);
       return { kind: "text", text: block.text };
     case "image":
-      load.image(at, await imageOf(at, block.data, block.uri ?? undefined));
+      contents.image(at, await imageOf(at, block.data, block.uri ?? undefined));
       return { kind: "reference", text: "" };
     case "resource_link":
-      await link(block.uri, load, files);
+      await link(block.uri, contents, files);
       return { kind: "reference", text: reference(block.name, block.uri) };
     case "resource": {
       const { resource } = block;
-      if ("text" in resource) load.embed(at, resource.uri, resource.text);
-      else await blob(at, resource, load);
-      return { kind: "reference", text: reference(nameOf(resource.uri), resource.uri) };
+      if ("text" in resource) contents.embed(at, resource.uri, resource.text);
+      else await blob(at, resource, contents);
+      return { kind: "reference", text: reference(nameFromUri(resource.uri), resource.uri) };
     }
     default:
       throw invalidParams(
         at,
-        `${at} is of type ${clipped(String(block.type), 40)}, which is not taken. Send text, image, resource_link or resource.`,
+        `${at} is of type ${truncate(String(block.type), 40)}, which is not taken. Send text, image, resource_link or resource.`,
       );
   }
 }
@@ -107,25 +107,25 @@ async function take({ block, at, load, files }: Taking): Promise<Stretch> {
 async function imageOf(at: string, data: string, uri: string | undefined): Promise<Attachment> {
   const read = await readBase64(at, data);
   if (read?.type !== "image") throw invalidParams(at, `${at} is no image in PNG, JPEG, GIF or WebP.`);
-  return uri === undefined ? read : { ...read, name: clipped(uri, MAX_NAME_CHARACTERS) };
+  return uri === undefined ? read : { ...read, name: truncate(uri, MAX_NAME_CHARACTERS) };
 }
 
-async function link(uri: string, load: Load, files: LinkedFiles): Promise<void> {
-  const path = load.readsLinks ? linkedPath(uri) : undefined;
+async function link(uri: string, contents: PromptContents, files: LinkedFiles): Promise<void> {
+  const path = contents.readsLinks ? linkedPath(uri) : undefined;
   const found = path === undefined ? undefined : await readLinked(path, files);
-  if (found) load.linked(found);
+  if (found) contents.linked(found);
 }
 
 /** Text and images are shown; of all else the model learns that it is there. */
 async function blob(
   at: string,
   { uri, blob: data }: { uri: string; blob: string },
-  load: Load,
+  contents: PromptContents,
 ): Promise<void> {
-  const name = clipped(uri, MAX_NAME_CHARACTERS);
+  const name = truncate(uri, MAX_NAME_CHARACTERS);
   const read = await readBase64(at, data);
-  if (read?.type === "image") load.image(at, { ...read, name });
-  else if (read?.mediaType === "text/plain") load.linked({ ...read, name });
+  if (read?.type === "image") contents.image(at, { ...read, name });
+  else if (read?.mediaType === "text/plain") contents.linked({ ...read, name });
 }
 
 /** Undefined for bytes of a kind that models do not take. RequestError for what is no base64, or too large. */
@@ -147,7 +147,7 @@ async function readBase64(at: string, data: string): Promise<Attachment | undefi
 }
 
 /** What a prompt brings so far. */
-class Load {
+class PromptContents {
   readonly attachments: Attachment[] = [];
   #characters = 0;
   #images = 0;
@@ -168,7 +168,7 @@ class Load {
   /** RequestError when there is too much text. */
   embed(at: string, uri: string, text: string): void {
     this.text(at, text);
-    this.attachments.push(textAttachment(clipped(uri, MAX_NAME_CHARACTERS), text));
+    this.attachments.push(textAttachment(truncate(uri, MAX_NAME_CHARACTERS), text));
   }
 
   /** RequestError when there are too many images. */
@@ -208,4 +208,95 @@ class Load {
 function bytesOf({ data }: Attachment): number {
   const padding = data.endsWith("==") ? 2 : data.endsWith("=") ? 1 : 0;
   return Math.floor((data.length * 3) / 4) - padding;
+}
+
+/** How the blocks of a prompt stand in one text. Pure. */
+
+/** A stretch of the text: what somebody wrote, or a reference in its place. */
+interface Segment {
+  readonly kind: "text" | "reference";
+  readonly text: string;
+}
+
+const MAX_LABEL_CHARACTERS = 200;
+const MAX_URI_CHARACTERS = 2_000;
+
+/** Editors put references into sentences: they stand where they were put. Texts are paragraphs of their own. */
+function joinSegments(segments: readonly Segment[]): string {
+  let whole = "";
+  let before: Segment | undefined;
+  for (const segment of segments) {
+    if (segment.text === "") continue;
+    whole += (before ? between(before, segment) : "") + segment.text;
+    before = segment;
+  }
+  return whole;
+}
+
+/** `[@name](uri)` on one line, whatever the two hold. */
+function reference(name: string, uri: string): string {
+  const shown = truncate(oneLine(name), MAX_LABEL_CHARACTERS).replaceAll(/[[\]]/g, "");
+  const target = truncate(oneLine(uri), MAX_URI_CHARACTERS)
+    .replaceAll(" ", "%20")
+    .replaceAll(/[()<>]/g, percent);
+  return `[@${shown === "" ? "resource" : shown}](${target})`;
+}
+
+/** The last segment of a URI's path, for those that come without a name. */
+function nameFromUri(uri: string): string {
+  const path = uri.replace(/[?#].*$/s, "").replace(/\/+$/, "");
+  return path.slice(path.lastIndexOf("/") + 1) || uri;
+}
+
+export function truncate(text: string, max: number): string {
+  return text.length <= max ? text : `${text.slice(0, max - 1).toWellFormed()}…`;
+}
+
+function between(before: Segment, after: Segment): string {
+  if (before.kind === "text" && after.kind === "text") return "\n\n";
+  if (before.kind === "reference" && after.kind === "reference") return " ";
+  const touches =
+    before.kind === "text" ? /[\p{L}\p{N}]$/u.test(before.text) : /^[\p{L}\p{N}]/u.test(after.text);
+  return touches ? " " : "";
+}
+
+function oneLine(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
+  return text.replaceAll(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
+}
+
+const percent = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
+
+/** The texts that a block of a type must have. */
+const FIELDS: Readonly<Record<string, readonly string[]>> = {
+  text: ["text"],
+  image: ["data", "mimeType"],
+  resource_link: ["name", "uri"],
+};
+
+/** RequestError -32602 that names what is wrong. Whether a type is taken is for who reads the blocks. */
+export function readBlocks(value: unknown): readonly ContentBlock[] {
+  if (!Array.isArray(value) || value.length === 0) {
+    throw invalidParams("prompt", "prompt must be a list of at least one block.");
+  }
+  return value.map((block: unknown, index) => readBlock(block, `prompt[${index}]`));
+}
+
+function readBlock(block: unknown, at: string): ContentBlock {
+  if (!isRecord(block)) throw invalidParams(at, `${at} must be an object.`);
+  const { type, resource } = block;
+  if (typeof type !== "string") throw invalidParams(at, `${at}.type must be a text.`);
+  if (type === "resource") checkResource(resource, `${at}.resource`);
+  else checkTexts(block, FIELDS[type] ?? [], at);
+  return block as ContentBlock;
+}
+
+function checkResource(resource: unknown, at: string): void {
+  if (!isRecord(resource)) throw invalidParams(at, `${at} must be an object.`);
+  checkTexts(resource, ["uri", "text" in resource ? "text" : "blob"], at);
+}
+
+function checkTexts(value: Readonly<Record<string, unknown>>, names: readonly string[], at: string): void {
+  const wrong = names.find((name) => typeof value[name] !== "string");
+  if (wrong !== undefined) throw invalidParams(`${at}.${wrong}`, `${at}.${wrong} must be a text.`);
 }

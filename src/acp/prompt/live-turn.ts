@@ -26,7 +26,7 @@ export async function liveTurn(
 }
 
 /** The same turn, to be told from now on, with the calls that are open. */
-export async function fromNow(connection: AcpConnection, { runId }: LiveTurn): Promise<LiveTurn> {
+export async function fromLatestEvent(connection: AcpConnection, { runId }: LiveTurn): Promise<LiveTurn> {
   const { store } = await connection.deps();
   const events = await store.read
     .selectFrom("events")
@@ -57,21 +57,21 @@ export async function watchTurn(
   const deps = await connection.deps();
   const { agent, store, log } = deps;
   const turn = new AcpTurn();
-  turn.begun(runId, (reason) => {
+  turn.started(runId, (reason) => {
     agent.turns.stop(runId, reason).catch((error: unknown) => {
       log.error("a run could not be stopped", { run: runId, error });
     });
   });
-  const left = new AbortController();
-  const watched = { runId, cancel: () => turn.cancel(), leave: () => left.abort() };
-  session.watched?.leave();
+  const detached = new AbortController();
+  const watched = { runId, cancel: () => turn.cancel(), detach: () => detached.abort() };
+  session.watched?.detach();
   session.watched = watched;
   const reporter = new TurnReporter({ connection, deps, session, turn });
-  const signal = AbortSignal.any([session.signal, turn.signal, left.signal]);
+  const signal = AbortSignal.any([session.signal, turn.signal, detached.signal]);
   const isClosed = await closedQuestions(connection, session.id, runId);
   try {
     for await (const events of store.journal.follow({ runId }, { after, signal })) {
-      await reporter.tell(events.filter((event) => !isClosed(event)));
+      await reporter.report(events.filter((event) => !isClosed(event)));
       if (signal.aborted || events.some(({ type }) => isFinalEvent(type))) break;
     }
   } finally {

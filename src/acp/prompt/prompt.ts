@@ -1,21 +1,27 @@
-import { RequestError, type PromptResponse } from "@agentclientprotocol/sdk/unstable";
+import {
+  RequestError,
+  type PromptResponse,
+  type StopReason,
+  type Usage,
+} from "@agentclientprotocol/sdk/unstable";
 import { isFinalEvent } from "../../agent/run/event.ts";
 import type { UserMessage } from "../../agent/message.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { authMethodsFor } from "../methods/auth-methods.ts";
-import { requireModel } from "../settings/chosen.ts";
+import { authMethodsFor } from "../wire/client.ts";
+import { requireModel } from "../session/options.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { toMessage } from "./content.ts";
 import type { AcpCall } from "../wire/contract.ts";
-import { forwardRun } from "./forward-run.ts";
-import { requireProvider } from "../settings/provider.ts";
+import { requireProvider } from "../provider.ts";
 import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 import { requireUndeleted } from "../session/open.ts";
-import { dispatchCommand } from "./slash.ts";
-import { stopOf } from "./stop.ts";
+import { dispatchCommand } from "./commands.ts";
 import { TurnReporter } from "./turn-reporter.ts";
 import { AcpTurn } from "./turn.ts";
+import type { Store } from "../../store/store.ts";
+import { toRequestError, runFailed } from "../wire/error.ts";
+import type { ProviderFailure, RunUsage } from "../../../generated/http/client/types.gen.ts";
 
 /** What a cancelled prompt waits for the work behind it to stop, so that what the client asks next finds it over. */
 const CLEANUP_MS = 400;
@@ -47,7 +53,7 @@ export function runPrompt(
 }
 
 /** As {@link runPrompt}, for a message that came another way: nobody waits for its answer on the wire. */
-export function runMessage(
+function runMessage(
   connection: AcpConnection,
   session: AcpSession,
   { message, signal }: { readonly message: UserMessage; readonly signal: AbortSignal },
@@ -58,13 +64,13 @@ export function runMessage(
   });
 }
 
-interface PlacedTurn {
+interface QueuedTurn {
   readonly turn: AcpTurn;
   /** Those of the session that had no answer when it came. */
   readonly before: readonly AcpTurn[];
 }
 
-interface Talk extends PlacedTurn {
+interface TurnContext extends QueuedTurn {
   readonly connection: AcpConnection;
   readonly session: AcpSession;
   readonly deps: AcpDeps;
@@ -81,13 +87,13 @@ interface TurnCall {
 async function inTurn(
   session: AcpSession,
   { signal, answered }: TurnCall,
-  work: (turn: PlacedTurn) => Promise<PromptResponse>,
+  work: (turn: QueuedTurn) => Promise<PromptResponse>,
 ): Promise<PromptResponse> {
   const turn = new AcpTurn();
   const before = [...session.turns];
   const cancel = () => turn.cancel();
   session.turns.add(turn);
-  answered?.(() => turn.told());
+  answered?.(() => turn.answerSent());
   signal.addEventListener("abort", cancel, { once: true });
   if (signal.aborted) cancel();
   try {
@@ -99,33 +105,33 @@ async function inTurn(
   } finally {
     signal.removeEventListener("abort", cancel);
     session.turns.delete(turn);
-    turn.placed();
-    if (!answered) turn.told();
+    turn.admitted();
+    if (!answered) turn.answerSent();
   }
 }
 
 /** What was said to the agent while it worked and came too late for it is one more run of the same prompt. */
-async function converse(talk: Talk, message: UserMessage): Promise<PromptResponse> {
-  const { connection, turn } = talk;
+async function converse(context: TurnContext, message: UserMessage): Promise<PromptResponse> {
+  const { connection, turn } = context;
   for (let next: UserMessage | undefined = message; ;) {
-    const last = await runOnce(talk, next);
+    const last = await runOnce(context, next);
     if (!last) return { stopReason: "cancelled" };
     const late = last.type === "run.completed" ? (last.data["pending_steer"] as string[] | undefined) : [];
     next = late?.length ? { role: "user", text: late.join("\n\n") } : undefined;
     if (next && !turn.endsWithQuestion) continue;
     const authMethods = authMethodsFor(connection);
-    return stopOf(last, { authMethods, endsWithQuestion: turn.endsWithQuestion });
+    return toPromptResponse(last, { authMethods, endsWithQuestion: turn.endsWithQuestion });
   }
 }
 
 /** Resolves to the final event of the run; undefined when the prompt was cancelled. */
 async function runOnce(
-  { connection, session, deps, turn, before }: Talk,
+  { connection, session, deps, turn, before }: TurnContext,
   message: UserMessage,
 ): Promise<JournalEvent | undefined> {
   const { agent, owner, store } = deps;
   const { signal } = turn;
-  await allOf(
+  await waitForAll(
     signal,
     before.map(({ recorded }) => recorded),
   );
@@ -142,17 +148,17 @@ async function runOnce(
     alsoRecord: async () => signal.throwIfAborted(),
   });
   session.isSaved = true;
-  turn.begun(runId, (reason) => void stop(deps, runId, reason));
-  await allOf(
+  turn.started(runId, (reason) => void stop(deps, runId, reason));
+  await waitForAll(
     signal,
     before.map(({ answered }) => answered),
   );
   const reporter = new TurnReporter({ connection, deps, session, turn });
   try {
-    const { last, after } = await forwardRun(store, reporter, { runId, signal });
-    if (!signal.aborted) return last ?? noEnd();
+    const { last, after } = await reportRun(store, reporter, { runId, signal });
+    if (!signal.aborted) return last ?? interrupted();
     await reporter.end();
-    await ended(deps, runId, after);
+    await waitForEnd(deps, runId, after);
     return undefined;
   } finally {
     await reporter.end();
@@ -167,7 +173,7 @@ async function stop({ agent, log }: AcpDeps, runId: string, reason: string): Pro
 }
 
 /** Resolves when the run has ended, or has been given time enough: a tool that dies slowly does not keep the client waiting. */
-async function ended({ store, clock }: AcpDeps, runId: string, after: number): Promise<void> {
+async function waitForEnd({ store, clock }: AcpDeps, runId: string, after: number): Promise<void> {
   const enough = new AbortController();
   const cancel = clock.after(CLEANUP_MS, () => enough.abort());
   try {
@@ -181,7 +187,7 @@ async function ended({ store, clock }: AcpDeps, runId: string, after: number): P
 }
 
 /** Resolves when all that is wanted has, or the signal aborts. */
-async function allOf(signal: AbortSignal, wanted: readonly Promise<void>[]): Promise<void> {
+async function waitForAll(signal: AbortSignal, wanted: readonly Promise<void>[]): Promise<void> {
   if (wanted.length === 0 || signal.aborted) return;
   const { promise: aborted, resolve } = Promise.withResolvers<void>();
   const onAbort = () => resolve();
@@ -190,7 +196,7 @@ async function allOf(signal: AbortSignal, wanted: readonly Promise<void>[]): Pro
   signal.removeEventListener("abort", onAbort);
 }
 
-function noEnd(): never {
+function interrupted(): never {
   throw RequestError.internalError(
     { kind: "internal", retryable: true },
     "The turn was broken off. Send the prompt again.",
@@ -199,4 +205,101 @@ function noEnd(): never {
 
 function isEmpty({ text, attachments }: UserMessage): boolean {
   return text.trim() === "" && !attachments?.length;
+}
+
+/** How far a run was told. `last` is its final event, undefined when the telling was broken off before. */
+interface ReportedRun {
+  readonly last: JournalEvent | undefined;
+  /** Number of the newest event that was looked at, in the run. */
+  readonly after: number;
+}
+
+/** Tells a run from the event behind `after` on, until it has ended or `signal` aborts. The teller is left open. */
+async function reportRun(
+  store: Store,
+  reporter: TurnReporter,
+  options: { readonly runId: string; readonly after?: number; readonly signal: AbortSignal },
+): Promise<ReportedRun> {
+  const { runId, signal } = options;
+  let after = options.after ?? 0;
+  for await (const events of store.journal.follow({ runId }, { after, signal })) {
+    after = events.at(-1)?.runSeq ?? after;
+    await reporter.report(events);
+    const last = events.find(({ type }) => isFinalEvent(type));
+    if (last || signal.aborted) return { last, after };
+  }
+  return { last: undefined, after };
+}
+
+/** Runs the message as a prompt of its own; there is no answer to fail, so a failure is told. Never throws. */
+export async function runDetached(
+  connection: AcpConnection,
+  session: AcpSession,
+  message: UserMessage,
+): Promise<void> {
+  try {
+    await runMessage(connection, session, { message, signal: session.signal });
+  } catch (error) {
+    await sendFailure(connection, session, toRequestError(error, session.id).message).catch(() => {});
+  }
+}
+
+async function sendFailure(
+  { client, features }: AcpConnection,
+  { id, signal }: AcpSession,
+  reason: string,
+): Promise<void> {
+  if (signal.aborted) return;
+  const title = "The turn failed.";
+  await client.notify("session/update", {
+    sessionId: id,
+    update: features.notices
+      ? { sessionUpdate: "notice", severity: "error", title, description: reason }
+      : { sessionUpdate: "agent_message_chunk", content: { type: "text", text: `${title} ${reason}` } },
+  });
+}
+
+const STOPS: Readonly<Record<string, StopReason>> = {
+  end: "end_turn",
+  length: "max_tokens",
+  max_steps: "max_turn_requests",
+  refusal: "refusal",
+  tool_calls: "end_turn",
+};
+
+/** The answer that the final event of a run makes. RequestError when the run failed. */
+function toPromptResponse(
+  { type, data }: Pick<JournalEvent, "type" | "data">,
+  options: { readonly authMethods: readonly unknown[]; readonly endsWithQuestion?: boolean },
+): PromptResponse {
+  const usage = usageOf(data["usage"] as RunUsage | undefined);
+  switch (type) {
+    case "run.completed":
+      return { stopReason: STOPS[String(data["stop"])] ?? "end_turn", ...usage };
+    case "run.cancelled":
+      return { stopReason: options.endsWithQuestion === true ? "end_turn" : "cancelled", ...usage };
+    default:
+      throw runFailed(
+        {
+          ...(data["error"] as { readonly code: string; readonly message: string }),
+          failure: data["failure"] as ProviderFailure | undefined,
+          retryAfterSeconds: data["retry_after_seconds"] as number | undefined,
+        },
+        options.authMethods,
+      );
+  }
+}
+
+function usageOf(usage: RunUsage | undefined): { readonly usage?: Usage } {
+  if (!usage || usage.model_calls === 0) return {};
+  return {
+    usage: {
+      totalTokens: usage.total_tokens,
+      inputTokens: usage.input_tokens,
+      outputTokens: usage.output_tokens,
+      thoughtTokens: usage.reasoning_tokens,
+      cachedReadTokens: usage.cached_input_tokens,
+      cachedWriteTokens: usage.cache_write_tokens,
+    },
+  };
 }

@@ -43,7 +43,7 @@ export class AcpTurn {
   }
 
   /** The run of the turn, once there is one; `stop` is called at once when the turn was cancelled meanwhile. */
-  begun(runId: string, stop: (reason: string) => void): void {
+  started(runId: string, stop: (reason: string) => void): void {
     this.runId = runId;
     this.#stop = stop;
     this.#recorded.resolve();
@@ -51,11 +51,11 @@ export class AcpTurn {
   }
 
   /** The prompt has its place, or was given up before it had one. */
-  placed(): void {
+  admitted(): void {
     this.#recorded.resolve();
   }
 
-  told(): void {
+  answerSent(): void {
     this.#recorded.resolve();
     this.#answered.resolve();
   }

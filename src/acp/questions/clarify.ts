@@ -1,13 +1,16 @@
-import type { RequestPermissionRequest } from "@agentclientprotocol/sdk/unstable";
+import type {
+  RequestPermissionRequest,
+  ElicitationPropertySchema,
+  ElicitationSchema,
+} from "@agentclientprotocol/sdk/unstable";
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { clientQuirks } from "../wire/client-quirks.ts";
+import { clientQuirks } from "../wire/client.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { clipped } from "../prompt/content-text.ts";
-import { formAnswers, formMessage, formSchema } from "./elicitation.ts";
-import { noteNoPermissions } from "./permission.ts";
-import { macrotask, type Answered, type PutQuestion } from "./question.ts";
-import { sendText } from "./question-report.ts";
-import { textContent } from "../tools/tool-text.ts";
+import { truncate } from "../prompt/content.ts";
+import { disablePermissions } from "./permission.ts";
+import { macrotask, type QuestionResult, type ClientQuestion, sendText } from "./question.ts";
+import { textContent } from "../tools/content.ts";
+import { MAX_REPLY_CHARACTERS } from "../../agent/question/reply.ts";
 
 /** More choices than that do not fit where clients show them. */
 const MAX_CHOICES = 6;
@@ -17,16 +20,19 @@ const MAX_TITLE_CHARACTERS = 160;
  * Asks the client's user what the agent wants to know: with a form where the client has forms, else by choices where
  * there are few, else in the conversation.
  */
-export async function askClarify(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
+export async function askClarify(
+  connection: AcpConnection,
+  question: ClientQuestion,
+): Promise<QuestionResult> {
   const questions = question.data["questions"] as readonly ClarifyQuestion[];
   const quirks = clientQuirks(connection);
-  if (connection.offers.forms && !quirks.hasNoForms) {
-    const answered = await askByForm(connection, question, questions);
-    if (answered) return answered;
+  if (connection.features.forms && !quirks.hasNoForms) {
+    const result = await askByForm(connection, question, questions);
+    if (result) return result;
   }
   if (!quirks.hasNoPermissions && questions.every(isShort)) {
-    const answered = await askByChoices(connection, question, questions);
-    if (answered) return answered;
+    const result = await askByChoices(connection, question, questions);
+    if (result) return result;
   }
   return askInConversation(connection, question, questions);
 }
@@ -34,9 +40,9 @@ export async function askClarify(connection: AcpConnection, question: PutQuestio
 /** Undefined when the client could not show it. */
 async function askByForm(
   connection: AcpConnection,
-  { sessionId, toolCallId, signal }: PutQuestion,
+  { sessionId, toolCallId, signal }: ClientQuestion,
   questions: readonly ClarifyQuestion[],
-): Promise<Answered | undefined> {
+): Promise<QuestionResult | undefined> {
   try {
     const form = {
       mode: "form" as const,
@@ -50,7 +56,7 @@ async function askByForm(
     );
     clientQuirks(connection).isSilent = false;
     // Who declines or closes the form leaves it to the agent; the turn goes on.
-    const content = response.action === "accept" ? (response.content as Filled) : undefined;
+    const content = response.action === "accept" ? (response.content as FormContent) : undefined;
     return { type: "reply", reply: { answers: formAnswers(questions, content) }, by: "acp" };
   } catch {
     await macrotask();
@@ -60,14 +66,14 @@ async function askByForm(
   }
 }
 
-type Filled = Readonly<Record<string, unknown>> | null | undefined;
+type FormContent = Readonly<Record<string, unknown>> | null | undefined;
 
 /** One after the other. Undefined when the client could not show them. */
 async function askByChoices(
   connection: AcpConnection,
-  question: PutQuestion,
+  question: ClientQuestion,
   questions: readonly ClarifyQuestion[],
-): Promise<Answered | undefined> {
+): Promise<QuestionResult | undefined> {
   const answers: Record<string, string> = {};
   for (const each of questions) {
     try {
@@ -84,7 +90,7 @@ async function askByChoices(
     } catch {
       await macrotask();
       if (question.signal.aborted) return { type: "open" };
-      noteNoPermissions(connection, question);
+      disablePermissions(connection, question);
       return undefined;
     }
   }
@@ -92,7 +98,7 @@ async function askByChoices(
 }
 
 function choicesRequest(
-  { sessionId, toolCallId }: PutQuestion,
+  { sessionId, toolCallId }: ClientQuestion,
   question: ClarifyQuestion,
 ): RequestPermissionRequest {
   const choices = (question.choices ?? []).map(
@@ -102,7 +108,7 @@ function choicesRequest(
     sessionId,
     toolCall: {
       toolCallId,
-      title: clipped(question.question, MAX_TITLE_CHARACTERS),
+      title: truncate(question.question, MAX_TITLE_CHARACTERS),
       kind: "think",
       status: "pending",
       content: [textContent(question.question)],
@@ -118,10 +124,10 @@ const isShort = ({ choices, multi_select: isMulti }: ClarifyQuestion): boolean =
 
 function askInConversation(
   connection: AcpConnection,
-  { id, sessionId }: PutQuestion,
+  { id, sessionId }: ClientQuestion,
   questions: readonly ClarifyQuestion[],
-): Answered {
-  const text = questions.map(inWords).join("\n\n");
+): QuestionResult {
+  const text = questions.map(toText).join("\n\n");
   sendText(connection, sessionId, { messageId: `question_${id}`, text });
   const answers = Object.fromEntries(questions.map((question) => [question.id, ASKED]));
   return { type: "later", reply: { answers } };
@@ -129,6 +135,63 @@ function askInConversation(
 
 const ASKED = "(asked in the conversation: the user's next message is the answer)";
 
-function inWords({ question, choices }: ClarifyQuestion): string {
+function toText({ question, choices }: ClarifyQuestion): string {
   return [question, ...(choices ?? []).map((choice) => `- ${choice}`)].join("\n");
+}
+
+/** What all questions together are, before the form. */
+export function formMessage(questions: readonly ClarifyQuestion[]): string {
+  const [first] = questions;
+  return questions.length === 1 && first ? first.question : `${questions.length} questions`;
+}
+
+/**
+ * A field for each question, none of which has to be filled in; one with choices has a second field for words of one's
+ * own, which always are an answer.
+ */
+export function formSchema(questions: readonly ClarifyQuestion[]): ElicitationSchema {
+  const isOnly = questions.length === 1;
+  const properties = questions.flatMap((question) => {
+    // The only question stands above the form.
+    const title = isOnly ? "Answer" : question.question;
+    if (!question.choices?.length) return [[question.id, { type: "string", title }] as const];
+    const own = { type: "string", title: "Or in your own words" } as const;
+    return [[question.id, choiceField(question, title)] as const, [ownField(question), own] as const];
+  });
+  return { type: "object", properties: Object.fromEntries(properties), required: [] };
+}
+
+/** What was filled in, by the id of the question; empty for one that was skipped. Several choices stand on lines. */
+export function formAnswers(
+  questions: readonly ClarifyQuestion[],
+  content: Readonly<Record<string, unknown>> | null | undefined,
+): Record<string, string> {
+  const answers = questions.map((question) => {
+    const chosen = content?.[question.id];
+    const own = question.choices?.length ? content?.[ownField(question)] : undefined;
+    const parts = [...(Array.isArray(chosen) ? chosen : [chosen]), own];
+    return [
+      question.id,
+      parts.map(textOf).filter(Boolean).join("\n").slice(0, MAX_REPLY_CHARACTERS),
+    ] as const;
+  });
+  return Object.fromEntries(answers);
+}
+
+function choiceField(
+  { choices, multi_select: isMulti }: ClarifyQuestion,
+  title: string,
+): ElicitationPropertySchema {
+  const labels = [...(choices ?? [])];
+  return isMulti
+    ? { type: "array", title, items: { type: "string", enum: labels } }
+    : { type: "string", title, enum: labels };
+}
+
+const ownField = ({ id }: ClarifyQuestion): string => `${id}_own`;
+
+function textOf(value: unknown): string {
+  return typeof value === "string" || typeof value === "number" || typeof value === "boolean"
+    ? String(value).trim()
+    : "";
 }

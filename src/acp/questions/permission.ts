@@ -1,16 +1,27 @@
-import { RequestError } from "@agentclientprotocol/sdk/unstable";
+import {
+  RequestError,
+  type PermissionOption,
+  type RequestPermissionRequest,
+  type ToolCallContent,
+  type ToolKind,
+} from "@agentclientprotocol/sdk/unstable";
 import { OURSELVES } from "../../agent/question/question.ts";
-import { clientQuirks } from "../wire/client-quirks.ts";
+import { clientQuirks } from "../wire/client.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { choiceOf, permissionRequest } from "./permission-request.ts";
-import { macrotask, type Answered, type PutQuestion } from "./question.ts";
-import { sendHint } from "./question-report.ts";
+import { macrotask, type QuestionResult, type ClientQuestion, sendHint } from "./question.ts";
+import type { AskChoice, ClarifyQuestion, FileChange } from "../../../generated/http/client/types.gen.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import { truncate } from "../prompt/content.ts";
+import { diffContent, fenced, textContent } from "../tools/content.ts";
 
 /** How long later questions wait once one was not answered at all. */
 const SILENT_WAIT_MS = 30_000;
 
 /** Asks the client's user for permission. Any answer that does not allow the call denies it. */
-export async function askPermission(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
+export async function askPermission(
+  connection: AcpConnection,
+  question: ClientQuestion,
+): Promise<QuestionResult> {
   const quirks = clientQuirks(connection);
   if (quirks.hasNoPermissions) return DENIED;
   const stopWaiting = quirks.isSilent ? await shortWait(connection, question) : undefined;
@@ -22,14 +33,14 @@ export async function askPermission(connection: AcpConnection, question: PutQues
     );
     quirks.isSilent = false;
     if (outcome.outcome === "cancelled") return { type: "cancel" };
-    const choice = choiceOf(question.data, String((outcome as { readonly optionId: unknown }).optionId));
+    const choice = readChoice(question.data, String((outcome as { readonly optionId: unknown }).optionId));
     return { type: "reply", reply: { choice }, by: "acp" };
   } catch (error) {
     await macrotask();
     if (question.signal.aborted) return { type: "open" };
     // A result of the wrong shape throws too. It came from somebody who was asked, so the next question is put as well.
     if (!(error instanceof RequestError)) return NOT_UNDERSTOOD;
-    noteNoPermissions(connection, question);
+    disablePermissions(connection, question);
     return DENIED;
   } finally {
     stopWaiting?.();
@@ -37,13 +48,13 @@ export async function askPermission(connection: AcpConnection, question: PutQues
 }
 
 /** From now on the client gets no requests for permission, and its user a notice that says so. */
-export function noteNoPermissions(connection: AcpConnection, question: PutQuestion): void {
+export function disablePermissions(connection: AcpConnection, question: ClientQuestion): void {
   clientQuirks(connection).hasNoPermissions = true;
   sendHint(connection, question, NO_PERMISSIONS);
 }
 
 /** Its end is told to everybody, us as well. */
-async function shortWait(connection: AcpConnection, { id }: PutQuestion): Promise<() => void> {
+async function shortWait(connection: AcpConnection, { id }: ClientQuestion): Promise<() => void> {
   const { clock, agent, log } = await connection.deps();
   return clock.after(SILENT_WAIT_MS, () => {
     agent.deps.questions
@@ -59,10 +70,99 @@ const DENIED = {
   type: "reply",
   reply: { choice: "deny", reason: "this editor cannot ask its user for permission" },
   by: OURSELVES,
-} as const satisfies Answered;
+} as const satisfies QuestionResult;
 
 const NOT_UNDERSTOOD = {
   type: "reply",
   reply: { choice: "deny", reason: "the answer of this editor could not be understood" },
   by: OURSELVES,
-} as const satisfies Answered;
+} as const satisfies QuestionResult;
+
+type Data = JournalEvent["data"];
+
+/** Options in the order that clients show: the one that allows least comes first. */
+const OPTIONS = [
+  { choice: "once", optionId: "allow_once", kind: "allow_once" },
+  { choice: "session", optionId: "allow_session", kind: "allow_always" },
+  { choice: "always", optionId: "allow_always", kind: "allow_always" },
+  { choice: "deny", optionId: "deny", kind: "reject_once" },
+] as const satisfies readonly (Omit<PermissionOption, "name"> & { readonly choice: AskChoice })[];
+
+const KINDS: Readonly<Record<string, ToolKind | undefined>> = {
+  command: "execute",
+  file: "edit",
+  network: "fetch",
+};
+
+const MAX_SCOPE_CHARACTERS = 80;
+const MAX_TITLE_CHARACTERS = 160;
+
+function permissionRequest(question: ClientQuestion): RequestPermissionRequest {
+  const { sessionId, data } = question;
+  return { sessionId, options: permissionOptions(data), toolCall: askedCall(question) };
+}
+
+/** The call that waits, as the client knows it, with the reason why it asks at the end. */
+export function askedCall({
+  data,
+  toolCallId,
+  sentCall,
+}: Pick<ClientQuestion, "data" | "toolCallId" | "sentCall">) {
+  const command = typeof data["command"] === "string" ? data["command"] : undefined;
+  const reason = typeof data["description"] === "string" ? data["description"] : "";
+  const changes = (data["changes"] as readonly FileChange[] | undefined) ?? [];
+  const shown = sentCall ? (sentCall.content ?? []) : changes.map(diffContent);
+  const locations = sentCall ? (sentCall.locations ?? []) : changes.map(({ path }) => ({ path }));
+  const content: ToolCallContent[] = [
+    // Without a command, the content is what the call would change; some of that is text.
+    ...shown.filter(({ type }) => type === "diff" || command === undefined),
+    ...(command === undefined ? [] : [textContent(fenced(`$ ${command}`))]),
+    ...(reason === "" ? [] : [textContent(reason)]),
+  ];
+  const input = sentCall?.rawInput ?? (command === undefined ? undefined : { command });
+  return {
+    toolCallId,
+    title: sentCall?.title ?? titleOf(data),
+    kind: sentCall?.kind ?? KINDS[String(data["kind"])] ?? "other",
+    status: "pending" as const,
+    content,
+    ...(locations.length > 0 ? { locations } : {}),
+    ...(input === undefined ? {} : { rawInput: input }),
+  };
+}
+
+/** The options, with names that say what each covers. */
+function permissionOptions(data: Data): PermissionOption[] {
+  const choices = data["choices"] as readonly AskChoice[];
+  return OPTIONS.filter(({ choice }) => choices.includes(choice)).map(({ choice, ...option }) => ({
+    ...option,
+    name: NAMES[choice](scopeOf(data)),
+  }));
+}
+
+/** The choice that an option stands for. An option that was not offered denies. */
+function readChoice(data: Data, optionId: string): AskChoice {
+  const choices = data["choices"] as readonly AskChoice[];
+  const chosen = OPTIONS.find((option) => option.optionId === optionId && choices.includes(option.choice));
+  return chosen?.choice ?? "deny";
+}
+
+const NAMES: Readonly<Record<AskChoice, (scope: string) => string>> = {
+  once: () => "Allow once",
+  session: (scope) => `Allow ${scope} for this session`,
+  always: (scope) => `Always allow ${scope}`,
+  deny: () => "Deny",
+};
+
+function scopeOf(data: Data): string {
+  const covers =
+    typeof data["covers"] === "string" ? data["covers"] : String(data["command"] ?? data["tool"]);
+  const short = truncate(covers.replaceAll(/\s+/g, " ").trim(), MAX_SCOPE_CHARACTERS);
+  return `\`${short}\``;
+}
+
+/** Of any kind of question, in one line. */
+function titleOf({ title, questions, command, prompt }: Data): string {
+  const [first] = (questions as readonly ClarifyQuestion[] | undefined) ?? [];
+  return truncate(String(title ?? first?.question ?? command ?? prompt), MAX_TITLE_CHARACTERS);
+}

@@ -2,17 +2,22 @@ import { OURSELVES, type QuestionKind } from "../../agent/question/question.ts";
 import { toServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { askClarify } from "./clarify.ts";
-import { clientQuirks } from "../wire/client-quirks.ts";
+import { clientQuirks } from "../wire/client.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { MadeCalls } from "./synthetic-calls.ts";
-import { askPermission } from "./permission.ts";
-import { macrotask, type Answered, type PutQuestion, type ReportedCall } from "./question.ts";
-import { sendHint } from "./question-report.ts";
+import { askPermission, askedCall } from "./permission.ts";
+import {
+  macrotask,
+  type QuestionResult,
+  type ClientQuestion,
+  type ReportedCall,
+  sendHint,
+  sendUpdate,
+} from "./question.ts";
 import type { AcpSession } from "../session/session.ts";
-import { toolCallIdOf } from "../tools/tool-call-id.ts";
+import { toolCallIdOf } from "../tools/view.ts";
 import type { AcpTurn } from "../prompt/turn.ts";
 
-export interface TurnQuestionsOptions {
+interface TurnQuestionsOptions {
   readonly connection: AcpConnection;
   readonly session: AcpSession;
   readonly turn: AcpTurn;
@@ -27,34 +32,34 @@ export interface TurnQuestionsOptions {
 export class TurnQuestions {
   readonly #options: TurnQuestionsOptions;
   readonly #open = new Map<string, AbortController>();
-  readonly #made: MadeCalls;
+  readonly #syntheticCalls: SyntheticCalls;
   /** The newest of the questions that are put in turn. */
-  #line = Promise.resolve();
+  #queue = Promise.resolve();
 
   constructor(options: TurnQuestionsOptions) {
     this.#options = options;
-    this.#made = new MadeCalls(options.connection, options.session.id);
+    this.#syntheticCalls = new SyntheticCalls(options.connection, options.session.id);
   }
 
   /** Takes an event that asks: `approval.request`, `clarify.request`, `sudo.request` or `secret.request`. */
-  put({ type, runId, data }: JournalEvent): void {
+  ask({ type, runId, data }: JournalEvent): void {
     const { connection, session, turn, callOf } = this.#options;
     const id = String(data["request_id"]);
     const callId = data["tool_call_id"];
     const toolCallId =
-      typeof callId === "string" ? toolCallIdOf(runId ?? "", callId) : this.#made.make(id, data);
+      typeof callId === "string" ? toolCallIdOf(runId ?? "", callId) : this.#syntheticCalls.make(id, data);
     const withdrawn = new AbortController();
     this.#open.set(id, withdrawn);
-    const question: PutQuestion = {
+    const question: ClientQuestion = {
       id,
       kind: type.split(".")[0] as QuestionKind,
       data,
       sessionId: session.id,
       toolCallId,
-      told: callOf(toolCallId),
+      sentCall: callOf(toolCallId),
       signal: AbortSignal.any([turn.signal, withdrawn.signal]),
     };
-    this.#line = this.#line.then(() => this.#settle(question)).catch(connection.onFault);
+    this.#queue = this.#queue.then(() => this.#settle(question)).catch(connection.onFault);
   }
 
   /** Takes an event that closes a question, whoever closed it: `*.responded` or `*.expired`. */
@@ -63,13 +68,13 @@ export class TurnQuestions {
       clientQuirks(this.#options.connection).isSilent = true;
     }
     const id = String(data["request_id"]);
-    this.#made.end(id, type.endsWith(".responded") && data["choice"] !== "deny");
+    this.#syntheticCalls.end(id, type.endsWith(".responded") && data["choice"] !== "deny");
     this.#withdraw(id);
   }
 
   /** Withdraws what is open. */
   close(): void {
-    this.#made.close();
+    this.#syntheticCalls.close();
     for (const id of this.#open.keys()) this.#withdraw(id);
   }
 
@@ -78,19 +83,19 @@ export class TurnQuestions {
     this.#open.delete(id);
   }
 
-  async #settle(question: PutQuestion): Promise<void> {
+  async #settle(question: ClientQuestion): Promise<void> {
     const { connection, turn } = this.#options;
     const { id, signal } = question;
     if (signal.aborted) return;
     const deps = await connection.deps();
     try {
-      const answered = await ask(connection, question);
+      const result = await askClient(connection, question);
       await macrotask();
-      if (signal.aborted || answered.type === "open") return;
-      if (answered.type === "cancel") return turn.cancel();
-      const by = answered.type === "reply" ? answered.by : "acp";
-      await deps.agent.deps.questions.answer(id, { owner: deps.owner, by, ...answered.reply });
-      if (answered.type === "later") turn.endWithQuestion();
+      if (signal.aborted || result.type === "open") return;
+      if (result.type === "cancel") return turn.cancel();
+      const by = result.type === "reply" ? result.by : "acp";
+      await deps.agent.deps.questions.answer(id, { owner: deps.owner, by, ...result.reply });
+      if (result.type === "later") turn.endWithQuestion();
     } catch (error) {
       const { code } = toServiceError(error);
       if (code !== "ask_not_pending" && code !== "ask_not_found") throw error;
@@ -99,7 +104,7 @@ export class TurnQuestions {
   }
 }
 
-async function ask(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
+async function askClient(connection: AcpConnection, question: ClientQuestion): Promise<QuestionResult> {
   switch (question.kind) {
     case "approval":
       return askPermission(connection, question);
@@ -120,3 +125,38 @@ const NO_PASSWORDS =
 
 const noSecrets = (name: string): string =>
   `${name} is needed, a secret, which is never asked for in an editor. Give it in a terminal: run \`agentd acp --setup\`, or the terminal interface of agentd.`;
+
+/** A sub-agent's question belongs to no call that the client knows, but must name one: so a call is made for it. */
+class SyntheticCalls {
+  readonly #connection: AcpConnection;
+  readonly #sessionId: string;
+  readonly #open = new Set<string>();
+
+  constructor(connection: AcpConnection, sessionId: string) {
+    this.#connection = connection;
+    this.#sessionId = sessionId;
+  }
+
+  /** Tells of the call; its id is that of the question. */
+  make(id: string, data: JournalEvent["data"]): string {
+    this.#open.add(id);
+    sendUpdate(this.#connection, this.#sessionId, {
+      sessionUpdate: "tool_call",
+      ...askedCall({ data, toolCallId: id, sentCall: undefined }),
+    });
+    return id;
+  }
+
+  end(id: string, isAllowed: boolean): void {
+    if (!this.#open.delete(id)) return;
+    sendUpdate(this.#connection, this.#sessionId, {
+      sessionUpdate: "tool_call_update",
+      toolCallId: id,
+      status: isAllowed ? "completed" : "failed",
+    });
+  }
+
+  close(): void {
+    for (const id of this.#open) this.end(id, false);
+  }
+}

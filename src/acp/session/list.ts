@@ -13,21 +13,12 @@ import { ServiceError } from "../../base/errors.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { invalidParams } from "../wire/error.ts";
 import { checkPath, withoutLinks } from "./folder.ts";
-import {
-  formatCursor,
-  Listings,
-  noteSeen,
-  parseCursor,
-  wasBefore,
-  type ListCursor,
-  type Listing,
-} from "./listing.ts";
 import type { AcpDeps } from "../deps.ts";
 
 const PAGE = 50;
 
 /** A session as far as the list goes. */
-interface Listed {
+interface ListedSession {
   readonly id: string;
   /** Undefined: nobody said or named anything yet. */
   readonly title: string | undefined;
@@ -57,17 +48,17 @@ export async function listSessions(
     ...(folder ? { folders: folder.stored } : {}),
   };
   const saved = await savedPage(deps, options, at?.key);
-  const others = [...(await unprompted(connection, folder)), ...(await moved(deps, options, listing))];
+  const others = [...(await unprompted(connection, folder)), ...(await changedSince(deps, options, listing))];
   const all = unseen([...toListed(deps, saved, true), ...others], listing, page).toSorted(newestFirst);
   const shown = all.slice(0, PAGE);
-  noteSeen(
+  markSeen(
     listing,
     shown.map(({ id }) => id),
     page,
   );
   listing.sinceMs ??= shown[0] && shown[0].updatedAtMs - 1;
   const isLast = all.length <= PAGE && saved.nextCursor === undefined;
-  const key = all.length <= PAGE ? saved.nextCursor : behind(shown, at?.key);
+  const key = all.length <= PAGE ? saved.nextCursor : cursorAfter(shown, at?.key);
   return {
     sessions: shown.map(toInfo),
     ...(isLast ? {} : { nextCursor: formatCursor({ listing: listing.id, page: page + 1, key }) }),
@@ -75,13 +66,13 @@ export async function listSessions(
 }
 
 /** Each once, and none that was on an earlier page. */
-function unseen(all: readonly Listed[], listing: Listing, page: number): readonly Listed[] {
+function unseen(all: readonly ListedSession[], listing: Listing, page: number): readonly ListedSession[] {
   const each = new Map(all.toReversed().map((session) => [session.id, session]));
-  return [...each.values()].filter(({ id }) => !wasBefore(listing, id, page));
+  return [...each.values()].filter(({ id }) => !wasSeenEarlier(listing, id, page));
 }
 
 /** Where the saved sessions go on that had no place on a page any more. */
-function behind(shown: readonly Listed[], before: string | undefined): string | undefined {
+function cursorAfter(shown: readonly ListedSession[], before: string | undefined): string | undefined {
   const last = shown.findLast(({ isInOrder }) => isInOrder);
   return last ? cursorBehind(last.updatedAtMs, last.id) : before;
 }
@@ -114,7 +105,11 @@ async function savedPage(
 const MAX_MOVED = 200;
 
 /** What changed since the listing began, which is before all of its later pages by now. */
-async function moved(deps: AcpDeps, options: ListOptions, { sinceMs }: Listing): Promise<readonly Listed[]> {
+async function changedSince(
+  deps: AcpDeps,
+  options: ListOptions,
+  { sinceMs }: Listing,
+): Promise<readonly ListedSession[]> {
   if (sinceMs === undefined) return [];
   const page = await deps.agent.sessions.list({ ...options, limit: MAX_MOVED, afterMs: sinceMs });
   return toListed(deps, page, false);
@@ -124,9 +119,9 @@ async function moved(deps: AcpDeps, options: ListOptions, { sinceMs }: Listing):
 async function unprompted(
   connection: AcpConnection,
   folder: FolderFilter | undefined,
-): Promise<readonly Listed[]> {
+): Promise<readonly ListedSession[]> {
   const { store } = await connection.deps();
-  const listed: Listed[] = [];
+  const listed: ListedSession[] = [];
   for (const { id, seed, openedAtMs } of connection.sessions) {
     const row = await store.find("sessions", { id });
     if (row && row.last_message > 0) continue;
@@ -159,7 +154,11 @@ async function folderFilter({ agent, store, owner }: AcpDeps, cwd: string): Prom
   return { real, stored: all.filter((_, index) => reals[index] === real) };
 }
 
-function toListed({ agent }: AcpDeps, { sessions }: SessionPage, isInOrder: boolean): readonly Listed[] {
+function toListed(
+  { agent }: AcpDeps,
+  { sessions }: SessionPage,
+  isInOrder: boolean,
+): readonly ListedSession[] {
   const { workspace } = agent.deps.settings;
   return sessions.map(({ id, title, preview, cwd, updatedAtMs }) => ({
     id,
@@ -170,11 +169,11 @@ function toListed({ agent }: AcpDeps, { sessions }: SessionPage, isInOrder: bool
   }));
 }
 
-function newestFirst(a: Listed, b: Listed): number {
+function newestFirst(a: ListedSession, b: ListedSession): number {
   return b.updatedAtMs - a.updatedAtMs || (a.id < b.id ? 1 : -1);
 }
 
-function toInfo({ id, title, cwd, updatedAtMs }: Listed): SessionInfo {
+function toInfo({ id, title, cwd, updatedAtMs }: ListedSession): SessionInfo {
   return {
     sessionId: id,
     cwd,
@@ -185,4 +184,73 @@ function toInfo({ id, title, cwd, updatedAtMs }: Listed): SessionInfo {
 
 function badCursor(): never {
   throw invalidParams("cursor", "cursor must be the nextCursor of an earlier session/list.");
+}
+
+/** Pages of one listing: each session once, whatever happens to the sessions meanwhile. */
+/** What a client gives back for the next page. */
+interface ListCursor {
+  readonly listing: string;
+  /** 0 for the first. */
+  readonly page: number;
+  /** Of the saved sessions; undefined: none of them was on a page yet. */
+  readonly key: string | undefined;
+}
+
+/** A listing that is under way. One that is forgotten goes on without what is remembered here. */
+interface Listing {
+  readonly id: string;
+  /** What changed later than this was moved before the pages that were given. */
+  sinceMs: number | undefined;
+  /** Numbers of the pages on which sessions were. */
+  readonly seen: Map<string, number>;
+}
+
+const MAX_LISTINGS = 8;
+const MAX_SEEN = 20_000;
+
+/** The newest listings of a client. */
+export class Listings {
+  readonly #known = new Map<string, Listing>();
+
+  begin(): Listing {
+    const listing = { id: crypto.randomUUID(), sinceMs: undefined, seen: new Map<string, number>() };
+    this.#known.set(listing.id, listing);
+    for (const id of this.#known.keys()) {
+      if (this.#known.size <= MAX_LISTINGS) break;
+      this.#known.delete(id);
+    }
+    return listing;
+  }
+
+  find(id: string): Listing | undefined {
+    return this.#known.get(id);
+  }
+}
+
+/** Whether a session was on an earlier page; a page that is asked for again is the same again. */
+export function wasSeenEarlier({ seen }: Listing, id: string, page: number): boolean {
+  const on = seen.get(id);
+  return on !== undefined && on < page;
+}
+
+export function markSeen({ seen }: Listing, ids: readonly string[], page: number): void {
+  for (const id of ids) if (seen.size < MAX_SEEN && !seen.has(id)) seen.set(id, page);
+}
+
+export function formatCursor({ listing, page, key }: ListCursor): string {
+  return Buffer.from(JSON.stringify([listing, page, key ?? null])).toString("base64url");
+}
+
+/** Undefined for what is no cursor of ours. */
+export function parseCursor(cursor: string): ListCursor | undefined {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(cursor, "base64url").toString());
+    if (!Array.isArray(value) || value.length !== 3) return undefined;
+    const [listing, page, key] = value as readonly unknown[];
+    if (typeof listing !== "string" || !Number.isSafeInteger(page) || Number(page) < 1) return undefined;
+    if (key !== null && typeof key !== "string") return undefined;
+    return { listing, page: Number(page), key: key ?? undefined };
+  } catch {
+    return undefined;
+  }
 }

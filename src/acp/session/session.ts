@@ -3,19 +3,19 @@ import type { AcpTurn } from "../prompt/turn.ts";
 
 export type AcpSessionSeed = SessionSeed & { readonly cwd: string };
 
-export interface AcpSessionOptions {
+interface AcpSessionOptions {
   readonly id: string;
   readonly seed: AcpSessionSeed;
   readonly openedAtMs: number;
 }
 
 /** A turn that a client is told of and did not begin. */
-export interface WatchedTurn {
+interface WatchedTurn {
   readonly runId: string;
   /** Stops the turn itself. */
   cancel(): void;
   /** It goes on, and is told no more. */
-  leave(): void;
+  detach(): void;
 }
 
 /** A session that the client has open. */

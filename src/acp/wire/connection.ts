@@ -1,12 +1,12 @@
 import type { AgentContext, AnyMessage } from "@agentclientprotocol/sdk/unstable";
 import { isRecord } from "../../base/json/schema.ts";
-import { NO_OFFERS, type ClientOffers } from "./client-capabilities.ts";
+import { NO_FEATURES, type ClientFeatures } from "./client.ts";
 import { sessionNotFound } from "./error.ts";
 import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 import type { Launcher } from "./snippets.ts";
 
-export interface AcpConnectionOptions {
+interface AcpConnectionOptions {
   /** Of agentd. */
   readonly version: string;
   /** Loads the agent. Called when a request needs it, again after it failed. */
@@ -30,9 +30,9 @@ export class AcpConnection {
   #refreshed: Promise<AcpDeps> | undefined;
   #client: AgentContext | undefined;
   readonly #sessions = new Map<string, AcpSession>();
-  readonly #leaving = new AbortController();
+  readonly #disconnected = new AbortController();
   /** As `initialize` told them last. */
-  offers: ClientOffers = NO_OFFERS;
+  features: ClientFeatures = NO_FEATURES;
 
   constructor({ version, load, afterAnswer, onFault, launcher }: AcpConnectionOptions) {
     this.version = version;
@@ -73,7 +73,7 @@ export class AcpConnection {
   async #renewed(): Promise<AcpDeps> {
     // What is loading may have read what stood there before.
     const deps = await this.deps().catch(() => this.deps());
-    if ((await deps.isCurrent()) || this.#sessions.size > 0 || this.leaving.aborted) return deps;
+    if ((await deps.isCurrent()) || this.#sessions.size > 0 || this.disconnected.aborted) return deps;
     this.#deps = this.#loaded(deps);
     return this.#deps;
   }
@@ -113,20 +113,20 @@ export class AcpConnection {
    * A message as it is read, before anything handles it: a cancel that stands in front of an answer is heard in front of
    * it, however long its handler takes.
    */
-  hear(message: AnyMessage): void {
+  onMessage(message: AnyMessage): void {
     if (!("method" in message) || message.method !== "session/cancel" || !isRecord(message.params)) return;
     const { sessionId } = message.params;
     if (typeof sessionId === "string") this.find(sessionId)?.cancel();
   }
 
   /** Aborts when the client sends no more. */
-  get leaving(): AbortSignal {
-    return this.#leaving.signal;
+  get disconnected(): AbortSignal {
+    return this.#disconnected.signal;
   }
 
   /** The client sends no more: what it runs is cancelled, so that its requests are answered. */
-  leave(): void {
-    this.#leaving.abort();
+  disconnect(): void {
+    this.#disconnected.abort();
     for (const session of this.#sessions.values()) session.cancel();
   }
 

@@ -23,7 +23,7 @@ export type AcpGroup<K extends AcpMethod> = {
   ) => Promise<AgentRequestResponsesByMethod[M]>;
 };
 
-export type AcpNotified<K extends AcpNotification> = Parameters<AgentNotificationHandlersByMethod[K]>[0];
+type AcpNotified<K extends AcpNotification> = Parameters<AgentNotificationHandlersByMethod[K]>[0];
 
 export type AcpNotificationGroup<K extends AcpNotification> = {
   readonly [M in K]: (call: AcpNotified<M>, connection: AcpConnection) => Promise<void>;

@@ -39,7 +39,7 @@ export function toRequestError(thrown: unknown, sessionId?: string): RequestErro
 }
 
 /** How a run failed, as its final event says. */
-export interface RunFailure {
+interface RunFailure {
   readonly code: string;
   readonly message: string;
   readonly failure: ProviderFailure | undefined;

@@ -13,11 +13,11 @@ export interface SnippetOptions {
   /** What the editor calls the agent. */
   readonly name: string;
   readonly launcher: Launcher;
-  readonly package: PackageFacts;
+  readonly package: PackageMetadata;
 }
 
 /** Of the published package. */
-export interface PackageFacts {
+interface PackageMetadata {
   readonly name: string;
   readonly version: string;
   readonly description: string;
@@ -27,14 +27,14 @@ export interface PackageFacts {
 export const EDITORS = ["zed", "jetbrains", "vscode", "registry"] as const;
 export type Editor = (typeof EDITORS)[number];
 
-interface Place {
+interface SnippetLocation {
   /** Heading of the block. */
   readonly title: string;
   /** Where the block belongs, a clause. */
   readonly where: string;
 }
 
-export const paths: Readonly<Record<Editor, Place>> = {
+export const snippetLocations: Readonly<Record<Editor, SnippetLocation>> = {
   zed: {
     title: "Zed",
     where:

@@ -10,7 +10,7 @@ const MAX_DEPTH = 12;
 const SECRET_LISTS = ["env", "headers"];
 
 /** The message as plain data for the log. */
-export function traced(message: AnyMessage): unknown {
+export function toTraceEntry(message: AnyMessage): unknown {
   return shortened(message, 0);
 }
 

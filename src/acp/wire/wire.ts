@@ -3,9 +3,9 @@ import type { AnyMessage, Stream } from "@agentclientprotocol/sdk/unstable";
 import type { Clock } from "../../base/clock.ts";
 import type { FrameOutput } from "../../base/system/frame-output.ts";
 import { Lines, type Line } from "../../base/lines.ts";
-import { failure, readLine, toLine } from "./message-line.ts";
+import { isRecord } from "../../base/json/schema.ts";
 
-export interface WireOptions {
+interface WireOptions {
   readonly input: AsyncIterable<Uint8Array>;
   readonly output: FrameOutput;
   readonly clock: Clock;
@@ -13,18 +13,18 @@ export interface WireOptions {
   readonly onEnd: () => void;
 }
 
-export type RequestId = string | number | null;
+type RequestId = string | number | null;
 /** Is told of every message, before it goes on. It MUST NOT throw. */
 export type WireWatcher = (direction: "in" | "out", message: AnyMessage) => unknown;
 
 /** What is read until the configuration says what a line may have. */
-export const DEFAULT_MAX_LINE_BYTES = 33_554_432;
+const DEFAULT_MAX_LINE_BYTES = 33_554_432;
 /** How long answers get to leave when the client has closed its end. */
 const DRAIN_MS = 2_000;
 /** Whoever sends waits while this much waits for the client to read it. */
-const FULL_BYTES = 1_048_576;
+const SEND_PAUSE_BYTES = 1_048_576;
 /** Above this nothing is read either: a client that asks without reading would fill the memory with answers. */
-const FLOODED_BYTES = 8_388_608;
+const READ_PAUSE_BYTES = 8_388_608;
 /** Requests that may wait for their answers; more are refused. */
 const MAX_OPEN_REQUESTS = 1_024;
 /** A greeting and its answer, a session and its answer. */
@@ -50,8 +50,8 @@ export class Wire {
   /** Ends a wait for what the client sends. */
   #stopWaiting = () => {};
   readonly #settled = Promise.withResolvers<void>();
-  #roomMade = Promise.withResolvers<void>();
-  #told = 0;
+  #drainedOnce = Promise.withResolvers<void>();
+  #messageCount = 0;
   #isBroken = false;
   #isDraining = false;
 
@@ -112,7 +112,7 @@ export class Wire {
       const next = await this.#unlessEnded(chunks.next());
       if (!next || next.done) break;
       yield* this.#take(this.#lines.push(next.value));
-      await this.#roomFor(FLOODED_BYTES, () => this.#isEnded);
+      await this.#waitBelow(READ_PAUSE_BYTES, () => this.#isEnded);
     }
     yield* this.#take(this.#lines.end());
     await this.#drained();
@@ -137,7 +137,7 @@ export class Wire {
   }
 
   #admit(message: AnyMessage): AnyMessage | undefined {
-    this.#tell("in", message);
+    this.#notify("in", message);
     if (!("method" in message) || !("id" in message)) return message;
     if (this.#open.size >= MAX_OPEN_REQUESTS) {
       const text = `At most ${MAX_OPEN_REQUESTS} requests may be open. Send this one again when one was answered.`;
@@ -151,11 +151,11 @@ export class Wire {
   async #send(message: AnyMessage): Promise<void> {
     this.#write(message);
     if (!("method" in message) && "id" in message) this.#answered(message.id);
-    await this.#roomFor(FULL_BYTES);
+    await this.#waitBelow(SEND_PAUSE_BYTES);
   }
 
   #write(message: AnyMessage): void {
-    this.#tell("out", message);
+    this.#notify("out", message);
     if (!this.#isBroken) this.#options.output.write(`${toLine(message)}\n`);
   }
 
@@ -181,20 +181,90 @@ export class Wire {
   }
 
   /** Resolves when less than `bytes` wait to leave, or nobody reads any more. */
-  async #roomFor(bytes: number, isOver: () => boolean = () => false): Promise<void> {
+  async #waitBelow(bytes: number, isOver: () => boolean = () => false): Promise<void> {
     while (!this.#isBroken && !isOver() && this.#options.output.buffered() >= bytes) {
-      await this.#roomMade.promise;
+      await this.#drainedOnce.promise;
     }
   }
 
   #wake(): void {
-    this.#roomMade.resolve();
-    this.#roomMade = Promise.withResolvers();
+    this.#drainedOnce.resolve();
+    this.#drainedOnce = Promise.withResolvers();
   }
 
-  #tell(direction: "in" | "out", message: AnyMessage): void {
-    if (this.#told < FIRST_MESSAGES) this.#first.push([direction, message]);
-    this.#told += 1;
+  #notify(direction: "in" | "out", message: AnyMessage): void {
+    if (this.#messageCount < FIRST_MESSAGES) this.#first.push([direction, message]);
+    this.#messageCount += 1;
     for (const watcher of this.#watchers) watcher(direction, message);
   }
+}
+
+/** What came of a line: a message, or the answer that the client gets instead. */
+type ReadLine = { readonly message: AnyMessage } | { readonly answer: AnyMessage };
+
+const PARSE_ERROR = -32_700;
+const INVALID_REQUEST = -32_600;
+
+/** Undefined for a line of nothing but blanks. `maxBytes` is what a line may have, for the error. */
+export function readLine(line: Line, maxBytes: number): ReadLine | undefined {
+  if (!("text" in line)) {
+    if (line.problem === "long") return tooLong(line.head, maxBytes);
+    return { answer: failure(null, PARSE_ERROR, "This line is not UTF-8.") };
+  }
+  if (/^\s*$/.test(line.text)) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(line.text);
+  } catch {
+    return { answer: failure(null, PARSE_ERROR, "This line is not JSON.") };
+  }
+  const problem = findProblem(value);
+  if (problem !== undefined) return { answer: failure(null, INVALID_REQUEST, problem) };
+  return { message: value as AnyMessage };
+}
+
+/** One line, without its end. JSON may hold two characters that some readers take for the end of a line. */
+export function toLine(message: AnyMessage): string {
+  const text = JSON.stringify(message);
+  if (!/[\u2028\u2029]/.test(text)) return text;
+  return text.replaceAll("\u2028", String.raw`\u2028`).replaceAll("\u2029", String.raw`\u2029`);
+}
+
+export function failure(
+  id: string | number | null,
+  code: number,
+  message: string,
+  data?: Readonly<Record<string, unknown>>,
+): AnyMessage {
+  return { jsonrpc: "2.0", id, error: { code, message, ...(data ? { data } : {}) } };
+}
+
+/** What the SDK takes, it answers or passes over; it would send the rest back, of whatever size. */
+function findProblem(value: unknown): string | undefined {
+  if (Array.isArray(value)) return "Batches are not supported: send one message a line.";
+  if (!isRecord(value)) return "A message is a JSON object.";
+  const { jsonrpc, id, method } = value;
+  const isCall = typeof method === "string";
+  if (!isCall && !("method" in value) && ("result" in value || "error" in value)) return undefined;
+  if (jsonrpc !== "2.0") return 'A message has "jsonrpc": "2.0".';
+  if (!isCall) return "A message has a method, or is an answer with a result or an error.";
+  return "id" in value && !isId(id) ? "An id is a string, a number or null." : undefined;
+}
+
+function isId(id: unknown): id is string | number | null {
+  return id === null || typeof id === "string" || (typeof id === "number" && Number.isFinite(id));
+}
+
+/**
+ * Whoever waits for what the line was is told: the client, when its head is that of a request; our own side, when it is
+ * that of an answer.
+ */
+function tooLong(head: string, maxBytes: number): ReadLine {
+  const message = `A message has at most ${maxBytes} bytes (acp.max_line_bytes).`;
+  const own = /^\s*\{[^{[]*/.exec(head)?.[0] ?? "";
+  const id = /"id"\s*:\s*(-?\d{1,15}|"(?:[^"\\]|\\.)*")\s*[,}]/.exec(own)?.[1];
+  const kind = /"(method|result|error)"\s*:/.exec(own)?.[1];
+  if (id === undefined || kind === undefined) return { answer: failure(null, INVALID_REQUEST, message) };
+  const error = failure(JSON.parse(id) as string | number, INVALID_REQUEST, message);
+  return kind === "method" ? { answer: error } : { message: error };
 }

@@ -19,11 +19,11 @@ export const acpCommand = defineCommand({
     if (await runAcpAction(args)) return;
     // Before anything else is loaded: whatever prints, messages alone reach the editor.
     const output = takeStdout();
-    const leaving = new Leaving();
+    const disconnected = new Leaving();
     process.on("unhandledRejection", reportFault);
     keepCode();
     const { serveAcp } = await import("./serve.ts");
-    await serveAcp(output, leaving);
+    await serveAcp(output, disconnected);
   },
 });
 

@@ -1,6 +1,12 @@
 /** `agentd acp --bootstrap`: what editors need to start this program. Writes no files. */
 import packageFile from "../../../package.json" with { type: "json" };
-import { EDITORS, paths, snippets, type Editor, type SnippetOptions } from "../../acp/wire/snippets.ts";
+import {
+  EDITORS,
+  snippetLocations,
+  snippets,
+  type Editor,
+  type SnippetOptions,
+} from "../../acp/wire/snippets.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { ownLauncher } from "./launcher.ts";
 import { print, printJson } from "../kit/output.ts";
@@ -23,7 +29,7 @@ export function printBootstrap({ ide = "all", json, name = packageFile.name }: W
 }
 
 function section(editor: Editor, block: object): string {
-  const { title, where } = paths[editor];
+  const { title, where } = snippetLocations[editor];
   return `${title}: ${where}\n\n${JSON.stringify(block, null, 2)}\n`;
 }
 

@@ -26,8 +26,8 @@ async function load(): Promise<Verdict> {
     const [{ openHome, openHomeStore }, { startRpcFromHome }, { missingProvider }] = await Promise.all([
       import("../../app/home.ts"),
       import("../../app/start.ts"),
-      import("../../acp/settings/provider.ts"),
-      import("../../acp/methods/handlers.ts"),
+      import("../../acp/provider.ts"),
+      import("../../acp/methods.ts"),
     ]);
     const opened = await openHome(currentContext());
     const service = await startRpcFromHome(opened, await openHomeStore(opened));

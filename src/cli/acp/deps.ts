@@ -1,7 +1,6 @@
 /** The agent behind `agentd acp`, loaded behind the answer to `initialize`. */
 import { isDeepStrictEqual } from "node:util";
-import type { AcpDeps } from "../../acp/deps.ts";
-import { acpSettings } from "../../acp/settings/settings.ts";
+import { type AcpDeps, acpSettings } from "../../acp/deps.ts";
 import { systemClock } from "../../base/clock.ts";
 import { startRpcFromHome } from "../../app/start.ts";
 import { loadConfig } from "../../config/config.ts";

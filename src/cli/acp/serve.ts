@@ -14,7 +14,7 @@ import type { Leaving } from "./shutdown.ts";
 const LAST_WORDS_MS = 500;
 
 /** Serves until the client leaves or a signal ends it; then the process exits. */
-export async function serveAcp(output: FrameOutput, leaving: Leaving): Promise<never> {
+export async function serveAcp(output: FrameOutput, disconnected: Leaving): Promise<never> {
   const wire = new Wire({ input: process.stdin, output, clock: systemClock, onEnd: () => end() });
   const connection: AcpConnection = new AcpConnection({
     version: packageFile.version,
@@ -24,15 +24,15 @@ export async function serveAcp(output: FrameOutput, leaving: Leaving): Promise<n
     launcher: ownLauncher,
   });
   const end = () => {
-    leaving.begin();
-    connection.leave();
+    disconnected.begin();
+    connection.disconnect();
   };
   wire.watch((direction, message) => {
-    if (direction === "in") connection.hear(message);
+    if (direction === "in") connection.onMessage(message);
   });
-  leaving.hold(() => wire.end());
+  disconnected.hold(() => wire.end());
   await createAcpAgent(connection).connect(wire.stream).closed;
   await connection.stop();
   await Promise.race([output.flushed(), systemClock.sleep(LAST_WORDS_MS)]);
-  return leaving.exit();
+  return disconnected.exit();
 }

@@ -1,8 +1,8 @@
 /** What else is done with the messages of an editor, as the configuration says. */
 import type { AcpConnection } from "../../acp/wire/connection.ts";
 import { Keepalive } from "../../acp/wire/keepalive.ts";
-import type { AcpSettings } from "../../acp/settings/settings.ts";
-import { traced } from "../../acp/wire/trace.ts";
+import type { AcpSettings } from "../../acp/deps.ts";
+import { toTraceEntry } from "../../acp/wire/trace.ts";
 import type { Wire, WireWatcher } from "../../acp/wire/wire.ts";
 import { systemClock } from "../../base/clock.ts";
 import { createLog } from "../../base/observe/log.ts";
@@ -22,7 +22,7 @@ export function watchWire(
     // Whatever the level of the log: it was asked for.
     const log = createLog("debug");
     const write: WireWatcher = (direction, message) =>
-      log.debug(`acp ${direction}`, { frame: traced(message) });
+      log.debug(`acp ${direction}`, { frame: toTraceEntry(message) });
     for (const [direction, message] of wire.takeFirst()) write(direction, message);
     ends.push(wire.watch(write));
   }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkServers, serverSecrets } from "../../../src/acp/session/client-server.ts";
+import { checkServers, serverSecrets } from "../../../src/acp/session/attach.ts";
 
 const entry = (name: string, value: string) => ({ name, value });
 const stdio = (...env: { name: string; value: string }[]) => ({ name: "s", command: "sh", args: [], env });

@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { RequestError, type ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import fc, { type Arbitrary } from "fast-check";
-import { readBlocks } from "../../../src/acp/prompt/content-blocks.ts";
-import type { LinkedFiles } from "../../../src/acp/prompt/content-file.ts";
 import {
+  readBlocks,
   MAX_BLOCKS,
   MAX_IMAGES,
   MAX_IMAGES_BYTES,
@@ -14,6 +13,7 @@ import {
   MAX_TEXT_CHARACTERS,
   messageOf,
 } from "../../../src/acp/prompt/content.ts";
+import type { LinkedFiles } from "../../../src/acp/prompt/content-file.ts";
 import { jpegBytes, pngBytes } from "../agent/attachments/images.ts";
 import { workspace } from "../agent/tools/call.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { diffContent } from "../../../src/acp/tools/diff-content.ts";
+import { diffContent } from "../../../src/acp/tools/content.ts";
 import { fileChange } from "../../../src/agent/tools/files/file-diff.ts";
 
 const path = "/project/a.txt";

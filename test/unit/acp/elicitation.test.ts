@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
-import { formAnswers, formMessage, formSchema } from "../../../src/acp/questions/elicitation.ts";
+import { formAnswers, formMessage, formSchema } from "../../../src/acp/questions/clarify.ts";
 
 const colour = { id: "q1", question: "Which?", choices: ["red", "blue"], multi_select: false };
 const sizes = { id: "q2", question: "Sizes?", choices: ["S", "M"], multi_select: true };

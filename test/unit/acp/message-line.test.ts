@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { failure, readLine, toLine } from "../../../src/acp/wire/message-line.ts";
+import { failure, readLine, toLine } from "../../../src/acp/wire/wire.ts";
 
 const MAX = 100;
 const line = (text: string) => ({ text, sizeBytes: text.length });

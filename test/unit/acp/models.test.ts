@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
-import { legacyModels, modelGroups, readModel } from "../../../src/acp/settings/models.ts";
+import { legacyModels, modelGroups, readModel } from "../../../src/acp/session/options.ts";
 import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
 
 const catalog = (...providers: readonly ModelProvider[]) => createModelCatalog({ providers });

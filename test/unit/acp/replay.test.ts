@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Replay, type RunFacts } from "../../../src/acp/replay/replay.ts";
+import { Replay, type RunMetadata } from "../../../src/acp/session/replay.ts";
 import type { TranscriptRow } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
 
-const NONE: RunFacts = { started: new Map(), completed: new Map(), status: "completed" };
+const NONE: RunMetadata = { started: new Map(), completed: new Map(), status: "completed" };
 
 /** What is told of messages, each with its run and what is known of that. */
 function replay(
-  said: readonly (readonly [runId: string | null, message: Message, facts?: Partial<RunFacts>])[],
+  said: readonly (readonly [runId: string | null, message: Message, metadata?: Partial<RunMetadata>])[],
   liveRunId?: string,
 ): string[] {
   const told = new Replay({ cwd: "/work", describe: () => ({ kind: "execute" }), liveRunId });
-  const updates = said.flatMap(([runId, message, facts], index) => {
+  const updates = said.flatMap(([runId, message, metadata], index) => {
     const row: TranscriptRow = { seq: index + 1, runId, message };
-    return told.take(row, { ...NONE, ...facts });
+    return told.take(row, { ...NONE, ...metadata });
   });
   return [...updates, ...told.end()].map((update) => {
     if (update.sessionUpdate === "tool_call") return `${update.toolCallId} ${update.status}`;

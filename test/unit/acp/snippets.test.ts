@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { authMethodsFor } from "../../../src/acp/methods/auth-methods.ts";
-import { clientOffers } from "../../../src/acp/wire/client-capabilities.ts";
-import { missingProvider } from "../../../src/acp/settings/provider.ts";
+import { authMethodsFor, readFeatures } from "../../../src/acp/wire/client.ts";
+import { missingProvider } from "../../../src/acp/provider.ts";
 import { snippets, type Launcher } from "../../../src/acp/wire/snippets.ts";
 import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
 
@@ -30,8 +29,8 @@ test("the registry takes every id that is made of a name", () => {
 });
 
 test("the way through a terminal is told as the client understands it", () => {
-  const told = (capabilities: Parameters<typeof clientOffers>[0]) =>
-    authMethodsFor({ offers: clientOffers(capabilities), launcher: () => launcher });
+  const told = (capabilities: Parameters<typeof readFeatures>[0]) =>
+    authMethodsFor({ features: readFeatures(capabilities), launcher: () => launcher });
   assert.deepEqual(
     told({}).map(({ id }) => id),
     ["provider"],

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { ToolCalls } from "../../../src/acp/tools/tool-calls.ts";
-import { LIVE_EVERY_MS } from "../../../src/acp/tools/tool-pace.ts";
+import { ToolCalls } from "../../../src/acp/tools/calls.ts";
+import { LIVE_INTERVAL_MS } from "../../../src/acp/tools/live.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 
@@ -20,12 +20,12 @@ const event = (type: string, data: object): JournalEvent => ({
 async function toldOf(
   command: string,
   lines: number,
-  everyMs = LIVE_EVERY_MS,
+  everyMs = LIVE_INTERVAL_MS,
 ): Promise<readonly SessionUpdate[]> {
   const clock = new FakeClock();
   const told: SessionUpdate[] = [];
   const send = async (update: SessionUpdate) => void told.push(update);
-  const calls = new ToolCalls({ offers: { terminalOutput: "no" }, cwd: "/", clock, send });
+  const calls = new ToolCalls({ features: { terminalOutput: "no" }, cwd: "/", clock, send });
   await calls.take(event("tool.started", { arguments: { command } }));
   for (let line = 0; line < lines; line++) {
     await calls.take(event("tool.progress", { delta: `line ${line}\n` }));

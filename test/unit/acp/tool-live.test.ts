@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LivePieces, LiveTail } from "../../../src/acp/tools/tool-live.ts";
-import { Pace } from "../../../src/acp/tools/tool-pace.ts";
-import { ToolSubagents } from "../../../src/acp/tools/tool-subagents.ts";
+import { LivePieces, LiveTail, Throttle, ToolSubagents } from "../../../src/acp/tools/live.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 
 test("what is told of an output that comes slowly never exceeds twice the output and a little", () => {
@@ -49,18 +47,18 @@ test("pieces come once, and say what was left out between them", () => {
 test("a pace runs at once, then at most every so often, and never after its stop", async () => {
   const clock = new FakeClock();
   let runs = 0;
-  const pace = new Pace(clock, 250, async () => void runs++);
-  for (let at = 0; at < 10; at++) pace.poke();
+  const pace = new Throttle(clock, 250, async () => void runs++);
+  for (let at = 0; at < 10; at++) pace.request();
   await settled();
   assert.equal(runs, 1);
   clock.tick(100);
-  pace.poke();
+  pace.request();
   await settled();
   assert.equal(runs, 1);
   clock.tick(150);
   await settled();
   assert.equal(runs, 2);
-  pace.poke();
+  pace.request();
   pace.stop();
   clock.tick(1_000);
   await settled();

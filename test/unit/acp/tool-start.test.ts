@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { merged } from "../../../src/acp/prompt/chunks.ts";
-import { toolEndOf } from "../../../src/acp/tools/tool-end.ts";
-import { boundedInput } from "../../../src/acp/tools/tool-input.ts";
-import { kindOf, titleOf, toolCallOf, type ToolStart } from "../../../src/acp/tools/tool-start.ts";
-import { planOf, toUpdates } from "../../../src/acp/prompt/update.ts";
+import { mergeDeltas, planOf, toUpdates } from "../../../src/acp/prompt/turn-reporter.ts";
+import {
+  toolEndOf,
+  boundedInput,
+  kindOf,
+  titleOf,
+  toolCallOf,
+  type ToolStart,
+} from "../../../src/acp/tools/view.ts";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 
 const start = (more: Partial<ToolStart>): ToolStart => ({
@@ -100,7 +104,7 @@ const event = (type: string, data: object): JournalEvent => ({
 
 test("pieces of one message that wait together are one, of two messages two, and none grows beyond 2 KiB", () => {
   const piece = (id: string, delta: string) => event("message.delta", { message_id: id, delta });
-  const joined = merged([
+  const joined = mergeDeltas([
     piece("a", "1"),
     piece("a", "2"),
     piece("b", "3"),
@@ -111,7 +115,7 @@ test("pieces of one message that wait together are one, of two messages two, and
     joined.map(({ data }) => data["delta"]),
     ["12", "3", undefined, "4"],
   );
-  assert.equal(merged([piece("a", "x".repeat(2_000)), piece("a", "y".repeat(100))]).length, 2);
+  assert.equal(mergeDeltas([piece("a", "x".repeat(2_000)), piece("a", "y".repeat(100))]).length, 2);
 });
 
 test("what was given up is not in the plan", () => {
@@ -129,8 +133,8 @@ test("notices and compactions are told to clients that take them, and to no othe
   const none = { notices: false, compaction: false };
   const begun = event("compression.started", { reason: "near_limit" });
   const over = event("compression.completed", { status: "compressed", before_tokens: 9, after_tokens: 3 });
-  const kinds = (of: JournalEvent, offers: typeof none) =>
-    toUpdates(of, offers).map((each) => each.sessionUpdate);
+  const kinds = (of: JournalEvent, features: typeof none) =>
+    toUpdates(of, features).map((each) => each.sessionUpdate);
   for (const each of [begun, over, event("run.notice", { message: "again" })])
     assert.deepEqual(kinds(each, none), []);
   assert.deepEqual(kinds(event("run.notice", { message: "again" }), { ...none, notices: true }), ["notice"]);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bounded, fenced, MAX_TEXT_BYTES, tailOf } from "../../../src/acp/tools/tool-text.ts";
+import { bounded, fenced, MAX_TEXT_BYTES, tailOf } from "../../../src/acp/tools/content.ts";
 
 test("a tail is cut between characters and counts what it leaves out in bytes", () => {
   assert.deepEqual(tailOf("abc", 3), { text: "abc", omittedBytes: 0 });

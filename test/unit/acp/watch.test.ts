@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { clientOffers } from "../../../src/acp/wire/client-capabilities.ts";
+import { readFeatures } from "../../../src/acp/wire/client.ts";
 import type { AcpConnection } from "../../../src/acp/wire/connection.ts";
 import { AcpSession } from "../../../src/acp/session/session.ts";
 import { watchSession } from "../../../src/acp/session/watch.ts";
@@ -26,8 +26,8 @@ function watcher(agent: TestAgent, store: Store = agent.store) {
   const deps = { store, agent: agent.core, clock, log, owner: OWNER };
   const connection = {
     client: { notify },
-    offers: clientOffers({}),
-    leaving: new AbortController().signal,
+    features: readFeatures({}),
+    disconnected: new AbortController().signal,
     deps: async () => deps,
   };
   const session = new AcpSession({ id: "s", seed, openedAtMs: 0 });

@@ -6,18 +6,28 @@ import type {
 } from "@agentclientprotocol/sdk/unstable";
 import type { Clock } from "../../base/clock.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import type { ClientOffers } from "../wire/client-capabilities.ts";
-import { terminalContent, terminalExit, terminalInfo, terminalOutput } from "./terminal-view.ts";
-import { toolCallIdOf } from "./tool-call-id.ts";
-import { CANCELLED, toolEndFrom, toolEndOf, type ToolEnd } from "./tool-end.ts";
-import { LivePieces, LiveTail } from "./tool-live.ts";
-import { LIVE_EVERY_MS, Pace } from "./tool-pace.ts";
-import { commandOf, startContent, toolCallOf, toolStartOf, type ToolStart } from "./tool-start.ts";
-import { ToolSubagents } from "./tool-subagents.ts";
-import { outputContent, tailOf, textContent } from "./tool-text.ts";
+import type { ClientFeatures } from "../wire/client.ts";
+import {
+  terminalContent,
+  terminalExit,
+  terminalInfo,
+  terminalOutput,
+  toolCallIdOf,
+  CANCELLED,
+  toolEndFrom,
+  toolEndOf,
+  type ToolEnd,
+  commandOf,
+  startContent,
+  toolCallOf,
+  toolStartOf,
+  type ToolStart,
+} from "./view.ts";
+import { LivePieces, LiveTail, LIVE_INTERVAL_MS, Throttle, ToolSubagents } from "./live.ts";
+import { outputContent, tailOf, textContent } from "./content.ts";
 
-export interface ToolCallsOptions {
-  readonly offers: Pick<ClientOffers, "terminalOutput">;
+interface ToolCallsOptions {
+  readonly features: Pick<ClientFeatures, "terminalOutput">;
   /** Of the session. */
   readonly cwd: string;
   readonly clock: Clock;
@@ -28,10 +38,10 @@ export interface ToolCallsOptions {
 /** A call that has no end yet. */
 interface OpenCall {
   readonly start: ToolStart;
-  readonly told: ToolCall;
+  readonly sent: ToolCall;
   /** What stands before its live output; nothing where that is long, because it is sent anew each time. */
   readonly lead: readonly ToolCallContent[];
-  readonly pace: Pace;
+  readonly throttle: Throttle;
   readonly tail: LiveTail;
   /** Set where the output is shown as a terminal. */
   readonly pieces: LivePieces | undefined;
@@ -58,7 +68,7 @@ export class ToolCalls {
 
   /** What the client was told of a call that is open. */
   find(toolCallId: string): ToolCall | undefined {
-    return this.#open.get(toolCallId)?.told;
+    return this.#open.get(toolCallId)?.sent;
   }
 
   async take(event: JournalEvent): Promise<void> {
@@ -80,9 +90,9 @@ export class ToolCalls {
 
   /** The turn ends without an end of the calls that are open: they have failed. */
   async abandon(): Promise<void> {
-    for (const [id, { start, pace, pieces, told }] of this.#open) {
-      pace.stop();
-      const content = [...(pieces ? (told.content ?? []) : startContent(start)), textContent(CANCELLED)];
+    for (const [id, { start, throttle, pieces, sent }] of this.#open) {
+      throttle.stop();
+      const content = [...(pieces ? (sent.content ?? []) : startContent(start)), textContent(CANCELLED)];
       const exit = pieces ? { _meta: terminalExit(id, undefined) } : {};
       await this.#update({ toolCallId: id, status: "failed", content, ...exit });
     }
@@ -91,30 +101,30 @@ export class ToolCalls {
 
   /** Nothing is told any more. */
   stop(): void {
-    for (const { pace } of this.#open.values()) pace.stop();
+    for (const { throttle } of this.#open.values()) throttle.stop();
     this.#open.clear();
   }
 
   async #start(event: JournalEvent): Promise<void> {
-    const { offers, cwd, clock, send } = this.#options;
+    const { features, cwd, clock, send } = this.#options;
     const start = toolStartOf(event, cwd);
     const id = idOf(event);
-    const isTerminal = offers.terminalOutput !== "no" && commandOf(start) !== undefined;
+    const isTerminal = features.terminalOutput !== "no" && commandOf(start) !== undefined;
     const call = toolCallOf(start);
-    const told = isTerminal
+    const sent = isTerminal
       ? { ...call, content: terminalContent(start, id), _meta: terminalInfo(start, id) }
       : call;
-    this.#open.get(id)?.pace.stop();
+    this.#open.get(id)?.throttle.stop();
     this.#open.set(id, {
       start,
-      told,
-      lead: leadOf(told.content ?? []),
-      pace: new Pace(clock, LIVE_EVERY_MS, () => this.#tellLive(id)),
+      sent,
+      lead: leadOf(sent.content ?? []),
+      throttle: new Throttle(clock, LIVE_INTERVAL_MS, () => this.#sendLive(id)),
       tail: new LiveTail(),
       pieces: isTerminal ? new LivePieces() : undefined,
       isAtWork: false,
     });
-    await send({ sessionUpdate: "tool_call", ...told });
+    await send({ sessionUpdate: "tool_call", ...sent });
     if (event.data["waits"] !== true) await this.#atWork(id);
   }
 
@@ -138,7 +148,7 @@ export class ToolCalls {
     const delta = String(event.data["delta"]);
     (call.pieces ?? call.tail).push(delta);
     await this.#atWork(idOf(event));
-    call.pace.poke();
+    call.throttle.request();
   }
 
   async #subagent(event: JournalEvent): Promise<void> {
@@ -147,21 +157,21 @@ export class ToolCalls {
     const id = toolCallIdOf(event.runId ?? "", callId);
     const call = this.#open.get(id);
     call?.tail.replace(this.#subagents.text(callId));
-    call?.pace.poke();
+    call?.throttle.request();
   }
 
-  async #tellLive(id: string): Promise<void> {
+  async #sendLive(id: string): Promise<void> {
     const call = this.#open.get(id);
     if (!call) return;
-    if (call.pieces) return this.#tellPiece(id, call.pieces.take());
+    if (call.pieces) return this.#sendPiece(id, call.pieces.take());
     const live = call.tail.take();
     if (!live) return;
     const content = [...call.lead, outputContent(live.text, live.omittedBytes)];
     await this.#update({ toolCallId: id, status: "in_progress", content });
   }
 
-  async #tellPiece(id: string, piece: string | undefined): Promise<void> {
-    const { terminalOutput: offered } = this.#options.offers;
+  async #sendPiece(id: string, piece: string | undefined): Promise<void> {
+    const { terminalOutput: offered } = this.#options.features;
     if (piece === undefined || offered === "no") return;
     await this.#update({ toolCallId: id, _meta: terminalOutput(id, piece, offered) });
   }
@@ -170,14 +180,14 @@ export class ToolCalls {
     const id = idOf(event);
     const call = this.#open.get(id);
     this.#open.delete(id);
-    call?.pace.stop();
+    call?.throttle.stop();
     const start = call?.start ?? toolStartOf(event, this.#options.cwd);
     const end = toolEndFrom(event.data);
     const view = toolEndOf(start, end);
     if (!call?.pieces) return this.#update({ toolCallId: id, ...view });
-    await this.#tellPiece(id, call.pieces.take());
-    await this.#tellPiece(id, lastOutput(call.pieces, end));
-    const content = isShown(call.pieces, end) ? [...(call.told.content ?? [])] : view.content;
+    await this.#sendPiece(id, call.pieces.take());
+    await this.#sendPiece(id, lastOutput(call.pieces, end));
+    const content = isShown(call.pieces, end) ? [...(call.sent.content ?? [])] : view.content;
     await this.#update({ toolCallId: id, ...view, content, _meta: terminalExit(id, end.exit) });
   }
 

@@ -1,10 +1,10 @@
 /** Whether the agent has a model that it can ask, before a session needs one. */
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
-import { formatModel, isReady, type ModelCatalog } from "../../agent/model.ts";
-import { toServiceError } from "../../base/errors.ts";
-import { authMethodsFor } from "../methods/auth-methods.ts";
-import type { AcpConnection } from "../wire/connection.ts";
-import type { AcpDeps } from "../deps.ts";
+import { formatModel, isReady, type ModelCatalog } from "../agent/model.ts";
+import { toServiceError } from "../base/errors.ts";
+import { authMethodsFor } from "./wire/client.ts";
+import type { AcpConnection } from "./wire/connection.ts";
+import type { AcpDeps } from "./deps.ts";
 
 /**
  * The loaded agent, when its default model can be asked; the built-in demo model can. When it cannot, the configuration
