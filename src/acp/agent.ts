@@ -14,8 +14,8 @@ import type * as Handlers from "./methods.ts";
 import { authMethodsFor, readFeatures } from "./wire/client.ts";
 
 /**
- * Every method that the claims name, bound to the agent. `initialize` is answered by what is loaded already; all that
- * follows loads behind its answer.
+ * Binds every method of the spec to its handler. `initialize` needs only this file; the rest loads after its response is
+ * sent.
  */
 export function createAcpAgent(connection: AcpConnection): AgentApp {
   let loaded: typeof Handlers | undefined;
@@ -66,7 +66,7 @@ function bind<K extends AcpMethod>(
   app.onRequest(method, handle as never);
 }
 
-/** A prompt also ends with its client; what else is asked is soon answered. */
+/** Returns the call; a prompt is also cancelled when the client disconnects. Other calls are short. */
 function untilDisconnected<K extends AcpMethod>(
   method: K,
   call: AcpCall<K>,
@@ -77,7 +77,7 @@ function untilDisconnected<K extends AcpMethod>(
     : call;
 }
 
-/** What the agent throws comes out as the protocol's error. */
+/** Turns errors of the agent into errors of the protocol. */
 async function withProtocolErrors<T>(
   connection: AcpConnection,
   params: unknown,
@@ -91,7 +91,7 @@ async function withProtocolErrors<T>(
   }
 }
 
-/** The answer of `initialize`, made from the claims. The only version spoken is answered whatever was asked for. */
+/** Returns the response of `initialize`. It names the only supported protocol version, whatever the client requests. */
 function initialized(
   { clientCapabilities }: InitializeRequest,
   connection: AcpConnection,

@@ -5,7 +5,7 @@ import type { Log } from "../base/observe/log.ts";
 import type { Store } from "../store/store.ts";
 import type { Config } from "../../generated/config/types.gen.ts";
 
-/** What the editor's side is built from. */
+/** The dependencies of an ACP connection. */
 export interface AcpDeps {
   readonly store: Store;
   readonly agent: Agent;
@@ -13,37 +13,37 @@ export interface AcpDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly settings: AcpSettings;
-  /** Whose sessions the client sees. */
+  /** The owner of the sessions that the client sees. */
   readonly owner: string;
-  /** Whether the configuration still says what the agent was loaded with. */
+  /** Returns whether the configuration is the one that the agent was loaded with. */
   isCurrent(): Promise<boolean>;
-  /** Cuts what runs, ends what tools hold, and closes the store. */
+  /** Cancels active runs, ends the processes of tools and closes the store. */
   close(): Promise<void>;
 }
 
-/** The configuration's block `acp` in plain numbers with their units in the name. */
+/** The `acp` section of the configuration, with times in milliseconds. */
 export interface AcpSettings {
-  /** Files are read and written through a client that offers it. */
+  /** Read and write files through the client if it supports that. */
   readonly clientFiles: boolean;
-  /** How long a turn may be silent; undefined: for ever. */
+  /** The longest silence within a turn. Undefined: no limit. */
   readonly keepaliveMs: number | undefined;
   readonly mcp: ClientMcpSettings;
-  /** Models are told in the way of older clients too. */
+  /** Also report models in the format of older clients. */
   readonly legacyModels: boolean;
-  /** Where the sessions that a client lists were begun. */
+  /** The sources of the sessions that a client can list. */
   readonly listSources: readonly string[];
 }
 
-/** Of the MCP servers that clients name. */
+/** Settings of the MCP servers that clients name. */
 export interface ClientMcpSettings {
-  /** False: the agent has no tools of such servers. */
+  /** False: the agent gets no tools from these servers. */
   readonly isOffered: boolean;
-  /** Names that the configuration has given to its own. */
+  /** The names of the configured servers, which are taken. */
   readonly configuredNames: readonly string[];
-  /** How long a new session waits for them. */
+  /** How long a new session waits for its servers. */
   readonly waitMs: number;
   readonly startTimeoutMs: number;
-  /** Longest call. */
+  /** The longest tool call. */
   readonly timeoutMs: number;
 }
 

@@ -1,4 +1,4 @@
-/** Whether the agent has a model that it can ask, before a session needs one. */
+/** Checks that the agent has a usable model before a session needs one. */
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
 import { formatModel, isReady, type ModelCatalog } from "../agent/model.ts";
 import { toServiceError } from "../base/errors.ts";
@@ -7,15 +7,15 @@ import type { AcpConnection } from "./wire/connection.ts";
 import type { AcpDeps } from "./deps.ts";
 
 /**
- * The loaded agent, when its default model can be asked; the built-in demo model can. When it cannot, the configuration
- * may have been mended since. RequestError -32000 that says what is missing and what to do, and how to authenticate.
+ * Returns the loaded agent if its default model is usable; the built-in demo model always is. Otherwise reads the
+ * configuration again. RequestError -32000 says what is missing, what to do and how to authenticate.
  */
 export async function requireProvider(connection: AcpConnection): Promise<AcpDeps> {
   const deps = await loaded(connection, () => connection.deps());
   return missingProvider(deps.agent.deps.models) === undefined ? deps : refreshProvider(connection);
 }
 
-/** As {@link requireProvider}, with the configuration read again. */
+/** Reads the configuration again and returns the agent. Fails like {@link requireProvider}. */
 export async function refreshProvider(connection: AcpConnection): Promise<AcpDeps> {
   const deps = await loaded(connection, () => connection.refresh());
   const missing = missingProvider(deps.agent.deps.models);
@@ -23,7 +23,7 @@ export async function refreshProvider(connection: AcpConnection): Promise<AcpDep
   return deps;
 }
 
-/** A configuration that is not valid has no usable provider. Whatever else keeps the agent from loading is thrown. */
+/** Reports an invalid configuration as a missing provider; rethrows other errors. */
 async function loaded(connection: AcpConnection, load: () => Promise<AcpDeps>): Promise<AcpDeps> {
   try {
     return await load();
@@ -33,13 +33,13 @@ async function loaded(connection: AcpConnection, load: () => Promise<AcpDeps>): 
   }
 }
 
-/** What keeps the default model from being asked, and what to do; undefined when nothing does. */
+/** Returns why the default model is unusable and what to do, or undefined. */
 export function missingProvider(models: ModelCatalog): string | undefined {
   const { default: model } = models;
   const provider = models.list().find(({ isDefault }) => isDefault);
   if (provider && isReady(provider)) return undefined;
   const setup = provider ? `\`agentd setup --provider ${provider.type}\`` : "`agentd setup`";
-  return `${formatModel(model)} cannot be asked: its provider has no key. Run ${setup}, or put the key into \`.env\` of the home of agentd.`;
+  return `${formatModel(model)} is not usable: its provider has no API key. Run ${setup}, or add the key to the \`.env\` file in the agentd home.`;
 }
 
 function authRequired(connection: AcpConnection, message: string): RequestError {

@@ -1,4 +1,4 @@
-/** Slash commands that come as prompts. */
+/** Slash commands: lists them for clients and runs those that arrive as prompts. */
 import type {
   ContentBlock,
   PromptResponse,
@@ -23,7 +23,7 @@ interface DispatchCall {
   readonly signal: AbortSignal;
 }
 
-/** What became of a command: it is answered, or the model is to be asked something. */
+/** The result of a command: a response, or a message for the model. */
 type CommandResult =
   | { readonly type: "answer"; readonly response: PromptResponse }
   | { readonly type: "prompt"; readonly message: UserMessage };
@@ -31,8 +31,8 @@ type CommandResult =
 const MAX_ALIASES = 8;
 
 /**
- * Runs the command that a prompt of nothing but text begins with. Undefined: there is no such command, and the prompt
- * is one for the model. What the command says is told before this resolves; it does not wait for a turn at work.
+ * Runs the command at the start of a text-only prompt, without waiting for a running turn, and sends its output. Returns
+ * undefined if there is no such command: the prompt is for the model.
  */
 export async function dispatchCommand(call: DispatchCall): Promise<CommandResult | undefined> {
   const { connection, session, signal } = call;
@@ -40,7 +40,7 @@ export async function dispatchCommand(call: DispatchCall): Promise<CommandResult
   const isCommand = text !== undefined && (await find(call, text)) !== undefined;
   const outcome = isCommand ? await Promise.race([run(call, text), cancelled(signal)]) : undefined;
   if (signal.aborted) return { type: "answer", response: { stopReason: "cancelled" } };
-  // A command, or what the model did since, may have changed which commands there are.
+  // The command, or an earlier turn, may have changed the list of commands.
   void announceChanges(connection);
   if (isCommand) void announceApprovals(connection).catch(() => {});
   if (!outcome) return undefined;
@@ -55,16 +55,16 @@ export async function dispatchCommand(call: DispatchCall): Promise<CommandResult
     : { type: "prompt", message: { role: "user", text: prompt } };
 }
 
-/** What a command came to. */
+/** The outcome of a command. */
 interface Outcome {
-  /** To the user. */
+  /** Text for the user. */
   readonly output?: string;
-  /** To the model. */
+  /** A prompt for the model. */
   readonly prompt?: string;
   readonly notice?: string;
 }
 
-/** What goes wrong is said; ServiceError `session_not_found` only. */
+/** Runs the command and returns errors as output, except ServiceError `session_not_found`. */
 async function run(call: DispatchCall, text: string): Promise<Outcome> {
   try {
     return outcomeOf(await dispatch(call, text));
@@ -74,7 +74,7 @@ async function run(call: DispatchCall, text: string): Promise<Outcome> {
   }
 }
 
-/** The directive of a command, or of the one that it stands for. */
+/** Returns the directive of a command after resolving aliases. */
 async function dispatch(call: DispatchCall, typed: string): Promise<Directive> {
   const { connection, session, signal } = call;
   const { commands, agent, owner, store } = await connection.deps();
@@ -84,7 +84,7 @@ async function dispatch(call: DispatchCall, typed: string): Promise<Directive> {
     const command = await find(call, text);
     const way = command && editorHint(command);
     if (way !== undefined) return { type: "exec", output: way };
-    // Help needs no session; to all others it is there once they are about it.
+    // All commands but help work on a saved session.
     const isAbout = command !== undefined && command.category !== "Help";
     if (isAbout) await saveSession(store, { id, owner, seed });
     const about = isAbout ? { sessionId: id } : {};
@@ -94,7 +94,7 @@ async function dispatch(call: DispatchCall, typed: string): Promise<Directive> {
   }
   throw new ServiceError(
     "command_usage",
-    `The command stands for another one, more than ${MAX_ALIASES} times.`,
+    `The command is an alias of an alias, more than ${MAX_ALIASES} levels deep.`,
   );
 }
 
@@ -102,24 +102,24 @@ function outcomeOf(done: Directive): Outcome {
   switch (done.type) {
     case "exec": {
       const { output, sessionId } = done;
-      // Only the editor itself can go on in another session.
+      // Only the editor can switch to another session.
       const where =
-        sessionId === undefined ? "" : `\nOpen the session ${sessionId} in your editor to go on there.`;
+        sessionId === undefined ? "" : `\nOpen session ${sessionId} in your editor to continue there.`;
       return { output: output + where };
     }
     case "prefill":
-      // There is no way to put text where the user types.
+      // The protocol cannot fill the input field of the editor.
       return { output: [done.notice, "The prompt was:", done.message].filter(Boolean).join("\n") };
     case "send":
       return { prompt: done.message, ...(done.notice === undefined ? {} : { notice: done.notice }) };
     case "skill":
       return { prompt: done.message };
     case "alias":
-      return {}; // followed before
+      return {}; // resolved before
   }
 }
 
-/** Undefined for a prompt that holds more than text. */
+/** Returns the text of a prompt, or undefined if it has other blocks. */
 function textOf(blocks: readonly ContentBlock[]): string | undefined {
   const texts = blocks.map((block) => (block.type === "text" ? block.text : undefined));
   return texts.includes(undefined) ? undefined : texts.join("\n\n");
@@ -137,7 +137,7 @@ async function find({ connection, session }: DispatchCall, text: string): Promis
   }
 }
 
-/** Columns and lists keep their form only as code. */
+/** Formats output of several lines as code, which keeps its columns. */
 function message(output: string, nowMs: number): SessionUpdate {
   const text = bounded(output);
   return {
@@ -158,29 +158,29 @@ function cancelled(signal: AbortSignal): Promise<undefined> {
   });
 }
 
-/** What an editor does by itself: what to do there in the place of the command. */
+/** What to do in an editor instead of commands that editors replace. */
 const EDITOR_HINTS: ReadonlyMap<string, string> = new Map([
-  ["new", "Begin a new session in your editor."],
-  ["resume", "Choose a session from the list of your editor."],
-  ["background", "Begin another session in your editor: sessions work side by side."],
+  ["new", "Start a new session in your editor."],
+  ["resume", "Select a session from the list in your editor."],
+  ["background", "Start another session in your editor. Sessions run in parallel."],
 ]);
 
-/** Undefined: the command works for editors too. */
+/** Returns what to do in an editor instead, or undefined if the command works there. */
 function editorHint({ name, category }: Command): string | undefined {
   return category === "Your own" || category === "Skills" ? undefined : EDITOR_HINTS.get(name);
 }
 
-/** What each open session was told last. */
+/** The commands that were last sent for each open session. */
 const announced = new WeakMap<AcpSession, string>();
 
-/** Tells the client the commands of the session, whether or not it knows them. */
+/** Sends the commands of the session. */
 export async function announceCommands(connection: AcpConnection, session: AcpSession): Promise<void> {
   await announce(connection, session, await available(connection, session.seed.cwd));
 }
 
-/** Tells of each session whose commands are others than the client was told. Never throws: the next look finds them too. */
+/** Sends the commands of each session if they have changed. Never throws: the next call finds the same changes. */
 async function announceChanges(connection: AcpConnection): Promise<void> {
-  // Most sessions work in the same folder, and each look reads its files.
+  // Listing reads files of the folder, and most sessions share one.
   const byFolder = new Map<string, AvailableCommand[] | undefined>();
   for (const session of connection.sessions) {
     if (!announced.has(session)) continue;

@@ -23,12 +23,12 @@ import type { Store } from "../../store/store.ts";
 import { toRequestError, runFailed } from "../wire/error.ts";
 import type { ProviderFailure, RunUsage } from "../../../generated/http/client/types.gen.ts";
 
-/** What a cancelled prompt waits for the work behind it to stop, so that what the client asks next finds it over. */
+/** How long a cancelled prompt waits for its run to stop, so that the next request finds it stopped. */
 const CLEANUP_MS = 400;
 
 /**
- * One prompt, from its blocks to its stop reason. Prompts of a session take turns; a later one waits here. RequestError
- * when the turn failed; a cancel wins over whatever else happens.
+ * Runs a prompt and returns its stop reason. Prompts of a session run one after the other. RequestError if the turn fails;
+ * a cancel prevails over every other result.
  */
 export function runPrompt(
   connection: AcpConnection,
@@ -52,7 +52,7 @@ export function runPrompt(
   );
 }
 
-/** As {@link runPrompt}, for a message that came another way: nobody waits for its answer on the wire. */
+/** Runs a message that is no request of the client: it has no response. */
 function runMessage(
   connection: AcpConnection,
   session: AcpSession,
@@ -66,7 +66,7 @@ function runMessage(
 
 interface QueuedTurn {
   readonly turn: AcpTurn;
-  /** Those of the session that had no answer when it came. */
+  /** The earlier unanswered turns of the session. */
   readonly before: readonly AcpTurn[];
 }
 
@@ -77,13 +77,13 @@ interface TurnContext extends QueuedTurn {
 }
 
 interface TurnCall {
-  /** Aborts when the client withdraws the prompt, or is gone. */
+  /** Aborts when the client cancels the prompt or disconnects. */
   readonly signal: AbortSignal;
-  /** Calls back when the answer is on its way. Absent: there is none. */
+  /** Calls back when the response is written. Absent: the turn has no response. */
   readonly answered?: (then: () => void) => void;
 }
 
-/** Takes the turn's place in the session before anything is waited for, and gives it back. */
+/** Enters the turn into the session's queue synchronously, and removes it at the end. */
 async function inTurn(
   session: AcpSession,
   { signal, answered }: TurnCall,
@@ -110,7 +110,7 @@ async function inTurn(
   }
 }
 
-/** What was said to the agent while it worked and came too late for it is one more run of the same prompt. */
+/** Runs the message. Steering text that arrives too late for the run starts another run of the same prompt. */
 async function converse(context: TurnContext, message: UserMessage): Promise<PromptResponse> {
   const { connection, turn } = context;
   for (let next: UserMessage | undefined = message; ;) {
@@ -124,7 +124,7 @@ async function converse(context: TurnContext, message: UserMessage): Promise<Pro
   }
 }
 
-/** Resolves to the final event of the run; undefined when the prompt was cancelled. */
+/** Resolves to the final event of the run, or undefined if the prompt is cancelled. */
 async function runOnce(
   { connection, session, deps, turn, before }: TurnContext,
   message: UserMessage,
@@ -141,10 +141,10 @@ async function runOnce(
     address: { owner, id: session.id },
     seed: session.seed,
     kind: "run",
-    // The editor waits for its answer: at the limit of all runs the prompt waits for its turn.
+    // At the limit of concurrent runs the prompt waits: the editor shows it as running.
     input: { prompt: [message], settings: {}, answerable: true, slot: { group: "acp" } },
     whenBusy: "queue",
-    // Until it is recorded a prompt that was cancelled leaves nothing behind.
+    // A prompt that is cancelled before it is recorded leaves no trace.
     alsoRecord: async () => signal.throwIfAborted(),
   });
   session.isSaved = true;
@@ -165,14 +165,14 @@ async function runOnce(
   }
 }
 
-/** The turn ends by its own event; a stop that cannot be recorded is told in the log. */
+/** Requests the stop of the run, whose final event ends the turn. Logs a failure. */
 async function stop({ agent, log }: AcpDeps, runId: string, reason: string): Promise<void> {
   await agent.turns
     .stop(runId, reason)
-    .catch((error: unknown) => log.error("a run could not be stopped", { run: runId, error }));
+    .catch((error: unknown) => log.error("cannot stop a run", { run: runId, error }));
 }
 
-/** Resolves when the run has ended, or has been given time enough: a tool that dies slowly does not keep the client waiting. */
+/** Resolves when the run has ended, or after a short time: a tool that stops slowly must not keep the client waiting. */
 async function waitForEnd({ store, clock }: AcpDeps, runId: string, after: number): Promise<void> {
   const enough = new AbortController();
   const cancel = clock.after(CLEANUP_MS, () => enough.abort());
@@ -186,7 +186,7 @@ async function waitForEnd({ store, clock }: AcpDeps, runId: string, after: numbe
   }
 }
 
-/** Resolves when all that is wanted has, or the signal aborts. */
+/** Resolves when all promises have, or the signal aborts. */
 async function waitForAll(signal: AbortSignal, wanted: readonly Promise<void>[]): Promise<void> {
   if (wanted.length === 0 || signal.aborted) return;
   const { promise: aborted, resolve } = Promise.withResolvers<void>();
@@ -199,7 +199,7 @@ async function waitForAll(signal: AbortSignal, wanted: readonly Promise<void>[])
 function interrupted(): never {
   throw RequestError.internalError(
     { kind: "internal", retryable: true },
-    "The turn was broken off. Send the prompt again.",
+    "The turn was interrupted. Send the prompt again.",
   );
 }
 
@@ -207,14 +207,14 @@ function isEmpty({ text, attachments }: UserMessage): boolean {
   return text.trim() === "" && !attachments?.length;
 }
 
-/** How far a run was told. `last` is its final event, undefined when the telling was broken off before. */
+/** How far a run was reported. `last` is its final event, or undefined if reporting was aborted. */
 interface ReportedRun {
   readonly last: JournalEvent | undefined;
-  /** Number of the newest event that was looked at, in the run. */
+  /** The run sequence number of the last event that was read. */
   readonly after: number;
 }
 
-/** Tells a run from the event behind `after` on, until it has ended or `signal` aborts. The teller is left open. */
+/** Reports a run from the event after `after` until it ends or `signal` aborts. Leaves the reporter open. */
 async function reportRun(
   store: Store,
   reporter: TurnReporter,
@@ -231,7 +231,7 @@ async function reportRun(
   return { last: undefined, after };
 }
 
-/** Runs the message as a prompt of its own; there is no answer to fail, so a failure is told. Never throws. */
+/** Runs a message outside of any request and reports a failure as an update. Never throws. */
 export async function runDetached(
   connection: AcpConnection,
   session: AcpSession,
@@ -267,7 +267,7 @@ const STOPS: Readonly<Record<string, StopReason>> = {
   tool_calls: "end_turn",
 };
 
-/** The answer that the final event of a run makes. RequestError when the run failed. */
+/** Returns the response for the final event of a run. RequestError if the run failed. */
 function toPromptResponse(
   { type, data }: Pick<JournalEvent, "type" | "data">,
   options: { readonly authMethods: readonly unknown[]; readonly endsWithQuestion?: boolean },

@@ -17,14 +17,14 @@ interface TurnReporterOptions {
   readonly turn: AcpTurn;
 }
 
-/** Usage is told at most so often on the way. */
+/** The shortest interval between usage updates within a turn. */
 const USAGE_EVERY_MS = 500;
 
 const QUESTION_EVENT = /^(?:approval|clarify|sudo|secret)\.(request|responded|expired)$/;
 
 /**
- * Tells the client of one turn, from the events of its run: updates in their order, questions behind the updates of what
- * they are about. Once the turn is cancelled, or {@link end} was called, nothing more is sent.
+ * Reports one turn to the client from the events of its run: updates in order, and questions after the updates they refer
+ * to. Sends nothing after the turn is cancelled or {@link end} was called.
  */
 export class TurnReporter {
   readonly #options: TurnReporterOptions;
@@ -47,7 +47,7 @@ export class TurnReporter {
     this.#questions = new TurnQuestions({ connection, session, turn, callOf });
   }
 
-  /** Resolves when what there was to tell is on its way: a slow client slows its own turn's events down, nothing else. */
+  /** Resolves when the updates are written: a slow client delays only the events of its own turn. */
   async report(events: readonly JournalEvent[]): Promise<void> {
     for (const event of mergeDeltas(events)) {
       if (this.#isOver || this.#options.turn.signal.aborted || this.#isDetached) return;
@@ -55,7 +55,7 @@ export class TurnReporter {
     }
   }
 
-  /** The turn is over: what is open is closed. Nothing is sent once this has resolved. */
+  /** Closes open calls and questions. Sends nothing after it resolves. */
   async end(): Promise<void> {
     if (this.#isOver) return;
     this.#questions.close();
@@ -65,7 +65,7 @@ export class TurnReporter {
     this.#calls.stop();
   }
 
-  /** The client closed the session, and the turn is not its own: its own it cancels, and hears the end of it. */
+  /** The client closed the session while it followed the turn of another client. */
   get #isDetached(): boolean {
     const { session, turn } = this.#options;
     return session.signal.aborted && !turn.signal.aborted;
@@ -101,7 +101,7 @@ export class TurnReporter {
     if (update) await this.#send(update);
   }
 
-  /** A client that is gone hears nothing; its turn ends by its own signal. */
+  /** Ignores failures: the turn of a disconnected client ends by its own signal. */
   async #send(update: SessionUpdate): Promise<void> {
     if (this.#isOver) return;
     const { connection, session } = this.#options;
@@ -109,12 +109,12 @@ export class TurnReporter {
   }
 }
 
-/** A piece that is this long is not made longer. */
+/** The limit of a merged delta. */
 const MAX_MERGED_BYTES = 2_048;
 
 /**
- * Neighbouring pieces of the same text as one. The journal merges what comes close in time; here only what has piled up
- * behind a slow client is put together, so nothing waits.
+ * Merges adjacent deltas of the same message. Only events that queued up behind a slow client are merged, so this adds no
+ * delay.
  */
 export function mergeDeltas(events: readonly JournalEvent[]): readonly JournalEvent[] {
   const all: JournalEvent[] = [];
@@ -140,7 +140,7 @@ type Data = JournalEvent["data"];
 
 const MAX_NOTICE_CHARACTERS = 200;
 
-/** The updates that an event of a run gives; none for those that an editor does not show. */
+/** Returns the updates for an event of a run, except those of tool calls. */
 export function toUpdates(
   { type, runId, data }: Pick<JournalEvent, "type" | "runId" | "data">,
   features: Pick<ClientFeatures, "notices" | "compaction">,
@@ -162,7 +162,7 @@ export function toUpdates(
   }
 }
 
-/** A list of points is sent whole each time; what was given up has no place in it. */
+/** Returns the whole todo list as a plan, without cancelled entries. */
 export function planOf(todos: readonly Todo[]): SessionUpdate {
   const entries = todos.flatMap(({ content, status }) =>
     status === "cancelled" ? [] : [{ content, status, priority: "medium" as const }],
@@ -182,7 +182,7 @@ function notice(title: string): SessionUpdate {
   return { sessionUpdate: "notice", severity: "info", title: title.slice(0, MAX_NOTICE_CHARACTERS) };
 }
 
-/** At most one compaction of a run is at work at a time; a later one goes on under the same id. */
+/** A run has at most one active compaction, so all compactions of a run share an id. */
 function compaction(
   type: string,
   compactionId: string,
@@ -195,22 +195,23 @@ function compaction(
   const isOver = type === "compression.completed";
   if (features.compaction) {
     const reached = !isOver ? "in_progress" : status === "failed" ? "failed" : "completed";
-    const error = reached === "failed" ? { error: String(note ?? "The conversation stays as it is.") } : {};
+    const error = reached === "failed" ? { error: String(note ?? "The conversation is unchanged.") } : {};
     return [{ sessionUpdate: "compaction_update", compactionId, status: reached, ...error }];
   }
   if (!features.notices) return [];
-  if (!isOver) return [notice("The conversation is being compressed.")];
-  if (status !== "compressed") return [notice(`Nothing was compressed. ${String(note ?? "")}`.trim())];
-  return [notice(`The conversation was compressed from about ${before} to ${after} tokens.`)];
+  if (!isOver) return [notice("Compressing the conversation.")];
+  if (status !== "compressed")
+    return [notice(`The conversation was not compressed. ${String(note ?? "")}`.trim())];
+  return [notice(`Compressed the conversation from about ${before} to ${after} tokens.`)];
 }
 
-/** Tells how full the context of a session is; nothing of one that has none yet. */
+/** Sends the context usage of a session, if it has any. */
 export async function sendUsage(connection: AcpConnection, session: AcpSession): Promise<void> {
   const update = await sessionUsage(await connection.deps(), session.id);
   if (update) await connection.client.notify("session/update", { sessionId: session.id, update });
 }
 
-/** Undefined before the first turn. */
+/** Returns the context usage of a session, or undefined before its first turn. */
 async function sessionUsage(deps: AcpDeps, sessionId: string): Promise<SessionUpdate | undefined> {
   const row = await deps.store.find("sessions", { id: sessionId });
   if (!row) return undefined;
@@ -223,15 +224,15 @@ async function sessionUsage(deps: AcpDeps, sessionId: string): Promise<SessionUp
   return { sessionUpdate: "usage_update", used, size, ...costOf(sessions.usage(row)?.cost_usd) };
 }
 
-/** In the middle of a turn: what the newest model call took and gave is what the next one begins with. */
+/** Returns the context usage within a turn: the tokens of the last model call are the input of the next one. */
 function turnUsage(usage: RunUsage, before: RunUsage | undefined, size: number): SessionUpdate | undefined {
   const calls = usage.model_calls - (before?.model_calls ?? 0);
   const used = usage.total_tokens - (before?.total_tokens ?? 0);
-  // Figures of several calls say nothing about one.
+  // The sum of several calls says nothing about one.
   return calls === 1 && used > 0 ? { sessionUpdate: "usage_update", used, size } : undefined;
 }
 
-/** Of all turns so far; unknown where a model has no price. */
+/** Returns the cost of all turns so far, if the prices are known. */
 function costOf(amount: number | null | undefined): { readonly cost?: Cost } {
   return typeof amount === "number" ? { cost: { amount, currency: "USD" } } : {};
 }

@@ -12,13 +12,13 @@ import { macrotask, type QuestionResult, type ClientQuestion, sendText } from ".
 import { textContent } from "../tools/content.ts";
 import { MAX_REPLY_CHARACTERS } from "../../agent/question/reply.ts";
 
-/** More choices than that do not fit where clients show them. */
+/** More choices do not fit into a permission request. */
 const MAX_CHOICES = 6;
 const MAX_TITLE_CHARACTERS = 160;
 
 /**
- * Asks the client's user what the agent wants to know: with a form where the client has forms, else by choices where
- * there are few, else in the conversation.
+ * Asks the user the agent's questions: in a form if the client supports forms, otherwise as choices if they are few,
+ * otherwise in the conversation.
  */
 export async function askClarify(
   connection: AcpConnection,
@@ -37,7 +37,7 @@ export async function askClarify(
   return askInConversation(connection, question, questions);
 }
 
-/** Undefined when the client could not show it. */
+/** Returns undefined if the client cannot show the form. */
 async function askByForm(
   connection: AcpConnection,
   { sessionId, toolCallId, signal }: ClientQuestion,
@@ -55,7 +55,7 @@ async function askByForm(
       { cancellationSignal: signal, stopWaitingOnCancel: true },
     );
     clientQuirks(connection).isSilent = false;
-    // Who declines or closes the form leaves it to the agent; the turn goes on.
+    // Declining or closing the form leaves the decision to the agent, and the turn continues.
     const content = response.action === "accept" ? (response.content as FormContent) : undefined;
     return { type: "reply", reply: { answers: formAnswers(questions, content) }, by: "acp" };
   } catch {
@@ -68,7 +68,7 @@ async function askByForm(
 
 type FormContent = Readonly<Record<string, unknown>> | null | undefined;
 
-/** One after the other. Undefined when the client could not show them. */
+/** Asks the questions one by one. Returns undefined if the client cannot show them. */
 async function askByChoices(
   connection: AcpConnection,
   question: ClientQuestion,
@@ -133,26 +133,26 @@ function askInConversation(
   return { type: "later", reply: { answers } };
 }
 
-const ASKED = "(asked in the conversation: the user's next message is the answer)";
+const ASKED = "(Asked in the conversation. The user's next message is the answer.)";
 
 function toText({ question, choices }: ClarifyQuestion): string {
   return [question, ...(choices ?? []).map((choice) => `- ${choice}`)].join("\n");
 }
 
-/** What all questions together are, before the form. */
+/** Returns the message above the form. */
 export function formMessage(questions: readonly ClarifyQuestion[]): string {
   const [first] = questions;
   return questions.length === 1 && first ? first.question : `${questions.length} questions`;
 }
 
 /**
- * A field for each question, none of which has to be filled in; one with choices has a second field for words of one's
- * own, which always are an answer.
+ * Returns the form with an optional field for each question. A question with choices has a second field for the user's own
+ * words.
  */
 export function formSchema(questions: readonly ClarifyQuestion[]): ElicitationSchema {
   const isOnly = questions.length === 1;
   const properties = questions.flatMap((question) => {
-    // The only question stands above the form.
+    // A single question is the message above the form.
     const title = isOnly ? "Answer" : question.question;
     if (!question.choices?.length) return [[question.id, { type: "string", title }] as const];
     const own = { type: "string", title: "Or in your own words" } as const;
@@ -161,7 +161,7 @@ export function formSchema(questions: readonly ClarifyQuestion[]): ElicitationSc
   return { type: "object", properties: Object.fromEntries(properties), required: [] };
 }
 
-/** What was filled in, by the id of the question; empty for one that was skipped. Several choices stand on lines. */
+/** Returns the answers by question id, empty for a skipped question. Several choices are joined by line feeds. */
 export function formAnswers(
   questions: readonly ClarifyQuestion[],
   content: Readonly<Record<string, unknown>> | null | undefined,

@@ -14,7 +14,7 @@ import type { JournalEvent } from "../../store/journal/journal.ts";
 import { truncate } from "../prompt/content.ts";
 import { diffContent, fenced, textContent } from "../tools/content.ts";
 
-/** How long later questions wait once one was not answered at all. */
+/** How long further questions wait after one timed out. */
 const SILENT_WAIT_MS = 30_000;
 
 /** Asks the client's user for permission. Any answer that does not allow the call denies it. */
@@ -38,7 +38,7 @@ export async function askPermission(
   } catch (error) {
     await macrotask();
     if (question.signal.aborted) return { type: "open" };
-    // A result of the wrong shape throws too. It came from somebody who was asked, so the next question is put as well.
+    // An invalid result throws too. The user saw the question, so the next one is asked as well.
     if (!(error instanceof RequestError)) return NOT_UNDERSTOOD;
     disablePermissions(connection, question);
     return DENIED;
@@ -47,24 +47,24 @@ export async function askPermission(
   }
 }
 
-/** From now on the client gets no requests for permission, and its user a notice that says so. */
+/** Stops permission requests to this client and notifies its user. */
 export function disablePermissions(connection: AcpConnection, question: ClientQuestion): void {
   clientQuirks(connection).hasNoPermissions = true;
   sendHint(connection, question, NO_PERMISSIONS);
 }
 
-/** Its end is told to everybody, us as well. */
+/** Expires the question early. The journal reports that to all surfaces, including this one. */
 async function shortWait(connection: AcpConnection, { id }: ClientQuestion): Promise<() => void> {
   const { clock, agent, log } = await connection.deps();
   return clock.after(SILENT_WAIT_MS, () => {
     agent.deps.questions
       .giveUp(id)
-      .catch((error: unknown) => log.warn("a question stays open", { question: id, error }));
+      .catch((error: unknown) => log.warn("cannot expire a question", { question: id, error }));
   });
 }
 
 const NO_PERMISSIONS =
-  "This editor answers requests for permission with an error. What needs permission is denied from now on.";
+  "This editor rejects permission requests. agentd now denies every action that needs permission.";
 
 const DENIED = {
   type: "reply",
@@ -74,13 +74,13 @@ const DENIED = {
 
 const NOT_UNDERSTOOD = {
   type: "reply",
-  reply: { choice: "deny", reason: "the answer of this editor could not be understood" },
+  reply: { choice: "deny", reason: "this editor sent an invalid answer" },
   by: OURSELVES,
 } as const satisfies QuestionResult;
 
 type Data = JournalEvent["data"];
 
-/** Options in the order that clients show: the one that allows least comes first. */
+/** Options in display order: the narrowest permission first. */
 const OPTIONS = [
   { choice: "once", optionId: "allow_once", kind: "allow_once" },
   { choice: "session", optionId: "allow_session", kind: "allow_always" },
@@ -102,7 +102,7 @@ function permissionRequest(question: ClientQuestion): RequestPermissionRequest {
   return { sessionId, options: permissionOptions(data), toolCall: askedCall(question) };
 }
 
-/** The call that waits, as the client knows it, with the reason why it asks at the end. */
+/** Returns the waiting call as the client knows it, followed by the reason for the question. */
 export function askedCall({
   data,
   toolCallId,
@@ -114,7 +114,7 @@ export function askedCall({
   const shown = sentCall ? (sentCall.content ?? []) : changes.map(diffContent);
   const locations = sentCall ? (sentCall.locations ?? []) : changes.map(({ path }) => ({ path }));
   const content: ToolCallContent[] = [
-    // Without a command, the content is what the call would change; some of that is text.
+    // Without a command, the content is the change, which may be text.
     ...shown.filter(({ type }) => type === "diff" || command === undefined),
     ...(command === undefined ? [] : [textContent(fenced(`$ ${command}`))]),
     ...(reason === "" ? [] : [textContent(reason)]),
@@ -131,7 +131,7 @@ export function askedCall({
   };
 }
 
-/** The options, with names that say what each covers. */
+/** Returns the options. Their names say what each permission covers. */
 function permissionOptions(data: Data): PermissionOption[] {
   const choices = data["choices"] as readonly AskChoice[];
   return OPTIONS.filter(({ choice }) => choices.includes(choice)).map(({ choice, ...option }) => ({
@@ -140,7 +140,7 @@ function permissionOptions(data: Data): PermissionOption[] {
   }));
 }
 
-/** The choice that an option stands for. An option that was not offered denies. */
+/** Returns the choice of an option. An unknown option denies. */
 function readChoice(data: Data, optionId: string): AskChoice {
   const choices = data["choices"] as readonly AskChoice[];
   const chosen = OPTIONS.find((option) => option.optionId === optionId && choices.includes(option.choice));
@@ -161,7 +161,7 @@ function scopeOf(data: Data): string {
   return `\`${short}\``;
 }
 
-/** Of any kind of question, in one line. */
+/** Returns the title of any kind of question, in one line. */
 function titleOf({ title, questions, command, prompt }: Data): string {
   const [first] = (questions as readonly ClarifyQuestion[] | undefined) ?? [];
   return truncate(String(title ?? first?.question ?? command ?? prompt), MAX_TITLE_CHARACTERS);

@@ -21,19 +21,19 @@ interface TurnQuestionsOptions {
   readonly connection: AcpConnection;
   readonly session: AcpSession;
   readonly turn: AcpTurn;
-  /** What the client was told last of a call, by the id that it knows; undefined when nothing. */
+  /** Returns a call as it was last sent to the client. */
   readonly callOf: (toolCallId: string) => ReportedCall | undefined;
 }
 
 /**
- * What one turn asks its user: told to the client one after the other, answered into the one record that all surfaces
- * share, and withdrawn when somebody else answers or the turn ends. Nothing here throws or rejects.
+ * The questions of one turn. Asks the client one after the other, stores the answers in the question that all surfaces
+ * share, and withdraws a question that is answered elsewhere or whose turn ends. Never throws or rejects.
  */
 export class TurnQuestions {
   readonly #options: TurnQuestionsOptions;
   readonly #open = new Map<string, AbortController>();
   readonly #syntheticCalls: SyntheticCalls;
-  /** The newest of the questions that are put in turn. */
+  /** Resolves when the last queued question is settled. */
   #queue = Promise.resolve();
 
   constructor(options: TurnQuestionsOptions) {
@@ -41,7 +41,7 @@ export class TurnQuestions {
     this.#syntheticCalls = new SyntheticCalls(options.connection, options.session.id);
   }
 
-  /** Takes an event that asks: `approval.request`, `clarify.request`, `sudo.request` or `secret.request`. */
+  /** Queues the question of an `approval.request`, `clarify.request`, `sudo.request` or `secret.request`. */
   ask({ type, runId, data }: JournalEvent): void {
     const { connection, session, turn, callOf } = this.#options;
     const id = String(data["request_id"]);
@@ -62,7 +62,7 @@ export class TurnQuestions {
     this.#queue = this.#queue.then(() => this.#settle(question)).catch(connection.onFault);
   }
 
-  /** Takes an event that closes a question, whoever closed it: `*.responded` or `*.expired`. */
+  /** Closes the question of a `*.responded` or `*.expired` event. */
   settled({ type, data }: JournalEvent): void {
     if (type === "approval.expired" && data["reason"] === "timeout") {
       clientQuirks(this.#options.connection).isSilent = true;
@@ -72,7 +72,7 @@ export class TurnQuestions {
     this.#withdraw(id);
   }
 
-  /** Withdraws what is open. */
+  /** Withdraws all open questions. */
   close(): void {
     this.#syntheticCalls.close();
     for (const id of this.#open.keys()) this.#withdraw(id);
@@ -99,7 +99,7 @@ export class TurnQuestions {
     } catch (error) {
       const { code } = toServiceError(error);
       if (code !== "ask_not_pending" && code !== "ask_not_found") throw error;
-      deps.log.debug("an answer came too late", { question: id, reason: code });
+      deps.log.debug("an answer arrived too late", { question: id, reason: code });
     }
   }
 }
@@ -119,14 +119,14 @@ async function askClient(connection: AcpConnection, question: ClientQuestion): P
   }
 }
 
-/** Editors show what is typed into a form, and may keep it. */
+/** Editors show what the user types into a form, and may store it. */
 const NO_PASSWORDS =
-  "A command asks for a password, which is never asked for in an editor. Run it in a terminal, or with the terminal interface of agentd.";
+  "A command needs a password. agentd never asks for passwords in an editor. Run the command in a terminal or in `agentd chat`.";
 
 const noSecrets = (name: string): string =>
-  `${name} is needed, a secret, which is never asked for in an editor. Give it in a terminal: run \`agentd acp --setup\`, or the terminal interface of agentd.`;
+  `The secret ${name} is missing. agentd never asks for secrets in an editor. Enter it in a terminal: run \`agentd acp --setup\` or \`agentd chat\`.`;
 
-/** A sub-agent's question belongs to no call that the client knows, but must name one: so a call is made for it. */
+/** Calls for questions of sub-agents: a question must name a call, and the client does not know the sub-agent's. */
 class SyntheticCalls {
   readonly #connection: AcpConnection;
   readonly #sessionId: string;
@@ -137,7 +137,7 @@ class SyntheticCalls {
     this.#sessionId = sessionId;
   }
 
-  /** Tells of the call; its id is that of the question. */
+  /** Sends a call with the id of the question. */
   make(id: string, data: JournalEvent["data"]): string {
     this.#open.add(id);
     sendUpdate(this.#connection, this.#sessionId, {

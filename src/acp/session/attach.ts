@@ -1,4 +1,4 @@
-/** What the client lends to a session that it has open: its servers of tools, its files, more folders. */
+/** The resources that a client attaches to an open session: MCP servers, files, additional folders. */
 import { abortable } from "../../base/abortable.ts";
 import type {
   McpServer,
@@ -20,7 +20,7 @@ import { invalidParams } from "../wire/error.ts";
 import { isWithin } from "../../agent/question/policy/paths.ts";
 import { ToolError, type FileAccess } from "../../agent/tool/tool.ts";
 
-/** What the requests that open a session say of it. */
+/** The parameters of requests that open a session. */
 export interface ResourceParams {
   readonly cwd: string;
   readonly additionalDirectories?: readonly string[];
@@ -28,14 +28,14 @@ export interface ResourceParams {
 }
 
 interface CheckedResources {
-  /** Where the session works. */
+  /** The working folder. */
   readonly folder: SessionRoot;
-  /** Where it works besides. */
+  /** Additional folders. */
   readonly more: readonly SessionRoot[];
   readonly servers: readonly ClientServer[];
 }
 
-/** Nothing is started yet. RequestError -32602 for what cannot be lent. */
+/** Validates the parameters and starts nothing. RequestError -32602. */
 export async function checkResources(params: ResourceParams): Promise<CheckedResources> {
   const servers = checkServers(params.mcpServers ?? []);
   const more = await checkRoots(params.additionalDirectories ?? []);
@@ -43,9 +43,9 @@ export async function checkResources(params: ResourceParams): Promise<CheckedRes
 }
 
 /**
- * Lends it for as long as the session is open here, in the place of what was lent to it before; servers that are the
- * same go on, and connect again where they failed. They connect in the background: resolves when they have, or after
- * `acp.mcp_wait_seconds`, or nobody waits any more.
+ * Attaches the resources until the session is closed here, and replaces earlier ones. Unchanged servers stay connected, or
+ * reconnect if they failed. Servers connect in the background: resolves when they have, after `acp.mcp_wait_seconds`, or
+ * when `signal` aborts.
  */
 export async function attachToSession(
   connection: AcpConnection,
@@ -66,7 +66,7 @@ export async function attachToSession(
   attached.set(session, { key, mcpServers, detachFiles });
   void before?.detachFiles();
   if (!isSame) void before?.mcpServers.release();
-  // It may have been closed while the agent loaded.
+  // The session may have been closed while the agent loaded.
   if (session.signal.aborted) return detach(session);
   await abortable(mcpServers.start(), signal).catch((error: unknown) => {
     if (!signal.aborted) throw error;
@@ -88,22 +88,21 @@ async function detach(session: AcpSession): Promise<void> {
 
 interface AttachedServers {
   /**
-   * Connects those that are not connected (any more). Resolves when all have connected or failed, or are not waited for by
-   * whoever opens the session.
+   * Connects the disconnected servers. Resolves when all have connected or failed, or after `acp.mcp_wait_seconds`.
    */
   start(): Promise<void>;
-  /** Takes their tools from the session; resolves when their processes are gone. */
+  /** Removes their tools from the session. Resolves when their processes have ended. */
   release(): Promise<void>;
 }
 
 const MAX_NAME_CHARACTERS = 32;
 const MARK_CHARACTERS = 16;
-/** Longest wait of a prompt for servers that are starting, where they may take longer. */
+/** The longest time that a prompt waits for starting servers. */
 const MAX_PROMPT_WAIT_MS = 20_000;
-/** A server that ran out of its time says so before it is not waited for any longer. */
+/** Time for a server that times out to report it before the wait ends. */
 const FAILURE_REPORT_MS = 500;
 
-/** Lends the tools of the servers to the session, which works in `cwd`: as they come, once the servers are started. */
+/** Attaches the tools of the servers to a session that works in `cwd`, as the servers connect. */
 function attachServers(
   { agent, clock, log, settings: { mcp } }: AcpDeps,
   session: { readonly id: string; readonly cwd: string },
@@ -135,9 +134,9 @@ function attachServers(
   return { start, release };
 }
 
-const NOT_OFFERED = "The editor's MCP servers are not used: agent.toolsets of the configuration has no mcp.";
+const NOT_OFFERED = "The editor's MCP servers are ignored because agent.toolsets does not include mcp.";
 
-/** By names that are apart from each other and from those of the configuration. */
+/** Returns the options by server name, unique among these servers and the configured ones. */
 function namedOptions(
   servers: readonly ClientServer[],
   cwd: string,
@@ -159,11 +158,11 @@ function toServerOptions(server: ClientServer, cwd: string) {
   }
   const { command, args, env } = server;
   const all = { ...commandEnvironment([], {}), ...valuesOf(env) };
-  // What a relative path starts depends on where.
+  // The folder decides what a relative path starts.
   return { mark: markOf([cwd, command, ...args]), command, args, env: all, cwd };
 }
 
-/** Another project's server of the same name is another server: leave that was kept for one is not for both. */
+/** Returns a hash of what identifies a server: a grant for one must not apply to another of the same name. */
 function markOf(parts: readonly string[]): string {
   return sha256(JSON.stringify(parts)).slice(0, MARK_CHARACTERS);
 }
@@ -180,7 +179,7 @@ function distinctName(given: string, taken: Set<string>): string {
   return name;
 }
 
-/** Resolves with `work`, but after `ms` at the latest. */
+/** Resolves with `work`, or after `ms`. */
 function within(work: Promise<void>, ms: number, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     const cancel = clock.after(ms, resolve);
@@ -191,31 +190,31 @@ function within(work: Promise<void>, ms: number, clock: Clock): Promise<void> {
   });
 }
 
-/** Those of kinds that are served. */
+/** A server of a supported type. */
 type ClientServer = Extract<McpServer, { type: "http" }> | Exclude<McpServer, { type: string }>;
 
 const MAX_SERVERS = 32;
 const SECRET_NAME = /key|token|secret|passw|pwd|auth|credential|cookie|session|signature|_pat$|^pat$/i;
-/** Headers that say what is spoken, not who speaks. */
+/** Headers without credentials. */
 const PLAIN_HEADER =
   /^(accept(-.*)?|content-.*|user-agent|host|origin|referer|cache-control|connection|mcp-protocol-version)$/i;
-/** Letters and digits in one piece, as no address or setting is written. */
+/** A long run of letters and digits, unlike an address or a setting. */
 const RANDOM_VALUE = /^(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_+/=]{24,}$/;
-/** Such as SSH_AUTH_SOCK has. */
+/** A path, such as the value of SSH_AUTH_SOCK. */
 const PATH = /^\/[\w.@-]+(\/[\w.@-]*)+$/;
 
 /**
- * The servers, with nothing but what makes them: `_meta` may be another one each time. RequestError -32602 for kinds of
- * servers that are not served, for too many and for addresses that are none.
+ * Returns the servers without `_meta`, which may differ in each request. RequestError -32602 for unsupported types, too
+ * many servers and invalid URLs.
  */
 export function checkServers(servers: readonly McpServer[]): readonly ClientServer[] {
   if (servers.length > MAX_SERVERS) {
-    throw invalidParams("mcpServers", `A session takes at most ${MAX_SERVERS} servers.`);
+    throw invalidParams("mcpServers", `A session can have at most ${MAX_SERVERS} MCP servers.`);
   }
   return servers.map(checkServer);
 }
 
-/** What must not be told to anybody but the server: also without the word that stands before it in a header. */
+/** Returns the secrets of a server. Header values also count without their scheme, such as `Bearer`. */
 export function serverSecrets(server: ClientServer): readonly string[] {
   if ("url" in server) {
     return server.headers
@@ -235,28 +234,25 @@ function checkServer(server: McpServer): ClientServer {
   }
   const { type } = server;
   if (type !== "http") {
-    const known = "name a command, or a server of type http";
-    throw invalidParams(
-      "mcpServers",
-      `The MCP server ${name} is of type ${type}, which is not served: ${known}.`,
-    );
+    const known = "use a command, or a server of type http";
+    throw invalidParams("mcpServers", `The MCP server ${name} has the unsupported type ${type}: ${known}.`);
   }
   if (!/^https?:$/.test(URL.parse(server.url)?.protocol ?? "")) {
-    throw invalidParams("mcpServers", `The url of the MCP server ${name} is no address of http or https.`);
+    throw invalidParams("mcpServers", `The url of the MCP server ${name} must be an http or https URL.`);
   }
   return { type, name, url: server.url, headers: server.headers.map(plain) };
 }
 
 const plain = ({ name, value }: { readonly name: string; readonly value: string }) => ({ name, value });
 
-/** Longest wait for what the client has; then the disk is read. */
+/** The longest wait for a file of the client; then the disk is read. */
 const READ_MS = 5_000;
-/** Writing may have to wait for what formats and saves. */
+/** Clients may format a file before they save it. */
 const WRITE_MS = 30_000;
 /** Longer texts are read from the disk. */
 const MAX_CHARACTERS = 5_242_880;
 
-/** The files of the session's folders by way of the client, as far as it offers them. */
+/** Returns access to files in the session's folders through the client, as far as it supports that. */
 function clientFiles(
   connection: AcpConnection,
   sessionId: string,
@@ -267,7 +263,7 @@ function clientFiles(
   return {
     read: async (path, signal) => {
       const name = connection.features.readsFiles ? known(path) : undefined;
-      // It may be gone, or not be one that the client opens: the disk knows.
+      // The client may not know the file: fall back to the disk.
       return name === undefined
         ? undefined
         : readText(client, { sessionId, path: name }, signal).catch(() => undefined);
@@ -303,7 +299,7 @@ async function writeText(
     signal.throwIfAborted();
     if (late.aborted) {
       throw new ToolError(
-        `The editor did not say within ${WRITE_MS / 1000} s that it wrote ${file.path}. Read it before you write again.`,
+        `The editor did not confirm within ${WRITE_MS / 1000} s that it wrote ${file.path}. Read the file before you write again.`,
       );
     }
     const reason = error instanceof Error ? error.message.slice(0, 300) : "no reason given";
@@ -311,7 +307,7 @@ async function writeText(
   }
 }
 
-/** The path in the terms in which the client named its folder; undefined for what is in none of them. */
+/** Returns the path under the folder name that the client used, or undefined outside of its folders. */
 function asClientKnows(path: string, roots: readonly SessionRoot[]): string | undefined {
   for (const { given, real } of roots) {
     if (isWithin(path, given)) return path;

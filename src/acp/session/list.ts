@@ -17,20 +17,20 @@ import type { AcpDeps } from "../deps.ts";
 
 const PAGE = 50;
 
-/** A session as far as the list goes. */
+/** A session in the list. */
 interface ListedSession {
   readonly id: string;
-  /** Undefined: nobody said or named anything yet. */
+  /** Undefined: the session has neither title nor message. */
   readonly title: string | undefined;
   readonly cwd: string;
   readonly updatedAtMs: number;
-  /** Whether it stands where the saved sessions are read from. */
+  /** Whether the session is at its place in the order of saved sessions. */
   readonly isInOrder: boolean;
 }
 
 /**
- * A page of the sessions that people can go on with, newest first: those in which they said something, and those that
- * are open here. RequestError -32602 for a cursor that no page gave.
+ * Returns a page of sessions that the user can continue, newest first: those with messages, and those open here.
+ * RequestError -32602 for an invalid cursor.
  */
 export async function listSessions(
   connection: AcpConnection,
@@ -65,13 +65,13 @@ export async function listSessions(
   };
 }
 
-/** Each once, and none that was on an earlier page. */
+/** Returns each session once, without those of earlier pages. */
 function unseen(all: readonly ListedSession[], listing: Listing, page: number): readonly ListedSession[] {
   const each = new Map(all.toReversed().map((session) => [session.id, session]));
   return [...each.values()].filter(({ id }) => !wasSeenEarlier(listing, id, page));
 }
 
-/** Where the saved sessions go on that had no place on a page any more. */
+/** Returns the cursor behind the last saved session of this page. */
 function cursorAfter(shown: readonly ListedSession[], before: string | undefined): string | undefined {
   const last = shown.findLast(({ isInOrder }) => isInOrder);
   return last ? cursorBehind(last.updatedAtMs, last.id) : before;
@@ -104,7 +104,7 @@ async function savedPage(
 
 const MAX_MOVED = 200;
 
-/** What changed since the listing began, which is before all of its later pages by now. */
+/** Returns sessions that changed since the listing began, and so moved ahead of its later pages. */
 async function changedSince(
   deps: AcpDeps,
   options: ListOptions,
@@ -115,7 +115,7 @@ async function changedSince(
   return toListed(deps, page, false);
 }
 
-/** Sessions that are open here, and in which nobody said anything yet. */
+/** Returns the open sessions without messages. */
 async function unprompted(
   connection: AcpConnection,
   folder: FolderFilter | undefined,
@@ -140,11 +140,11 @@ async function unprompted(
 
 interface FolderFilter {
   readonly real: string;
-  /** As sessions name the folder. */
+  /** The folder as sessions store it. */
   readonly stored: readonly (string | null)[];
 }
 
-/** RequestError -32602 for a path that is not absolute. */
+/** Returns the filter for `cwd`. RequestError -32602 for a relative path. */
 async function folderFilter({ agent, store, owner }: AcpDeps, cwd: string): Promise<FolderFilter> {
   checkPath(cwd, "cwd");
   const real = await withoutLinks(cwd);
@@ -187,21 +187,21 @@ function badCursor(): never {
 }
 
 /** Pages of one listing: each session once, whatever happens to the sessions meanwhile. */
-/** What a client gives back for the next page. */
+/** The cursor of a page. */
 interface ListCursor {
   readonly listing: string;
-  /** 0 for the first. */
+  /** 0 for the first page. */
   readonly page: number;
-  /** Of the saved sessions; undefined: none of them was on a page yet. */
+  /** The cursor of the saved sessions. Undefined: no page had one yet. */
   readonly key: string | undefined;
 }
 
-/** A listing that is under way. One that is forgotten goes on without what is remembered here. */
+/** A listing in progress. A forgotten one continues without duplicate detection. */
 interface Listing {
   readonly id: string;
-  /** What changed later than this was moved before the pages that were given. */
+  /** Sessions that changed after this time moved ahead of the earlier pages. */
   sinceMs: number | undefined;
-  /** Numbers of the pages on which sessions were. */
+  /** The page number of each session that was listed. */
   readonly seen: Map<string, number>;
 }
 
@@ -227,7 +227,7 @@ export class Listings {
   }
 }
 
-/** Whether a session was on an earlier page; a page that is asked for again is the same again. */
+/** Returns whether a session was on an earlier page. A repeated request gets the same page. */
 export function wasSeenEarlier({ seen }: Listing, id: string, page: number): boolean {
   const on = seen.get(id);
   return on !== undefined && on < page;
@@ -241,7 +241,7 @@ export function formatCursor({ listing, page, key }: ListCursor): string {
   return Buffer.from(JSON.stringify([listing, page, key ?? null])).toString("base64url");
 }
 
-/** Undefined for what is no cursor of ours. */
+/** Returns undefined for an invalid cursor. */
 export function parseCursor(cursor: string): ListCursor | undefined {
   try {
     const value: unknown = JSON.parse(Buffer.from(cursor, "base64url").toString());

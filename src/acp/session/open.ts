@@ -1,4 +1,4 @@
-/** Sessions become open to the client here, and are closed. */
+/** Opens, forks and closes sessions for the client. */
 import { settingsOf } from "../../agent/session/session.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
@@ -17,14 +17,14 @@ import { watchTurn, type LiveTurn } from "../prompt/live-turn.ts";
 import { sendUsage } from "../prompt/turn-reporter.ts";
 import { createSessionId } from "../../base/ids.ts";
 
-/** A session that the client can name. One that nobody prompted yet need not be saved. */
+/** A session that the client can open. It may be unsaved if it has no prompt yet. */
 interface ExistingSession {
   readonly id: string;
   readonly seed: AcpSessionSeed;
   readonly row: SessionRow | undefined;
 }
 
-/** RequestError -32002 for a session that is neither saved nor open here, for another owner's too. */
+/** Finds a saved or open session. RequestError -32002 for a missing one, or one of another owner. */
 export async function findSession(connection: AcpConnection, id: string): Promise<ExistingSession> {
   const { store, agent, owner } = await connection.deps();
   const row = await store.find("sessions", { id });
@@ -45,9 +45,9 @@ function seedOf({ source, cwd, model, meta }: SessionRow, workspace: string): Ac
 }
 
 /**
- * Opens a session, or goes on with one that is open, in the folder and with the servers that the client names.
- * RequestError -32602 for what cannot be worked with, -32002 for one that was deleted meanwhile, ServiceError
- * `too_many_live_sessions`. `signal` aborts when the client does not want it any more: then servers are not waited for.
+ * Opens a session, or reuses an open one, with the folders and MCP servers of the request. RequestError -32602 for invalid
+ * folders or servers, -32002 for a session deleted meanwhile; ServiceError `too_many_live_sessions`. An abort of `signal`
+ * ends the wait for servers.
  */
 export async function openSession(
   connection: AcpConnection,
@@ -78,11 +78,11 @@ async function findOrBegin(
   { id, seed }: Pick<ExistingSession, "id" | "seed">,
 ): Promise<AcpSession> {
   const { agent, owner } = await connection.deps();
-  // Nothing is waited for between this and the opening: of two requests at once one begins it.
+  // No await between here and open(): of two concurrent requests only one opens the session.
   const existing = connection.find(id);
   if (existing) return existing;
   const live = agent.live.open({ id, owner, seed });
-  // As long as the client has it open it is no idle one.
+  // A viewer keeps the session from being closed as idle.
   live.viewers++;
   const session = new AcpSession({ id, seed, openedAtMs: live.openedAtMs });
   session.onClose(() => {
@@ -94,7 +94,7 @@ async function findOrBegin(
   return session;
 }
 
-/** The folder where the session works from now on: another one than before unless a turn is at work in it. */
+/** Returns the working folder of the session: `cwd`, or the previous one while a turn is running. */
 async function resolveFolder({ agent, owner }: AcpDeps, row: SessionRow, cwd: string): Promise<string> {
   const before = row.cwd ?? agent.deps.settings.workspace;
   if (before === cwd || (await withoutLinks(before)) === (await withoutLinks(cwd))) return before;
@@ -108,8 +108,8 @@ async function resolveFolder({ agent, owner }: AcpDeps, row: SessionRow, cwd: st
 }
 
 /**
- * For requests that go on with an open session. RequestError -32002 when somebody else deleted it: to go on would bring
- * it back without all that was said in it. It is closed behind the answer.
+ * RequestError -32002 if another client deleted the session: using it would recreate it without its messages. Closes it
+ * after the response.
  */
 export async function requireUndeleted(
   connection: AcpConnection,
@@ -128,10 +128,10 @@ async function isDeleted(connection: AcpConnection, session: AcpSession): Promis
   return session.isSaved && row === undefined;
 }
 
-/** What runs and what holds on to the session gets so long. */
+/** How long turns and cleanup of a closed session may take. */
 const CLOSE_MS = 5_000;
 
-/** What the session runs is cancelled, and what it holds here is given back; it stays saved. */
+/** Closes the session here: cancels its turns and releases its resources. It stays saved. */
 export async function closeSession(connection: AcpConnection, session: AcpSession): Promise<void> {
   const { clock } = await connection.deps();
   connection.close(session);
@@ -139,7 +139,7 @@ export async function closeSession(connection: AcpConnection, session: AcpSessio
   await within(clock, CLOSE_MS, session.released());
 }
 
-/** Waits for `work`, but not longer than that. */
+/** Waits for `work`, at most `ms`. */
 async function within(clock: Clock, ms: number, work: Promise<void>): Promise<void> {
   const late = Promise.withResolvers<void>();
   const cancel = clock.after(ms, late.resolve);
@@ -147,8 +147,8 @@ async function within(clock: Clock, ms: number, work: Promise<void>): Promise<vo
 }
 
 /**
- * Clients take an answer without anything in it for a session that is missing. RequestError -32002 for one that was closed
- * meanwhile, -32800 when the client does not want it any more.
+ * Returns the response that opens a session. RequestError -32002 if the session was closed meanwhile, -32800 if the client
+ * cancelled the request.
  */
 export async function openResponse(
   connection: AcpConnection,
@@ -161,7 +161,7 @@ export async function openResponse(
   return answer;
 }
 
-/** When `work` fails, which the client then hears, the session is not left open for nobody. */
+/** Runs `work` and closes the session if it fails. */
 export async function closeOnFailure<T>(
   connection: AcpConnection,
   session: AcpSession,
@@ -175,18 +175,18 @@ export async function closeOnFailure<T>(
   }
 }
 
-/** Told of each session once the answer that opened it is on its way: what a client needs besides it. */
+/** Sends an update that a client needs after the response that opens a session. */
 type AfterOpen = (connection: AcpConnection, session: AcpSession) => void | Promise<void>;
 
 const AFTER_OPEN: readonly AfterOpen[] = [announceCommands, sendUsage];
 
 interface OpeningCall {
   readonly requestId: string | number | null;
-  /** The turn at work in the session, told of from there on. */
+  /** The running turn of the session, to follow. */
   readonly live?: LiveTurn | undefined;
 }
 
-/** Has {@link AFTER_OPEN} run behind the answer to the request, and the turn at work told. */
+/** Runs {@link AFTER_OPEN} and follows the running turn after the response is sent. */
 export function afterOpen(
   connection: AcpConnection,
   session: AcpSession,
@@ -200,7 +200,7 @@ export function afterOpen(
   });
 }
 
-/** A client can do without what could not be told. */
+/** Sends one update. Logs a failure: a client works without it. */
 async function announce(
   connection: AcpConnection,
   session: AcpSession,
@@ -210,13 +210,13 @@ async function announce(
     if (!session.signal.aborted) await announcement(connection, session);
   } catch (error) {
     const { log } = await connection.deps();
-    log.warn("a client was not told of its session", { session: session.id, error });
+    log.warn("cannot send an update of an opened session", { session: session.id, error });
   }
 }
 
 interface ForkCall {
   readonly params: ResourceParams;
-  /** Aborts when the client does not want the copy any more. */
+  /** Aborts when the client cancels the request. */
   readonly signal: AbortSignal;
 }
 
@@ -226,15 +226,15 @@ interface Forked {
 }
 
 /**
- * Opens a copy of a session: what was said in it up to its last complete message, its model, effort and mode, and
- * nobody's leave. One in which nothing was said is copied all the same: the client gets an empty session like it.
+ * Opens a copy of a session: its messages up to the last complete one, its model, effort and mode, but no grants. The copy
+ * of an empty session is an empty session with the same settings.
  */
 export async function forkSession(
   connection: AcpConnection,
   parent: ExistingSession,
   { params, signal }: ForkCall,
 ): Promise<Forked> {
-  // What cannot be opened is not copied.
+  // Check before copying: a copy that cannot be opened would remain.
   await checkResources(params);
   const { agent, clock, owner } = await connection.deps();
   const row = await branch(connection, parent);
@@ -253,7 +253,7 @@ export async function forkSession(
   }
 }
 
-/** Undefined: there is nothing to copy. */
+/** Copies the session. Returns undefined if it is empty. */
 async function branch(
   connection: AcpConnection,
   { id, row }: ExistingSession,

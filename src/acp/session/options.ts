@@ -1,4 +1,4 @@
-/** What a client can choose in a session: its mode, its model, how much it thinks. */
+/** The options of a session that a client can set: mode, model, reasoning effort and approvals. */
 import {
   type SessionConfigOption,
   type SessionModeState,
@@ -18,14 +18,14 @@ import { settingsOf } from "../../agent/session/session.ts";
 import type { ClientFeatures } from "../wire/client.ts";
 import { nearest } from "../../base/nearest.ts";
 
-/** What a client can choose in a session, as every answer that opens one says. `models`: for clients without options. */
+/** The options of a session in every response that opens one. `models` is for older clients. */
 export interface OpenResponse {
   readonly modes: SessionModeState;
   readonly configOptions: SessionConfigOption[];
   readonly models?: LegacyModels;
 }
 
-/** Of the answer that opens a session. */
+/** Returns the options for the response that opens a session. */
 export async function sessionOptions(connection: AcpConnection, session: AcpSession): Promise<OpenResponse> {
   const deps = await connection.deps();
   const choices = await readChoices(deps, session);
@@ -37,7 +37,7 @@ export async function sessionOptions(connection: AcpConnection, session: AcpSess
   };
 }
 
-/** The whole list, as the protocol wants it each time. */
+/** Returns the complete list of options, which the protocol requires in every update. */
 export function configOptions(
   { features }: AcpConnection,
   { agent }: AcpDeps,
@@ -60,7 +60,7 @@ export function configOptions(
   return [
     select(
       "mode",
-      { name: "Mode", category: "mode", description: "What the agent does without asking" },
+      { name: "Mode", category: "mode", description: "What the agent may do without asking" },
       {
         currentValue: currentModeId,
         options: availableModes.map(({ id: value, ...mode }) => ({ value, ...mode })),
@@ -73,7 +73,11 @@ export function configOptions(
     ),
     select(
       "thought_level",
-      { name: "Reasoning effort", category: "thought_level", description: "How much the model thinks" },
+      {
+        name: "Reasoning effort",
+        category: "thought_level",
+        description: "How much the model reasons before it answers",
+      },
       {
         currentValue: effort,
         options: [
@@ -96,7 +100,7 @@ export function configOptions(
   ];
 }
 
-/** RequestError -32602 that names what is allowed. The choice is kept with the session, which is saved for it. */
+/** Sets an option and saves the session with it. RequestError -32602 names the allowed values. */
 export async function setOption(
   connection: AcpConnection,
   session: AcpSession,
@@ -119,8 +123,8 @@ export async function setOption(
 }
 
 /**
- * RequestError -32602 that names the modes. A client that cannot show whether approvals are off switches them on again
- * by choosing a mode. `param` is how the request calls the mode.
+ * Sets the mode. A client without a switch for approvals turns them on again by choosing a mode. RequestError -32602
+ * names the modes; `param` is the name of the parameter in the request.
  */
 export async function setMode(
   connection: AcpConnection,
@@ -139,7 +143,7 @@ export async function setMode(
   });
 }
 
-/** RequestError -32602 that names near models. `param` is how the request calls the model. */
+/** Sets the model. RequestError -32602 suggests similar models; `param` is the name of the parameter in the request. */
 export async function setSessionModel(
   connection: AcpConnection,
   session: AcpSession,
@@ -172,21 +176,21 @@ function readEffort(value: unknown): string | null {
   return effort;
 }
 
-/** What applies to a session now. */
+/** The settings in effect for a session, whoever chose them. */
 export interface SessionChoices {
-  /** Where nobody chose one, the mode that describes what is configured. */
+  /** Without a choice, the mode that describes the configuration. */
   readonly mode: SessionMode;
-  /** `provider:model`; as it is stored when there is no such model any more. */
+  /** `provider:model`. The stored name if the model no longer exists. */
   readonly model: string;
   /** One of the agent's efforts, or `default`. */
   readonly effort: string;
-  /** Approvals are off: for the session, for all sessions, or by the configuration. */
+  /** Approvals are off for the session, for all sessions, or by configuration. */
   readonly yolo: boolean;
 }
 
 const DEFAULT_EFFORT = "default";
 
-/** A session without a row has what it was opened with. */
+/** Reads the settings in effect. An unsaved session has those it was opened with. */
 export async function readChoices(
   { store, agent }: AcpDeps,
   { id, seed }: AcpSession,
@@ -204,25 +208,25 @@ export async function readChoices(
   return { mode, model: ref ? formatModel(ref) : name, effort: reasoningEffort, yolo: isOff };
 }
 
-/** RequestError -32603 when the session's model is gone: another must not get the conversation unasked. */
+/** RequestError -32603 if the session's model no longer exists: no other model may get the conversation unasked. */
 export async function requireModel(deps: AcpDeps, session: AcpSession): Promise<void> {
   const { model } = await readChoices(deps, session);
   if (deps.agent.deps.models.resolve(model)) return;
   const data = { kind: "provider", reason: "model_not_found", retryable: false };
   throw new RequestError(
     INTERNAL,
-    `The model of this session, ${model}, is not configured any more. Choose another one.`,
+    `The model of this session, ${model}, is no longer configured. Choose another one.`,
     data,
   );
 }
 
 const INTERNAL = -32_603;
 
-/** Shown in the place of the mode while approvals are off, to clients that have no switch to show it with. */
+/** Replaces the mode while approvals are off, for clients without a switch for approvals. */
 const NO_APPROVALS = {
   id: "yolo",
   name: "No approvals",
-  description: "Does everything without asking; what is never allowed is still refused",
+  description: "Runs every tool without asking, except for actions that are never allowed",
 } as const satisfies ShownMode;
 
 type FeatureFlags = Pick<ClientFeatures, "booleanOptions">;
@@ -239,26 +243,26 @@ export function modeState(
   return { currentModeId: NO_APPROVALS.id, availableModes: [...available, NO_APPROVALS] };
 }
 
-/** RequestError -32602 that names the modes. `param` is how the request calls it. */
+/** Returns the mode, or throws RequestError -32602 that names the modes. */
 function readMode(value: unknown, param: string): SessionMode {
   if (typeof value === "string" && isMode(value)) return value;
   throw invalidParams(param, `${param} must be one of: ${MODES.join(", ")}.`);
 }
 
-/** What clients that know no options read of the models. */
+/** The models in the format of older clients. */
 interface LegacyModels {
   readonly currentModelId: string;
   readonly availableModels: readonly { readonly modelId: string; readonly name: string }[];
 }
 
-/** Pickers of editors show them all at once; a model beyond can still be named. */
+/** Editors show all listed models at once. Other models can still be set by name. */
 const MAX_MODELS = 200;
-/** An error looks for a near one among so many. */
+/** The number of models that an error compares for a suggestion. */
 const MAX_COMPARED = 500;
-/** So many names an error lists. */
+/** The number of models that an error names. */
 const MAX_NAMED = 20;
 
-/** Models that can be asked, by provider; `current` is always among them, whether there is such a model or not. */
+/** Returns the usable models by provider. `current` is always included, even if it no longer exists. */
 export function modelGroups(models: ModelCatalog, current: string): SessionConfigSelectGroup[] {
   const known = usable(models).flatMap((provider) =>
     provider.models.map((model) => ({ provider: provider.name, model })),
@@ -282,8 +286,8 @@ export function legacyModels(models: ModelCatalog, current: string): LegacyModel
 }
 
 /**
- * The full name of a model that may be chosen. RequestError -32602 that names near ones when no provider has it, or its
- * provider cannot be asked. `param` is how the request calls it.
+ * Returns the full name of a usable model. RequestError -32602 suggests similar ones. `param` is the name of the parameter
+ * in the request.
  */
 export function readModel(
   models: ModelCatalog,
@@ -295,13 +299,10 @@ export function readModel(
   const ref = models.resolve(value);
   const provider = usable(models).find(({ name }) => name === ref?.provider);
   const name = ref && formatModel(ref);
-  // A provider that nobody said the models of may have any.
+  // A provider without a list of models may have any model.
   if (name !== undefined && provider && (provider.models.length === 0 || provider.models.includes(name)))
     return name;
-  throw invalidParams(
-    param,
-    `There is no model ${JSON.stringify(value.slice(0, 256))}${hint(models, value)}`,
-  );
+  throw invalidParams(param, `Unknown model ${JSON.stringify(value.slice(0, 256))}${hint(models, value)}`);
 }
 
 function hint(models: ModelCatalog, value: string): string {
@@ -309,7 +310,7 @@ function hint(models: ModelCatalog, value: string): string {
   const near = nearest(value, known.slice(0, MAX_COMPARED));
   if (near !== undefined) return `. Did you mean ${JSON.stringify(near)}?`;
   const more = known.length > MAX_NAMED ? ", …" : "";
-  return `. There are: ${known.slice(0, MAX_NAMED).join(", ")}${more}.`;
+  return `. Available models: ${known.slice(0, MAX_NAMED).join(", ")}${more}.`;
 }
 
 const usable = (models: ModelCatalog) => models.list().filter(isReady);

@@ -7,6 +7,7 @@ import {
 } from "@agentclientprotocol/sdk/unstable";
 import { readForward, type TranscriptRow } from "../../agent/session/transcript.ts";
 import { settingsOf } from "../../agent/session/session.ts";
+import { headOf } from "../../base/text.ts";
 import { redact, redactValue } from "../../base/observe/redact.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { AcpConnection } from "../wire/connection.ts";
@@ -32,12 +33,12 @@ import {
 } from "../tools/view.ts";
 import { textContent } from "../tools/content.ts";
 
-/** Images may ride with every message. */
+/** Small, since every message may have images. */
 const PAGE = 32;
 
 /**
- * Tells the client the whole conversation, oldest first, and its plan. `liveRunId`: the turn at work, of which only the
- * prompt is told. RequestError -32800 when the client does not want it any more, -32002 when it closed the session.
+ * Sends the client the whole conversation, oldest first, and its plan. Of the running turn `liveRunId` it sends only the
+ * prompt. RequestError -32800 if the client cancels the request, -32002 if it closes the session.
  */
 export async function replaySession(
   connection: AcpConnection,
@@ -60,7 +61,7 @@ export async function replaySession(
     metadata = await readRunMetadata(deps, rows, metadata);
     for (const row of rows) await send(replay.take(row, metadata.get(row.runId ?? "") ?? NO_METADATA));
     after = rows.at(-1)?.seq ?? after;
-    // The client may say meanwhile that it does not want to know.
+    // Let a cancellation of the client arrive.
     await macrotask();
     if (rows.length < PAGE) break;
   }
@@ -72,7 +73,7 @@ export async function replaySession(
 
 const NO_METADATA: RunMetadata = { started: new Map(), completed: new Map(), status: undefined };
 
-/** Of the runs of a page. Those of the page before are `known`: a long turn goes on over many pages. */
+/** Reads the metadata of the runs of a page. `known` is that of the previous page: a long turn spans many pages. */
 async function readRunMetadata(
   { store }: AcpDeps,
   rows: readonly TranscriptRow[],
@@ -121,7 +122,7 @@ function reasonOf(error: string | null): string | undefined {
   return error === null ? undefined : (JSON.parse(error) as { readonly message?: string }).message;
 }
 
-/** Tools are known here that the journal has forgotten to have worked; some may be gone by now. */
+/** Describes calls whose events are gone from the journal, as far as their tools still exist. */
 function describer({ agent }: AcpDeps, cwd: string): ReplayOptions["describe"] {
   const tools = new Map(agent.deps.tools().map((tool) => [tool.name, tool]));
   return (name, input) => {
@@ -132,7 +133,7 @@ function describer({ agent }: AcpDeps, cwd: string): ReplayOptions["describe"] {
       const { title, reads = [], writes = [] } = tool.inspect(input as never, { cwd });
       return { ...kind, preview: redact(title), paths: [...new Set([...writes, ...reads])].map(redact) };
     } catch {
-      // Arguments that did not fit then do not fit now.
+      // Arguments that were invalid then are invalid now.
       return kind;
     }
   };
@@ -140,23 +141,23 @@ function describer({ agent }: AcpDeps, cwd: string): ReplayOptions["describe"] {
 
 type Data = JournalEvent["data"];
 
-/** What is still known of a run, beside its messages; it is forgotten some time after its end. */
+/** What the store keeps about a run besides its messages, for some time after its end. */
 export interface RunMetadata {
-  /** Data of `tool.started` and of `tool.completed`, by the id of the call. */
+  /** The data of `tool.started` and `tool.completed` events by call id. */
   readonly started: ReadonlyMap<string, Data>;
   readonly completed: ReadonlyMap<string, Data>;
-  /** How it stands; undefined: nobody knows any more. */
+  /** Undefined: the run is no longer stored. */
   readonly status: string | undefined;
-  /** Why it ended as it did. */
+  /** Why the run ended. */
   readonly reason?: string;
 }
 
 interface ReplayOptions {
-  /** Of the session. */
+  /** The working folder of the session. */
   readonly cwd: string;
-  /** What a tool says of a call that the journal does not know any more. */
+  /** Describes a call whose events are gone from the journal. */
   readonly describe: (tool: string, input: unknown) => Partial<ToolStart>;
-  /** The turn at work, which is told live: of it only the prompt is told here. */
+  /** The running turn, which is reported live; the replay has only its prompt. */
   readonly liveRunId?: string | undefined;
 }
 
@@ -167,12 +168,13 @@ interface PendingMessage {
   readonly answers: Map<string, ToolMessage>;
 }
 
-/** Takes the messages of a conversation in their order. A message waits for the answers to its tool calls. */
+/** Turns the messages of a conversation into updates. Holds a message back until its tool results are read. */
 export class Replay {
   readonly #options: ReplayOptions;
   #pending: PendingMessage | undefined;
-  /** The turn that is told at the moment, and whether it was cut as far as its messages say. */
+  /** The current turn. */
   #turn: { readonly runId: string | null; readonly metadata: RunMetadata; readonly seq: number } | undefined;
+  /** Whether the last message of the current turn was interrupted. */
   #isCut = false;
 
   constructor(options: ReplayOptions) {
@@ -197,7 +199,7 @@ export class Replay {
     return before;
   }
 
-  /** There are no more messages. */
+  /** Returns the last updates, after the last message. */
   end(): readonly SessionUpdate[] {
     return [...this.#flush(), ...this.#endTurn()];
   }
@@ -206,7 +208,7 @@ export class Replay {
     return runId !== null && runId === this.#options.liveRunId;
   }
 
-  /** A call that the client makes is answered twice: that it is to make it, and later with what came of it. */
+  /** A call that a client executes has two results: first a pending one, later the real one. */
   #answer(message: ToolMessage): void {
     if (message.status === "pending" && this.#pending?.answers.has(message.callId)) return;
     this.#pending?.answers.set(message.callId, message);
@@ -221,7 +223,7 @@ export class Replay {
     return pending.message.parts.flatMap((part) => {
       if (part.type === "tool_call") return [this.#toolCall(part, pending)];
       if (part.type === "reasoning") return textChunks("agent_thought_chunk", part.text);
-      // Older texts do not know what they were told under.
+      // Older texts have no message id.
       const own = texts++ === 0 ? id : `${id}_${texts}`;
       return textChunks("agent_message_chunk", part.text, part.id ?? own);
     });
@@ -245,7 +247,7 @@ export class Replay {
     return { ...describe(tool, input), runId, callId, tool, input: redactValue(input), cwd };
   }
 
-  /** A turn that was broken off says so; one that people stopped, or that failed, ended as they saw it. */
+  /** Marks an interrupted turn. Cancelled and failed turns ended visibly. */
   #endTurn(): readonly SessionUpdate[] {
     const turn = this.#turn;
     const isCut = this.#isCut;
@@ -270,7 +272,7 @@ export class Replay {
 function endOf(callId: string, { metadata, answers }: PendingMessage): ToolEnd {
   const answer = answers.get(callId);
   const data = metadata.completed.get(callId);
-  // An answer that the client gave later is not what the journal knows.
+  // The journal prevails over a later result of the client.
   if (data) return toolEndFrom(data);
   if (!answer) return { status: "aborted", code: "cancelled", result: "" };
   const { status, code, reason, text } = answer;
@@ -284,17 +286,17 @@ function endOf(callId: string, { metadata, answers }: PendingMessage): ToolEnd {
 
 type ChunkKind = "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk";
 
-/** Each character takes at most six bytes of JSON: less than 256 KiB in all. */
+/** A character takes at most six bytes of JSON, so a chunk stays below 256 KiB. */
 const MAX_CHARACTERS = 32_768;
-/** Longer images are named only. */
+/** Longer images are replaced by their name. */
 const MAX_IMAGE_CHARACTERS = 65_536;
 
 export function textChunks(kind: ChunkKind, text: string, messageId?: string): readonly SessionUpdate[] {
-  const placeholder = messageId === undefined ? {} : { messageId };
-  return pieces(text).map((piece) => chunk(kind, { type: "text", text: piece }, placeholder));
+  const id = messageId === undefined ? {} : { messageId };
+  return pieces(text).map((piece) => chunk(kind, { type: "text", text: piece }, id));
 }
 
-/** What a person wrote, and what rode with it. */
+/** Returns a user message with its attachments. */
 function userChunks(seq: number, { text, attachments = [] }: UserMessage): readonly SessionUpdate[] {
   const messageId = `msg_${seq}`;
   const shown = attachments.flatMap((attachment) => blockOf(attachment, text) ?? []);
@@ -304,7 +306,7 @@ function userChunks(seq: number, { text, attachments = [] }: UserMessage): reado
   ];
 }
 
-/** Undefined for a file that the text names. */
+/** Returns undefined for a file that the text names. */
 function blockOf({ type, mediaType, name, data }: Attachment, text: string): ContentBlock | undefined {
   if (type === "image" && data.length <= MAX_IMAGE_CHARACTERS) {
     return { type: "image", mimeType: mediaType, data, ...(name === undefined ? {} : { uri: name }) };
@@ -317,33 +319,26 @@ function blockOf({ type, mediaType, name, data }: Attachment, text: string): Con
 function chunk(
   sessionUpdate: ChunkKind,
   content: ContentBlock,
-  placeholder: { readonly messageId?: string },
+  id: { readonly messageId?: string },
 ): SessionUpdate {
-  return { sessionUpdate, ...placeholder, content };
+  return { sessionUpdate, ...id, content };
 }
 
-/** Never in the middle of a character. */
+/** Splits text between characters. */
 function pieces(text: string): readonly string[] {
   const out: string[] = [];
-  for (let from = 0; from < text.length;) {
-    let to = Math.min(from + MAX_CHARACTERS, text.length);
-    if (to < text.length && isHighSurrogate(text.charCodeAt(to - 1))) to--;
-    out.push(text.slice(from, to));
-    from = to;
+  for (let from = 0; from < text.length; from += out.at(-1)?.length ?? 0) {
+    out.push(headOf(text.slice(from), MAX_CHARACTERS));
   }
   return out;
 }
 
-function isHighSurrogate(unit: number): boolean {
-  return unit >= 0xd800 && unit <= 0xdbff;
-}
-
-/** With room for the rest of its line. */
+/** Leaves space for the rest of the line. */
 const MAX_BYTES = 253_952;
 
 type Call = ToolCall & { readonly sessionUpdate: "tool_call" };
 
-/** What is too long goes, in this order: the arguments, then contents, the longest first. */
+/** Limits the size of an update to one write of a slow client. Drops the arguments first, then the longest contents. */
 export function limitSize(update: Call): SessionUpdate {
   let left = bytesOf(update) - MAX_BYTES;
   if (left <= 0) return update;

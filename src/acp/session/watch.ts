@@ -1,17 +1,17 @@
-/** What a client is told of a session that happens outside of its turns: whoever chose or named something. */
+/** Notifies a client of changes to its sessions outside of turns, such as a new title, mode or model. */
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { readChoices, type SessionChoices, configOptions, modeState } from "./options.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import type { AcpSession } from "./session.ts";
 
-/** After a failure the watch waits so long before it looks again; each time longer. */
+/** The delay after a failure, doubled each time. */
 const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 30_000;
 
 /**
- * Follows the session from now on until it is closed here or the client leaves; resolves once it listens. What this client chooses itself
- * comes this way too, so that every change is told once.
+ * Follows the session until it is closed here or the client disconnects; resolves when it listens. Reports the client's
+ * own changes too, so that every change is reported exactly once.
  */
 export async function watchSession(connection: AcpConnection, session: AcpSession): Promise<void> {
   const { store } = await connection.deps();
@@ -19,7 +19,7 @@ export async function watchSession(connection: AcpConnection, session: AcpSessio
   void follow(connection, session, row?.last_seq ?? 0);
 }
 
-/** A store that fails for a while costs no change: what came meanwhile is read again. */
+/** Follows the journal and resumes from its cursor after a failure of the store. */
 async function follow(connection: AcpConnection, session: AcpSession, from: number): Promise<void> {
   const { store, clock, log } = await connection.deps();
   const { id } = session;
@@ -35,13 +35,13 @@ async function follow(connection: AcpConnection, session: AcpSession, from: numb
       return;
     } catch (error) {
       if (signal.aborted) return;
-      log.warn("a session cannot be watched for changes", { session: id, error });
+      log.warn("cannot watch a session for changes, trying again", { session: id, error });
       await new Promise<void>((resolve) => clock.after(waitMs, resolve));
     }
   }
 }
 
-/** Changes that come together are told once, as they stand now. */
+/** Reports changes that arrive together once, with their current values. */
 async function notify(
   connection: AcpConnection,
   session: AcpSession,
@@ -78,7 +78,7 @@ async function choiceUpdates(
     sessionUpdate: "config_option_update",
     configOptions: configOptions(connection, deps, choices),
   };
-  // Without a switch for approvals, clients show them as the mode.
+  // Clients without a switch for approvals show them as the mode.
   const isMode = has("mode") || (has("yolo") && !connection.features.booleanOptions);
   return isMode ? [options, modeUpdate(connection, choices)] : [options];
 }

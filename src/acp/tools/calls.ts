@@ -28,45 +28,45 @@ import { outputContent, tailOf, textContent } from "./content.ts";
 
 interface ToolCallsOptions {
   readonly features: Pick<ClientFeatures, "terminalOutput">;
-  /** Of the session. */
+  /** The working folder of the session. */
   readonly cwd: string;
   readonly clock: Clock;
-  /** Resolves when the update is on its way. MUST NOT reject. */
+  /** Resolves when the update is written. MUST NOT reject. */
   readonly send: (update: SessionUpdate) => Promise<void>;
 }
 
-/** A call that has no end yet. */
+/** A call that has not ended. */
 interface OpenCall {
   readonly start: ToolStart;
   readonly sent: ToolCall;
-  /** What stands before its live output; nothing where that is long, because it is sent anew each time. */
+  /** The content before its live output. Empty if that is long, because each update repeats it. */
   readonly lead: readonly ToolCallContent[];
   readonly throttle: Throttle;
   readonly tail: LiveTail;
-  /** Set where the output is shown as a terminal. */
+  /** Set if the client shows the output as a terminal. */
   readonly pieces: LivePieces | undefined;
   isAtWork: boolean;
 }
 
-/** More characters of live output than this the core does not tell; see tool-context.ts. */
+/** The limit of live output of a call; see agent/tool/context.ts. */
 const MAX_PROGRESS_BYTES = 262_144;
 const LAST_BYTES = 8_192;
-/** As JSON. */
+/** The limit of the repeated content, as JSON. */
 const MAX_LEAD_CHARACTERS = 8_192;
 
-/** The tool calls of one turn, from the events of its run to what the client is told of them. */
+/** Turns the tool events of one turn into updates for the client. */
 export class ToolCalls {
   readonly #options: ToolCallsOptions;
   readonly #open = new Map<string, OpenCall>();
   readonly #subagents = new ToolSubagents();
-  /** Calls by the question that they wait with. */
+  /** Waiting calls by the id of their question. */
   readonly #waiting = new Map<string, string>();
 
   constructor(options: ToolCallsOptions) {
     this.#options = options;
   }
 
-  /** What the client was told of a call that is open. */
+  /** Returns an open call as it was sent to the client. */
   find(toolCallId: string): ToolCall | undefined {
     return this.#open.get(toolCallId)?.sent;
   }
@@ -88,7 +88,7 @@ export class ToolCalls {
     }
   }
 
-  /** The turn ends without an end of the calls that are open: they have failed. */
+  /** Reports the calls that are open at the end of the turn as failed. */
   async abandon(): Promise<void> {
     for (const [id, { start, throttle, pieces, sent }] of this.#open) {
       throttle.stop();
@@ -99,7 +99,7 @@ export class ToolCalls {
     this.#open.clear();
   }
 
-  /** Nothing is told any more. */
+  /** Stops all updates. */
   stop(): void {
     for (const { throttle } of this.#open.values()) throttle.stop();
     this.#open.clear();
@@ -204,13 +204,13 @@ function leadOf(content: readonly ToolCallContent[]): readonly ToolCallContent[]
   return JSON.stringify(content).length <= MAX_LEAD_CHARACTERS ? content : [];
 }
 
-/** A command that ran is all in its terminal. */
+/** Returns whether the terminal already shows the whole output. */
 function isShown(pieces: LivePieces, { status, exit }: ToolEnd): boolean {
   return status === "ok" && (exit !== undefined || pieces.seenBytes > 0);
 }
 
-/** Where the live output ended before the command did, the terminal gets the end all the same. */
+/** Returns the tail of the output if it exceeded the limit of live output. */
 function lastOutput({ seenBytes }: LivePieces, { result }: ToolEnd): string | undefined {
   if (seenBytes < MAX_PROGRESS_BYTES) return undefined;
-  return `\n[more output; its end:]\n${tailOf(result, LAST_BYTES).text}`;
+  return `\n[output omitted; it ends with:]\n${tailOf(result, LAST_BYTES).text}`;
 }

@@ -1,9 +1,9 @@
-/** Texts of tools as clients may show them: bounded, and never taken for markup. Pure. */
+/** Content of tool calls for clients: bounded texts, escaped output and file changes. Pure. */
 import type { ToolCallContent, Diff } from "@agentclientprotocol/sdk/unstable";
 import { parsePatch, type StructuredPatch } from "diff";
 import type { FileChange } from "../../../generated/http/client/types.gen.ts";
 
-/** Longest text of one tool call. */
+/** The limit of the text of one tool call. */
 export const MAX_TEXT_BYTES = 65_536;
 
 interface Tail {
@@ -11,9 +11,9 @@ interface Tail {
   readonly omittedBytes: number;
 }
 
-/** The end of a text, where results stand; at most `maxBytes` of UTF-8, cut between characters. */
+/** Returns the tail of a text, at most `maxBytes` of UTF-8, cut between characters. */
 export function tailOf(text: string, maxBytes: number): Tail {
-  // A character takes at least one byte: what is surely too much need not be counted.
+  // A character has at least one byte, so a longer text need not be measured.
   if (text.length <= maxBytes && Buffer.byteLength(text) <= maxBytes) return { text, omittedBytes: 0 };
   const bytes = Buffer.from(text);
   let from = bytes.length - maxBytes;
@@ -21,14 +21,14 @@ export function tailOf(text: string, maxBytes: number): Tail {
   return { text: bytes.subarray(from).toString(), omittedBytes: from };
 }
 
-/** A text that was cut says so in its first line. `omittedBytes` are those that somebody left out before. */
+/** Limits a text to its tail, with a first line about omitted bytes. `omittedBytes` were omitted before. */
 export function bounded(text: string, omittedBytes = 0): string {
   const tail = tailOf(text, MAX_TEXT_BYTES);
   const omitted = tail.omittedBytes + omittedBytes;
   return omitted === 0 ? tail.text : `[${omitted} bytes omitted]\n${tail.text}`;
 }
 
-/** As code, whatever the text holds: the fence is longer than any run of its own character in it. */
+/** Returns the text as a code block. The fence is longer than any run of its character in the text. */
 export function fenced(text: string, info = ""): string {
   const ticks = fence(text, "`");
   const tildes = fence(text, "~");
@@ -46,12 +46,12 @@ function fence(text: string, character: "`" | "~"): string {
   return character.repeat(Math.max(3, longest + 1));
 }
 
-/** Markup that is ours. */
+/** Returns content with our own markup. */
 export function textContent(text: string): ToolCallContent {
   return { type: "content", content: { type: "text", text } };
 }
 
-/** What a tool said, shown as it is. */
+/** Returns tool output, shown verbatim. */
 export function outputContent(text: string, omittedBytes = 0): ToolCallContent {
   return textContent(fenced(bounded(text, omittedBytes)));
 }
@@ -60,7 +60,7 @@ const MAX_WHOLE_BYTES = 131_072;
 const MAX_WHOLE_LINES = 4_000;
 const MAX_HUNK_BYTES = 1_048_576;
 
-/** The whole file where it is short, else the places that change, else words. */
+/** Returns a change as a diff: the whole file if it is short, otherwise its hunks, otherwise a summary. */
 export function diffContent(change: FileChange): ToolCallContent {
   return whole(change) ?? hunks(change) ?? summary(change);
 }
@@ -71,7 +71,7 @@ function whole({ path, old_text: before, new_text: after }: FileChange): ToolCal
   return { type: "diff", path, oldText: before, newText: after ?? "", ...deleted(after) };
 }
 
-/** Nothing but the changed places with their surroundings; the client sees that it is not all of the file. */
+/** Returns only the hunks with their context, marked as partial. */
 function hunks({ path, diff, size = 0, new_text: after }: FileChange): ToolCallContent | undefined {
   if (size > MAX_HUNK_BYTES) return undefined;
   const patch = patchOf(diff);
@@ -103,7 +103,7 @@ function summary({ path, diff, omitted, size }: FileChange): ToolCallContent {
   return textContent(`${path}: too large to show${bytes}${stats}.`);
 }
 
-/** Undefined for a diff that was cut, or is none. */
+/** Returns undefined for a truncated or invalid diff. */
 function patchOf(diff: string): StructuredPatch | undefined {
   try {
     return parsePatch(diff)[0];

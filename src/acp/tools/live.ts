@@ -1,18 +1,18 @@
-/** The live output of a call, in as little as a client needs of it. Pure. */
+/** Live output of tool calls and sub-agents, reduced to what a client needs. */
 import { tailOf } from "./content.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 
 const MAX_LIVE_BYTES = 8_192;
-/** What may be told before there was as much output: short outputs are shown at once. */
+/** The allowance that lets short outputs be shown at once. */
 const FREE_BYTES = 16_384;
 
-/** For clients that show the end of the output anew each time: what they are sent never exceeds twice the output. */
+/** For clients that replace the output with each update. Sends at most twice the bytes of the output in total. */
 export class LiveTail {
   #text = "";
   #seenBytes = 0;
   #sentBytes = 0;
-  /** Of texts that others came in place of. */
+  /** Bytes of replaced texts. */
   #replacedBytes = 0;
   #isNew = false;
 
@@ -22,7 +22,7 @@ export class LiveTail {
     this.#isNew = true;
   }
 
-  /** What was there is told no more: a list that changed. */
+  /** Replaces the text, for example a list that changed. */
   replace(text: string): void {
     if (text === this.#text) return;
     this.#text = "";
@@ -30,7 +30,7 @@ export class LiveTail {
     this.push(text);
   }
 
-  /** Undefined when there is nothing new, or it would be too much by now. */
+  /** Returns undefined without new output, or beyond the allowance. */
   take(): { readonly text: string; readonly omittedBytes: number } | undefined {
     const bytes = Buffer.byteLength(this.#text);
     if (!this.#isNew || this.#sentBytes + bytes > 2 * this.#seenBytes + FREE_BYTES) return undefined;
@@ -40,11 +40,11 @@ export class LiveTail {
   }
 }
 
-/** For clients that add each piece to the ones before: of what comes too fast the end is kept. */
+/** For clients that append each update. Keeps the tail of output that arrives too fast. */
 export class LivePieces {
   #text = "";
   #omittedBytes = 0;
-  /** Bytes of all output. */
+  /** The bytes of the whole output. */
   seenBytes = 0;
 
   push(delta: string): void {
@@ -64,10 +64,10 @@ export class LivePieces {
   }
 }
 
-/** Live output of a call is told at most so often. */
+/** The shortest interval between updates of live output. */
 export const LIVE_INTERVAL_MS = 250;
 
-/** Runs something at most once in a while, and once more for what was asked for meanwhile; never twice at a time. */
+/** Runs a function at most once per interval, never concurrently, and once more after requests during a run. */
 export class Throttle {
   readonly #clock: Clock;
   readonly #everyMs: number;
@@ -78,7 +78,7 @@ export class Throttle {
   #isWanted = false;
   #isOver = false;
 
-  /** `run` must not reject. */
+  /** `run` MUST NOT reject. */
   constructor(clock: Clock, everyMs: number, run: () => Promise<void>) {
     this.#clock = clock;
     this.#everyMs = everyMs;
@@ -97,7 +97,7 @@ export class Throttle {
     });
   }
 
-  /** Nothing runs from now on. */
+  /** Cancels the next run. */
   stop(): void {
     this.#isOver = true;
     this.#cancel?.();
@@ -119,18 +119,18 @@ interface Subagent {
   readonly goal: string;
   state: string;
   tools: number;
-  /** What it did or said last. */
+  /** Its last action or message. */
   last: string;
 }
 
 const MAX_SUBAGENTS = 256;
 const MAX_LINE_CHARACTERS = 200;
 
-/** The sub-agents of a turn, from its events. */
+/** Lists the sub-agents of a turn, from its events. */
 export class ToolSubagents {
   readonly #known = new Map<string, Subagent>();
 
-  /** The call that an event is about; undefined for events that are not about sub-agents, or about unknown ones. */
+  /** Applies an event. Returns the call of its sub-agent, or undefined if it has none. */
   take({ type, data }: Pick<JournalEvent, "type" | "data">): string | undefined {
     const id = String(data["subagent_id"]);
     if (type === "subagent.spawn_requested") this.#add(id, data);
@@ -140,7 +140,7 @@ export class ToolSubagents {
       case "subagent.spawn_requested":
         break;
       case "subagent.start":
-        known.state = "at work";
+        known.state = "running";
         break;
       case "subagent.tool":
         known.tools = Number(data["tool_count"]);
@@ -159,7 +159,7 @@ export class ToolSubagents {
     return known.callId;
   }
 
-  /** One line for each sub-agent of a call. */
+  /** Returns the list of sub-agents of a call. */
   text(callId: string): string {
     const own = [...this.#known.values()].filter((each) => each.callId === callId);
     return own
@@ -173,7 +173,7 @@ export class ToolSubagents {
   #add(id: string, data: JournalEvent["data"]): void {
     if (this.#known.size >= MAX_SUBAGENTS) return;
     const goal = line(data["goal"]);
-    this.#known.set(id, { callId: String(data["tool_call_id"]), goal, state: "waits", tools: 0, last: "" });
+    this.#known.set(id, { callId: String(data["tool_call_id"]), goal, state: "queued", tools: 0, last: "" });
   }
 }
 

@@ -1,4 +1,4 @@
-/** How a tool call is told when it begins. Pure. */
+/** Tool calls as clients show them: at the start, at the end, and as a terminal. Pure. */
 import type {
   ToolCall,
   ToolCallContent,
@@ -12,27 +12,27 @@ import type { JournalEvent } from "../../store/journal/journal.ts";
 import { diffContent, fenced, tailOf, textContent, bounded, outputContent } from "./content.ts";
 import type { ToolStatus } from "../../agent/message.ts";
 
-/** A call as it begins; from `kind` on only what the journal knows. */
+/** A call at its start. The fields from `kind` on come only from the journal. */
 export interface ToolStart {
   readonly runId: string;
-  /** As the provider numbered it. */
+  /** The provider's id of the call. */
   readonly callId: string;
   readonly tool: string;
   readonly input: unknown;
-  /** Of the session. */
+  /** The working folder of the session. */
   readonly cwd: string;
   readonly kind?: ToolKind;
-  /** One line for people. */
+  /** A one-line summary for people. */
   readonly preview?: string;
   readonly paths?: readonly string[];
-  /** What it would change. */
+  /** The changes that it would make. */
   readonly changes?: readonly FileChange[];
 }
 
 const MAX_TITLE_CHARACTERS = 160;
 const MAX_COMMAND_BYTES = 65_536;
 
-/** Tools whose events do not say what they do: those of older journals and of transcripts. */
+/** The kinds of tools, for older events and transcripts that do not have them. */
 const KINDS: Readonly<Record<string, ToolKind>> = {
   clarify: "think",
   delegate_task: "think",
@@ -49,7 +49,7 @@ const KINDS: Readonly<Record<string, ToolKind>> = {
   web_fetch: "fetch",
 };
 
-/** The call that a `tool.started` tells of. */
+/** Reads a `tool.started` event. */
 export function toolStartOf({ runId, data }: Pick<JournalEvent, "runId" | "data">, cwd: string): ToolStart {
   const { tool_call_id: callId, tool, arguments: input, kind, preview, paths, changes } = data;
   return {
@@ -84,14 +84,14 @@ export function kindOf({ kind, tool }: ToolStart): ToolKind {
   return kind ?? KINDS[tool] ?? "other";
 }
 
-/** What is shown of a call before it ran: what it would change, or run. */
+/** Returns what a call would run or change, to show before it ran. */
 export function startContent(start: ToolStart): readonly ToolCallContent[] {
   const command = commandOf(start);
   const changes = (start.changes ?? []).map(diffContent);
   return command === undefined ? changes : [commandContent(command), ...changes];
 }
 
-/** What a call runs in a shell. */
+/** Returns the shell command of a call. */
 export function commandOf({ tool, input }: ToolStart): string | undefined {
   const command = textOf(input, "command");
   return tool === "terminal" && command !== undefined ? command : undefined;
@@ -103,14 +103,14 @@ function commandContent(command: string): ToolCallContent {
   return textContent(fenced(`${more}$ ${text}`, "sh"));
 }
 
-/** Where a command runs. */
+/** Returns the folder in which a command runs. */
 function folderOf({ cwd, input }: ToolStart): string {
   const workdir = textOf(input, "workdir");
   if (workdir === undefined || workdir === ".") return cwd;
   return isAbsolute(workdir) ? workdir : `${cwd}/${workdir}`;
 }
 
-/** At most 160 characters, in one line. */
+/** Returns one line of at most 160 characters. */
 export function titleOf({ preview, tool, input, callId: _ }: ToolStart): string {
   const about = textOf(input, "command") ?? textOf(input, "path") ?? textOf(input, "query");
   const resultContent = preview ?? (about === undefined ? tool : `${tool}: ${about}`);
@@ -120,7 +120,7 @@ export function titleOf({ preview, tool, input, callId: _ }: ToolStart): string 
   return `${characters.slice(0, MAX_TITLE_CHARACTERS - 1).join("")}…`;
 }
 
-/** The files that a call is about, each once, as absolute paths; a read says from which line. */
+/** Returns the absolute paths of the files of a call, each once; for a read with its first line. */
 function locationsOf({ paths = [], input, changes = [] }: ToolStart): ToolCallLocation[] {
   const all = new Set([...changes.map(({ path }) => path), ...paths].filter(isAbsolute));
   const offset = (input as { readonly offset?: unknown } | null | undefined)?.offset;
@@ -137,30 +137,30 @@ function textOf(input: unknown, key: string): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** How a call ended; from `changes` on only what the journal knows. */
+/** A call at its end. The fields from `changes` on come only from the journal. */
 export interface ToolEnd {
   readonly status: ToolStatus;
-  /** Why it did not do what it was called for. */
+  /** Why the call did not do its work. */
   readonly code?: ToolEndCode;
-  /** What the user said with a denial. */
+  /** The user's reason for a denial. */
   readonly reason?: string;
-  /** What the model reads, or its end. */
+  /** The result for the model, or its tail. */
   readonly result: string;
   readonly changes?: readonly FileChange[];
   readonly exit?: CommandExit;
-  /** Of the result before what is here. */
+  /** The bytes cut from the start of the result. */
   readonly omittedBytes?: number;
   readonly seconds?: number;
 }
 
 interface ToolEndView {
   readonly status: ToolCallStatus;
-  /** All of it: what was told at the start is replaced. */
+  /** The complete content, which replaces that of the start. */
   readonly content: ToolCallContent[];
   readonly rawOutput?: Readonly<Record<string, unknown>>;
 }
 
-/** The end that a `tool.completed` reports. */
+/** Reads a `tool.completed` event. */
 export function toolEndFrom(data: JournalEvent["data"]): ToolEnd {
   const { status, code, reason, result, changes, exit, omitted_bytes: omittedBytes, duration } = data;
   return {
@@ -183,10 +183,10 @@ export function toolEndOf(start: ToolStart, end: ToolEnd): ToolEndView {
   };
 }
 
-/** Shown for a call that the end of the turn cut. */
+/** Shown for a call that was open at the end of the turn. */
 export const CANCELLED = "cancelled";
 
-/** What was changed; of a call that changed nothing, what it would have changed. */
+/** Returns the changes that a call made, or would have made. */
 function changesContent(start: ToolStart, { status, changes }: ToolEnd): readonly ToolCallContent[] {
   if (changes) return changes.map(diffContent);
   return status === "ok" && commandOf(start) === undefined ? [] : startContent(start);
@@ -197,14 +197,14 @@ function resultContent(start: ToolStart, end: ToolEnd): readonly ToolCallContent
   const phrase = code && PHRASES[code];
   if (phrase !== undefined) return [textContent(bounded(reason ? `${phrase}: ${reason}` : phrase))];
   if (result === "") return [];
-  // These results are written for people: refusals, answers of sub-agents, plans, what was chosen.
+  // These results are written for people: denials, results of sub-agents, plans, choices.
   const isForPeople =
     status === "denied" || status === "aborted" || (status === "ok" && kindOf(start) === "think");
   if (isForPeople) return [textContent(bounded(result, omittedBytes))];
   return [outputContent(result, omittedBytes + (exit?.omitted_bytes ?? 0))];
 }
 
-/** Phrases that clients know; the other ends show what the model reads. */
+/** Phrases that clients know. Other calls show the result for the model. */
 const PHRASES: Partial<Record<ToolEndCode, string>> = {
   denied_by_user: "denied by user",
   approval_expired: "approval timed out",
@@ -228,7 +228,7 @@ function rawOutputOf({ status, code, exit, omittedBytes = 0, seconds }: ToolEnd)
 const MAX_CHARACTERS = 262_144;
 const MIN_CHARACTERS = 256;
 
-/** Longer input has its long texts cut; one that is long for another reason is told as the start of its JSON. */
+/** Limits the size of an input: cuts long strings, or else keeps only the start of its JSON. */
 export function boundedInput(input: unknown): unknown {
   const size = sizeOf(input);
   if (size <= MAX_CHARACTERS) return input;
@@ -254,8 +254,8 @@ function cut(value: unknown, limit: number): unknown {
 }
 
 /**
- * The id under which a client knows a tool call: live and in a replay the same. Providers number their calls anew in each
- * turn, so the run stands before it.
+ * Returns the id of a tool call for clients, the same live and in a replay. It starts with the run id because providers
+ * restart their numbering in each turn.
  */
 export function toolCallIdOf(runId: string, callId: string): string {
   return `${runId}:${callId}`;
@@ -263,7 +263,7 @@ export function toolCallIdOf(runId: string, callId: string): string {
 
 type Meta = NonNullable<ToolCallUpdate["_meta"]>;
 
-/** The terminal bears the id of its call. */
+/** Returns the content of a call as a terminal, which has the id of the call. */
 export function terminalContent(start: ToolStart, toolCallId: string): ToolCallContent[] {
   const command = commandOf(start);
   const isTitled = command !== undefined && titleOf(start).includes(command);
@@ -275,7 +275,7 @@ export function terminalInfo(start: ToolStart, terminalId: string): Meta {
   return { terminal_info: { terminal_id: terminalId, cwd: folderOf(start) } };
 }
 
-/** More of the output, to be added to what was there. */
+/** Returns output to append to the terminal. */
 export function terminalOutput(terminalId: string, data: string, offered: "whole" | "delta"): Meta {
   const piece = { terminal_id: terminalId, data };
   return offered === "delta" ? { terminal_output_delta: piece } : { terminal_output: piece };

@@ -1,4 +1,4 @@
-/** What a client says it can do. Pure. */
+/** What the connected client supports. */
 import type { ClientCapabilities, AuthMethod } from "@agentclientprotocol/sdk/unstable";
 import type { AcpConnection } from "./connection.ts";
 import { acpClaims } from "../../../generated/acp/claims.gen.ts";
@@ -7,18 +7,18 @@ import type { Launcher } from "./snippets.ts";
 export interface ClientFeatures {
   readonly readsFiles: boolean;
   readonly writesFiles: boolean;
-  /** Forms may be put to people. */
+  /** The client can show forms. */
   readonly forms: boolean;
   readonly booleanOptions: boolean;
   readonly notices: boolean;
   readonly compaction: boolean;
-  /** A terminal can run the setup. `legacy`: it was told in the way of older clients, whatever else was told. */
+  /** The client can run the setup in a terminal. `legacy`: it says so in the format of older clients. */
   readonly terminalSetup: "no" | "yes" | "legacy";
-  /** Output of commands may be shown as a terminal: all of it each time, or what came since. */
+  /** The client can show command output as a terminal: the whole output each time, or only the new part. */
   readonly terminalOutput: "no" | "whole" | "delta";
 }
 
-/** Values of a wrong type count as absent: a client must not fail over what is optional. */
+/** Reads the capabilities of `initialize`. Ignores values of a wrong type: optional fields must not fail a client. */
 export function readFeatures(capabilities: ClientCapabilities | null | undefined): ClientFeatures {
   const { fs, auth, elicitation, session, _meta: meta } = capabilities ?? {};
   return {
@@ -38,26 +38,26 @@ export function readFeatures(capabilities: ClientCapabilities | null | undefined
   };
 }
 
-/** Of a client that has not said anything yet. */
+/** The features of a client before `initialize`. */
 export const NO_FEATURES: ClientFeatures = readFeatures(undefined);
 
 function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null;
 }
 
-/** How a client turned out to deal with questions, which it cannot say before. */
+/** How a client handles questions, as observed: the protocol has no capabilities for it. */
 interface ClientQuirks {
-  /** It answered a request for permission with an error: it cannot ask its user. */
+  /** The client answered a permission request with an error: it cannot ask its user. */
   hasNoPermissions: boolean;
-  /** It failed to show a form although it offers them. */
+  /** The client failed to show a form although it claims to support them. */
   hasNoForms: boolean;
-  /** A question ran out of time unanswered: nobody may be looking. An answer takes it back. */
+  /** A question timed out: the user may be away. The next answer resets this. */
   isSilent: boolean;
 }
 
 const known = new WeakMap<AcpConnection, ClientQuirks>();
 
-/** Of this client, for as long as it is connected. */
+/** Returns the quirks of this client, which last as long as its connection. */
 export function clientQuirks(connection: AcpConnection): ClientQuirks {
   const quirks = known.get(connection) ?? { hasNoPermissions: false, hasNoForms: false, isSilent: false };
   known.set(connection, quirks);
@@ -66,11 +66,11 @@ export function clientQuirks(connection: AcpConnection): ClientQuirks {
 
 interface Client {
   readonly features: ClientFeatures;
-  /** How this program is started. */
+  /** Returns the command that starts this program. */
   launcher(): Launcher;
 }
 
-/** The one in a terminal only for clients that can open one: others would offer what they cannot do. */
+/** Returns the authentication methods for this client; the terminal one only if it can open a terminal. */
 export function authMethodsFor(client: Client): readonly AuthMethod[] {
   const { provider, setup } = acpClaims.authMethods;
   const { terminalSetup } = client.features;
@@ -79,7 +79,7 @@ export function authMethodsFor(client: Client): readonly AuthMethod[] {
   return [provider, terminalSetup === "yes" ? inTerminal : { ...inTerminal, ...wholeCommand(client) }];
 }
 
-/** Older clients do not know how they started the agent when they open the terminal: they are told the whole command. */
+/** Returns the whole setup command for older clients, which do not remember how they started the agent. */
 function wholeCommand(client: Client) {
   const { command, args, env } = client.launcher();
   const { args: own, name } = acpClaims.authMethods.setup;

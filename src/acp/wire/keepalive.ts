@@ -1,4 +1,4 @@
-/** Tells a client now and then that a turn which is silent still works. */
+/** Sends an update during silent turns, so that clients see they are alive. */
 import type { AnyMessage, SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import { isRecord } from "../../base/json/schema.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -13,13 +13,13 @@ interface LastUpdate {
 interface KeepaliveOptions {
   readonly connection: Pick<AcpConnection, "client" | "sessions">;
   readonly clock: Clock;
-  /** How long a turn may be silent. */
+  /** The longest silence within a turn. */
   readonly everyMs: number;
 }
 
 /**
- * Repeats the usage that was told last: clients take it for what it is, where an empty piece of text would become a
- * message. Before there is any, the session's own time.
+ * Repeats the last usage update, which clients accept as it is; an empty text chunk would become a message. Before the
+ * first one, sends the session's time of update.
  */
 export class Keepalive {
   readonly #options: KeepaliveOptions;
@@ -31,7 +31,7 @@ export class Keepalive {
     this.#wait();
   }
 
-  /** A message that the client gets. */
+  /** Records a message to the client. */
   sent(message: AnyMessage): void {
     if (!("method" in message) || !isRecord(message.params)) return;
     const { sessionId, update } = message.params;
@@ -60,7 +60,7 @@ export class Keepalive {
     const busy = new Set(connection.sessions.filter(({ turns }) => turns.size > 0).map(({ id }) => id));
     const now = clock.now();
     for (const [id, lastUpdate] of this.#lastUpdate) {
-      // The silence of a turn begins with it; what was told last holds for the next turn too.
+      // The silence of a turn starts with it; the last usage stays for the next turn.
       if (!busy.has(id)) lastUpdate.atMs = now;
       if (!connection.sessions.some((session) => session.id === id)) this.#lastUpdate.delete(id);
     }

@@ -28,7 +28,7 @@ test("acp.trace writes every message to acp.log_file, from the first one on, wit
   assert.equal((await stat(file)).mode & 0o077, 0);
 });
 
-test("a log file that cannot be written is told once, and the editor is served", async () => {
+test("an unwritable log file is reported once, and the editor is served", async () => {
   await using place = await createAcpPlace({ config: "acp:\n  trace: true\n  log_file: config.yaml/no\n" });
   const editor = await place.start().client();
   await editor.session(place.folder);

@@ -21,7 +21,7 @@ async function scratch(t: { after(clean: () => Promise<void>): void }): Promise<
   return folder;
 }
 
-test("a backup made while runs are at work restores to a service that has everything acknowledged", async (t) => {
+test("a backup made during runs restores everything that was acknowledged", async (t) => {
   await using place = await createGatewayPlace(SQLITE);
   const target = join(await scratch(t), "copy");
   const first = await place.start();
@@ -74,7 +74,7 @@ test("a backup made while runs are at work restores to a service that has everyt
   assert.equal(await second.kill("SIGTERM"), 0, second.stderr());
 });
 
-test("a backup is refused in the home and where something is, and a part of one never has its name", async (t) => {
+test("a backup inside the home or over an existing path is rejected, and a partial one never gets its name", async (t) => {
   const folder = await scratch(t);
   const env = { AGENTD_HOME: join(folder, "home") };
   const missing = await agentd(["backup", join(folder, "copy")], env);
@@ -103,7 +103,7 @@ test("a backup is refused in the home and where something is, and a part of one 
   assert.deepEqual((await readdir(folder)).toSorted(), ["file", "home"]);
 });
 
-test("a backup of a home without a database, and of one whose database is a server's, says what is not in it", async (t) => {
+test("a backup without a database, or with one on a server, says what it does not include", async (t) => {
   const folder = await scratch(t);
   const env = { AGENTD_HOME: join(folder, "home") };
   await agentd(["config", "set", "log.level", "info"], env);

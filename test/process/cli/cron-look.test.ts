@@ -7,7 +7,7 @@ import { agentd } from "../../harness/agentd.ts";
 import { addRun, entryOf, openCronPlace } from "./cron-place.ts";
 
 describe("agentd cron list, show, runs and status", () => {
-  it("make nothing in a home without a database, and say so", async () => {
+  it("create nothing in a home without a database, and say so", async () => {
     await using made = await createHome();
     const look = async (...words: string[]) => agentd(["cron", ...words], { AGENTD_HOME: made.home });
     const list = await look("list");

@@ -10,7 +10,7 @@ import { addRun, entryOf, idIn, openCronPlace, piped } from "./cron-place.ts";
 const NO_GATEWAY = /Warning: no gateway is running, so jobs do not fire by themselves/;
 
 describe("agentd cron create", () => {
-  it("works in a fresh home: it makes the database, and says that nothing fires without a gateway", async () => {
+  it("works in a fresh home: creates the database and warns that jobs do not run without a gateway", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
     const created = await agentd(["cron", "create", "every 2h", "Look around."], env);

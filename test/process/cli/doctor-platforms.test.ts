@@ -19,7 +19,7 @@ async function look(settings: object, { env = {}, mode = 0o600 } = {}) {
 }
 
 describe("agentd doctor on platforms", () => {
-  it("is content with none, and with what is set up", async () => {
+  it("accepts a home without platforms, and configured ones", async () => {
     assert.deepEqual(await look({}), {
       status: "ok",
       detail: "none is set up; `agentd gateway setup` changes that",
@@ -87,7 +87,7 @@ async function outboxFinding(
 }
 
 describe("agentd doctor on the outbox", () => {
-  it("counts what waits, and is content with it", async (t) => {
+  it("counts queued messages and accepts them", async (t) => {
     const { status, detail } = await outboxFinding(t, async (store) => {
       await store.write((tx) => store.outbox.enqueue(tx, { target: "telegram:-1", payload: {} }));
     });

@@ -45,7 +45,7 @@ for (const [what, path] of [
   ["is a file", "file"],
   ["lies below a file", "file/a/b"],
 ] as const) {
-  test(`where the home ${what}, every command says so in a sentence and ends with 1`, async (t) => {
+  test(`if the home ${what}, every command says so in one sentence and exits with 1`, async (t) => {
     const env = { AGENTD_HOME: join(await scratch(t), path) };
     for (const words of making) {
       const { code, stderr } = await agentd(words, env, "");
@@ -68,7 +68,7 @@ for (const [what, path] of [
   });
 }
 
-test("a workspace that cannot be made is named with its setting", async (t) => {
+test("a workspace that cannot be created is reported with its setting", async (t) => {
   const folder = await scratch(t);
   await writeFile(join(folder, "config.yaml"), `agent: { workspace: ${join(folder, "file", "w")} }\n`);
   for (const words of [["gateway", "--port", "0"], ["rpc"], ["chat", "hello"], ["cron", "tick"]]) {

@@ -108,7 +108,7 @@ describe("agentd gateway", () => {
 });
 
 describe("agentd version", () => {
-  it("tells the version and the runtime", async () => {
+  it("prints the version and the runtime", async () => {
     const { version } = JSON.parse(
       await readFile(new URL("../../../package.json", import.meta.url), "utf8"),
     ) as {
@@ -127,7 +127,7 @@ describe("agentd version", () => {
 });
 
 describe("agentd spec", () => {
-  it("prints the bundled spec to the letter", async () => {
+  it("prints the bundled spec verbatim", async () => {
     for (const name of ["http", "webhook"]) {
       const file = new URL(`../../../generated/specs/${name}.openapi.json`, import.meta.url);
       const { code, stdout } = await agentd(["spec", name]);

@@ -64,7 +64,7 @@ function numbered(count: number): readonly Message[] {
 }
 
 describe("agentd sessions", () => {
-  it("tells of each command with --help what it takes", async () => {
+  it("prints the usage of each command with --help", async () => {
     for (const [name, ...texts] of [
       ["list", "--owner <name>", "(default default)", "--limit <number>", "--cursor", "--json"],
       ["show", "<session>", "--all", "--json"],
@@ -185,7 +185,7 @@ describe("agentd sessions", () => {
 });
 
 describe("agentd sessions export", () => {
-  it("writes every message with its tool calls as JSON, without what was taken back", async () => {
+  it("writes every message with its tool calls as JSON, without undone ones", async () => {
     await using place = await createPlace();
     const messages = [...talk, ...numbered(60)];
     await place.add({ id: "s", title: "T", meta: '{"yolo":true}' }, messages);
@@ -297,7 +297,7 @@ describe("agentd sessions export of a long session", () => {
 });
 
 describe("agentd sessions delete", () => {
-  it("deletes with --yes, and without a terminal to ask on refuses as a usage error", async () => {
+  it("deletes with --yes, and without a terminal fails as a usage error", async () => {
     await using place = await createPlace();
     await place.add({ id: "s", title: "Gone soon" }, talk);
     const asked = await place.sessions("delete", "s");

@@ -156,7 +156,7 @@ describe("agentd model", () => {
 });
 
 describe("agentd doctor", () => {
-  it("finds nothing that fails in a fresh home, and leaves nothing behind", async () => {
+  it("finds no failure in a fresh home, and leaves nothing behind", async () => {
     await using made = await createHome();
     const before = await readdir(made.home);
     const { code, stdout } = await agentd(["doctor", "--json"], { AGENTD_HOME: made.home });

@@ -121,7 +121,7 @@ test("subscribe refuses invalid options and combinations and then writes nothing
   assert.deepEqual(ci?.["deliver_extra"], { chat_id: "7" });
 });
 
-test("several targets are subscribed to; of those that are not set up it is said what to do", async () => {
+test("a subscription accepts several targets and says how to set up missing ones", async () => {
   await using place = await createPlace();
   const to = "telegram:-100:17, sms:+15550100,local";
   const made = await place.webhook("subscribe", "ci", "--deliver", to, "--deliver-only");

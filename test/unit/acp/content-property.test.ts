@@ -81,7 +81,7 @@ function blocks(root: string): Arbitrary<ContentBlock> {
   );
 }
 
-test("no sequence of blocks breaks the message, or makes it larger than its bounds", async (t) => {
+test("no sequence of blocks breaks the message or its limits", async (t) => {
   const root = realpathSync(workspace(t));
   writeFileSync(join(root, "a.txt"), "text");
   writeFileSync(join(root, ".env"), "SECRET");
@@ -124,7 +124,7 @@ test("no sequence of blocks breaks the message, or makes it larger than its boun
   );
 });
 
-test("many large blocks pass no bound", async (t) => {
+test("many large blocks stay within every limit", async (t) => {
   const root = realpathSync(workspace(t));
   writeFileSync(join(root, "half.txt"), "x".repeat(500_000));
   const large = Buffer.concat([pngBytes(1, 1), Buffer.alloc(4_000_000)]).toString("base64");
@@ -160,7 +160,7 @@ test("many large blocks pass no bound", async (t) => {
   );
 });
 
-test("whatever is no list of blocks is refused, by the place of what is wrong", () => {
+test("an invalid list of blocks is rejected with the path of the error", () => {
   fc.assert(
     fc.property(fc.anything(), (value) => {
       try {

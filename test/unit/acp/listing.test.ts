@@ -8,7 +8,7 @@ import {
   wasSeenEarlier,
 } from "../../../src/acp/session/list.ts";
 
-test("a cursor is read as it was written; anything else is none", () => {
+test("a cursor survives a round trip, and anything else is invalid", () => {
   for (const key of ["abc", undefined]) {
     const cursor = { listing: "l", page: 3, key };
     assert.deepEqual(parseCursor(formatCursor(cursor)), cursor);
@@ -18,7 +18,7 @@ test("a cursor is read as it was written; anything else is none", () => {
   for (const cursor of ["", "%%", "AAAA", ...bad.map(encode)]) assert.equal(parseCursor(cursor), undefined);
 });
 
-test("a session counts as seen on later pages, not on its own, which may be asked for again", () => {
+test("a session is skipped on later pages but not on its own, which may be requested again", () => {
   const listing = new Listings().begin();
   markSeen(listing, ["a"], 1);
   markSeen(listing, ["a"], 2);

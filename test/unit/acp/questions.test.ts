@@ -83,7 +83,7 @@ async function rest(): Promise<void> {
   for (let turns = 0; turns < 5; turns++) await later();
 }
 
-test("questions are put one after the other, in their order", async () => {
+test("questions are asked one after the other, in order", async () => {
   const { questions, shown, answers } = makeTurn();
   for (const id of ["a", "b", "c"]) questions.ask(approval(id));
   await rest();
@@ -100,7 +100,7 @@ test("questions are put one after the other, in their order", async () => {
   ]);
 });
 
-test("a permission request that the editor cancels is no permission: it ends the turn", async () => {
+test("a permission request that the editor cancels ends the turn", async () => {
   const { questions, turn, shown, answers } = makeTurn();
   questions.ask(approval("a"));
   await rest();
@@ -109,7 +109,7 @@ test("a permission request that the editor cancels is no permission: it ends the
   assert.deepEqual([shown.length, turn.signal.aborted, answers], [1, true, []]);
 });
 
-test("an option that was not offered denies, whatever it is called", async () => {
+test("an option that was not offered denies the call", async () => {
   const { questions, shown, answers } = makeTurn();
   for (const [index, optionId] of ["allow_always", "allow_session", "yes", ""].entries()) {
     questions.ask(approval(optionId));
@@ -121,7 +121,7 @@ test("an option that was not offered denies, whatever it is called", async () =>
   assert.equal(answers.length, 4);
 });
 
-test("a question that somebody else answers is withdrawn, before it was shown too, and the next one is put", async () => {
+test("a question that another client answers is withdrawn, even before it is shown, and the next one is asked", async () => {
   const { questions, shown, answers } = makeTurn();
   for (const id of ["a", "b", "c"]) questions.ask(approval(id));
   await rest();
@@ -138,7 +138,7 @@ test("a question that somebody else answers is withdrawn, before it was shown to
   assert.deepEqual(answers, []);
 });
 
-test("what is open is withdrawn when the turn ends or is cancelled, and answers count no more", async () => {
+test("open questions are withdrawn when the turn ends or is cancelled, and late answers are ignored", async () => {
   for (const end of ["close", "cancel"] as const) {
     const { questions, turn, shown, answers } = makeTurn();
     for (const id of ["a", "b"]) questions.ask(approval(id));
@@ -182,7 +182,7 @@ test("the first unanswered approval shortens later waits to 30 s, and an answer 
   assert.deepEqual(givenUp, ["b"]);
 });
 
-test("what a sub-agent asks is about a call that is made for it, and ended with its answer", async () => {
+test("a question of a sub-agent gets its own tool call, which ends with the answer", async () => {
   const { questions, shown, updates } = makeTurn();
   for (const id of ["a", "b", "c"]) questions.ask(approval(id, {}));
   await rest();

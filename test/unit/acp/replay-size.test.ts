@@ -5,7 +5,7 @@ import { limitSize, textChunks } from "../../../src/acp/session/replay.ts";
 const MAX_BYTES = 262_144;
 const bytes = (value: unknown) => Buffer.byteLength(JSON.stringify(value));
 
-test("texts come in pieces that a line carries, never cut in a character, and are whole again", () => {
+test("texts are split between characters into chunks that add up to the whole text", () => {
   for (const text of [
     "",
     "a",
@@ -24,7 +24,7 @@ test("texts come in pieces that a line carries, never cut in a character, and ar
   }
 });
 
-test("a call that is too long loses its arguments, then its longest contents, and says so", () => {
+test("an oversized call drops its arguments, then its longest contents, and says so", () => {
   const diff = (name: string, size: number) => ({
     type: "diff" as const,
     path: `/${name}`,

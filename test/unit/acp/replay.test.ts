@@ -37,7 +37,7 @@ const answer = (callId: string, status: "ok" | "error" | "pending"): Message => 
   text: status,
 });
 
-test("calls stand where they were made, with the ends that came later, of the same run and its ids", () => {
+test("replayed calls keep their position and ids, with their later results", () => {
   const told = replay([
     ["r1", user("go")],
     ["r1", calls("a", "b", "c")],
@@ -48,7 +48,7 @@ test("calls stand where they were made, with the ends that came later, of the sa
   assert.deepEqual(told, ["go", "r1:a completed", "r1:b failed", "r1:c failed", "done"]);
 });
 
-test("a call of the client's is answered in the next turn; an answer without its call is nothing", () => {
+test("the result of a client tool arrives in the next turn, and a result without a call is ignored", () => {
   const told = replay([
     ["r1", calls("a")],
     ["r1", answer("a", "pending")],
@@ -59,7 +59,7 @@ test("a call of the client's is answered in the next turn; an answer without its
   assert.deepEqual(told, ["r1:a completed", "thanks"]);
 });
 
-test("a broken turn says so behind its last message, also when it said nothing; others do not", () => {
+test("only an interrupted turn is marked, after its last message or without any", () => {
   const broken = { status: "interrupted", reason: "The process ended." };
   const cut: Message = { role: "assistant", parts: [{ type: "text", text: "half" }], interrupted: true };
   const told = replay([
@@ -86,7 +86,7 @@ test("a broken turn says so behind its last message, also when it said nothing; 
   ]);
 });
 
-test("of the turn at work only the prompt is told", () => {
+test("a replay has only the prompt of the running turn", () => {
   const told = replay(
     [
       ["r1", user("one")],

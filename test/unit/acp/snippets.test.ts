@@ -21,14 +21,14 @@ test("each editor's block starts the same command, under the editor's own key", 
   assert.deepEqual((made.jetbrains as { agent_servers: unknown }).agent_servers, { Mine: start });
 });
 
-test("the registry takes every id that is made of a name", () => {
+test("every name yields an id that the registry accepts", () => {
   assert.equal(registryId("My Agent 2"), "my-agent-2");
   assert.equal(registryId("2 – Agent"), "agent");
   assert.equal(registryId("日本"), "agentd");
   fc.assert(fc.property(fc.string(), (name) => assert.match(registryId(name), /^[a-z][a-z0-9-]*$/)));
 });
 
-test("the way through a terminal is told as the client understands it", () => {
+test("the terminal method has the format that the client understands", () => {
   const told = (capabilities: Parameters<typeof readFeatures>[0]) =>
     authMethodsFor({ features: readFeatures(capabilities), launcher: () => launcher });
   assert.deepEqual(
@@ -43,7 +43,7 @@ test("the way through a terminal is told as the client understands it", () => {
   }
 });
 
-test("a provider is missing when the default model's needs a key that is not there", () => {
+test("a provider counts as missing when the default model needs a key that is not set", () => {
   const missing = (provider: Partial<ModelProvider>) => {
     const known = { name: "mine", models: ["m"], type: "openai", ...provider };
     return missingProvider(createModelCatalog({ providers: [known], defaultModel: "mine:m" }));

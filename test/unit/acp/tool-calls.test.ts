@@ -38,7 +38,7 @@ async function toldOf(
 
 const texts = (update: SessionUpdate | undefined) => JSON.stringify(update);
 
-test("a long command is told at its start and its end, not with every line of its output", async () => {
+test("a long command is sent at its start and end, not with every output update", async () => {
   const command = `cat <<'END'\n${"word ".repeat(10_000)}\nEND`;
   const told = await toldOf(command, 20);
   assert.ok(told.filter((update) => texts(update).includes("line 3")).length > 0);
@@ -50,13 +50,13 @@ test("a long command is told at its start and its end, not with every line of it
   assert.match(texts(told.at(-1)), /word word .*done/);
 });
 
-test("a short command stands before its live output", async () => {
+test("a short command precedes its live output", async () => {
   const live = (await toldOf("make all", 3)).filter((update) => texts(update).includes("line 0"));
   assert.ok(live.length > 0);
   assert.ok(live.every((update) => texts(update).includes("$ make all")));
 });
 
-test("live output of a command comes at most four times a second", async () => {
+test("live output is sent at most four times a second", async () => {
   const told = await toldOf("make all", 80, 25);
   const live = told.filter((update) => texts(update).includes("line ") && !texts(update).includes("done"));
   // Two seconds of output, and what comes at once at their beginning.

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { AnyMessage } from "@agentclientprotocol/sdk/unstable";
 import { toTraceEntry } from "../../../src/acp/wire/trace.ts";
 
-test("what servers of a client are given is never written down", () => {
+test("the secrets of client servers never reach the trace", () => {
   const secret = "hunter2hunter2";
   const text = JSON.stringify(
     toTraceEntry({
@@ -26,7 +26,7 @@ test("what servers of a client are given is never written down", () => {
   assert.match(text, /X-Key/);
 });
 
-test("a secret that a cut would go through is hidden all the same", () => {
+test("a secret across the cut is redacted", () => {
   const key = `sk-${"a1".repeat(60)}`;
   for (let before = 1_860; before <= 2_005; before += 5) {
     const text = `${"x".repeat(before)} ${key} ${"y".repeat(9_000)}`;
@@ -35,7 +35,7 @@ test("a secret that a cut would go through is hidden all the same", () => {
   }
 });
 
-test("what is long, wide or deep is shortened", () => {
+test("long, wide and deep values are shortened", () => {
   let deep: unknown = "end";
   for (let at = 0; at < 500; at += 1) deep = [deep];
   const params = { text: "x".repeat(1e6), list: Array.from({ length: 1e4 }, () => "item"), deep };

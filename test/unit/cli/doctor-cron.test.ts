@@ -20,7 +20,7 @@ async function verdictOf(cron: TestCron, isEnabled = true) {
 
 const beat = (cron: TestCron) => new Heartbeat(cron.store).beat(cron.clock.now());
 
-test("doctor is content without jobs, and with jobs that a gateway looks for", async () => {
+test("doctor accepts a home without jobs, and jobs that a gateway runs", async () => {
   await using cron = await createTestCron();
   assert.match((await verdictOf(cron)).detail, /^no jobs/);
   await cron.create();
@@ -28,7 +28,7 @@ test("doctor is content without jobs, and with jobs that a gateway looks for", a
   assert.deepEqual(await verdictOf(cron), { status: "ok", detail: "1 job; the scheduler runs" });
 });
 
-test("doctor warns of jobs that nobody would run", async () => {
+test("doctor warns about jobs that no gateway runs", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create();
   const none = await verdictOf(cron);
@@ -41,7 +41,7 @@ test("doctor warns of jobs that nobody would run", async () => {
   assert.equal((await verdictOf(cron)).status, "ok");
 });
 
-test("doctor names a row that cannot be read, before all else", async () => {
+test("doctor reports an unreadable job first", async () => {
   await using cron = await createTestCron();
   await cron.create();
   const { id } = await cron.create({ name: "odd" });
@@ -60,7 +60,7 @@ for (const [what, parts, detail] of [
   ["platform for failures", { failureDeliver: "telegram:-100" }, /by telegram/],
   ["set of tools", { toolsets: ["gone"] }, /no tools of the set "gone"/],
 ] as const) {
-  test(`doctor tells of a job whose ${what} is not there`, async () => {
+  test(`doctor reports a job whose ${what} is missing`, async () => {
     await using cron = await createTestCron();
     await beat(cron);
     const { id } = await cron.create({ name: "needy", ...parts });
@@ -73,7 +73,7 @@ for (const [what, parts, detail] of [
   });
 }
 
-test("doctor tells of a zone that this runtime does not know", async () => {
+test("doctor reports an unknown time zone", async () => {
   await using cron = await createTestCron();
   await beat(cron);
   const { id, definition } = await cron.create();
@@ -82,7 +82,7 @@ test("doctor tells of a zone that this runtime does not know", async () => {
   assert.match((await verdictOf(cron)).detail, /no time zone "Mars\/Olympus"/);
 });
 
-test("doctor counts the flaws, and tells of jobs that are late though a gateway looks for them", async () => {
+test("doctor counts problems, and reports late jobs although a gateway runs", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create({ skills: ["gone"] });
   const other = await cron.create({ skills: ["gone"], name: "other" });

@@ -62,7 +62,7 @@ function chat({ service }: StartedService, key: string, content = "hi"): Promise
 
 const modeOf = async (path: string) => ((await stat(path)).mode & 0o777).toString(8);
 
-test("the first start makes a private home and a key, and answers with nothing configured", async (t) => {
+test("the first start creates a private home and a key, and answers without configuration", async (t) => {
   const place = await createPlace(t);
   const running = await place.start({ env: {} });
   assert.equal(await modeOf(place.home), "700");
@@ -85,7 +85,7 @@ test("the next start keeps the key and the home as they are", async (t) => {
   assert.equal((await chat(again, key)).status, 200);
 });
 
-test("two first starts at once on one home agree on the key", async (t) => {
+test("two concurrent first starts on one home agree on the key", async (t) => {
   const place = await createPlace(t);
   const [one, two] = await Promise.all([place.start(), place.start()]);
   const key = await keyOf(place.home);
@@ -94,7 +94,7 @@ test("two first starts at once on one home agree on the key", async (t) => {
   assert.deepEqual([one.keyCreated, two.keyCreated].filter(Boolean).length, 1);
 });
 
-test("a configuration that is not valid is refused with its line and column", async (t) => {
+test("an invalid configuration is rejected with line and column", async (t) => {
   const place = await createPlace(t);
   await place.configure("api_server:\n  port: 8642\nlimits:\n  max_body_bytes: lots\n  max_bdoy: 1\n");
   await assert.rejects(place.start(), (error) => {
@@ -106,7 +106,7 @@ test("a configuration that is not valid is refused with its line and column", as
   });
 });
 
-test("a toolset that does not exist is refused by name, and nothing stays open", async (t) => {
+test("an unknown toolset is rejected by name, and nothing stays open", async (t) => {
   const place = await createPlace(t);
   await place.configure("agent:\n  toolsets: [terminal, teleport]\n");
   await assert.rejects(place.start(), (error) => {
@@ -118,7 +118,7 @@ test("a toolset that does not exist is refused by name, and nothing stays open",
   assert.equal((await chat(await place.start(), await keyOf(place.home))).status, 200);
 });
 
-test("AGENTD_DATABASE_URL says where the state is", async (t) => {
+test("AGENTD_DATABASE_URL selects the database", async (t) => {
   const place = await createPlace(t);
   const running = await place.start();
   await (await chat(running, await keyOf(place.home))).text();
@@ -134,7 +134,7 @@ test("AGENTD_DATABASE_URL says where the state is", async (t) => {
   await elsewhere.drop();
 });
 
-test("stopping is once, however often and by how many it is asked for", async (t) => {
+test("concurrent and repeated stops stop the service once", async (t) => {
   const place = await createPlace(t);
   const { service } = await place.start();
   const all = [service.stop(), service.stop({ graceMs: 0 }), service.stop()];
@@ -144,7 +144,7 @@ test("stopping is once, however often and by how many it is asked for", async (t
   await assert.rejects(fetch(`${service.url}/health`));
 });
 
-test("a start that finds its port taken closes what it opened, and can be tried again at once", async (t) => {
+test("a start on a port in use closes everything and can be repeated at once", async (t) => {
   const place = await createPlace(t);
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
@@ -158,7 +158,7 @@ test("a start that finds its port taken closes what it opened, and can be tried 
   assert.equal((await chat(running, await keyOf(place.home))).status, 200);
 });
 
-test("a database that cannot be opened is told as the store's trouble, without its password", async (t) => {
+test("a database that cannot be opened is reported without its password", async (t) => {
   const place = await createPlace(t);
   const url = "postgres://agentd:hunter2hunter2@127.0.0.1:1/nothing";
   await assert.rejects(place.start({ env: { AGENTD_DATABASE_URL: url } }), (error) => {
@@ -169,7 +169,7 @@ test("a database that cannot be opened is told as the store's trouble, without i
   });
 });
 
-test("no secret of the configuration ever reaches the log or an answer", async (t) => {
+test("no secret of the configuration reaches the log or a response", async (t) => {
   const place = await createPlace(t);
   const secrets: readonly [string, string] = ["plain-provider-key-77", "second provider key 88"];
   await place.configure(
