@@ -6,10 +6,14 @@ import {
   snippets,
   type Editor,
   type SnippetOptions,
+  type Launcher,
 } from "../../acp/wire/snippets.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { ownLauncher } from "./launcher.ts";
 import { print, printJson } from "../kit/output.ts";
+import { join } from "node:path";
+import { ownProgram } from "../../base/system/own-program.ts";
+import { resolveHome } from "../../config/home.ts";
+import { currentContext, type CliContext } from "../kit/context.ts";
 
 interface Wanted {
   /** An editor, or `all`. */
@@ -47,4 +51,19 @@ function nameOf(text: string): string {
   const isShown = name !== "" && name.length <= MAX_NAME_CHARACTERS && !/\p{Cc}/u.test(name);
   if (isShown) return name;
   throw new UsageError(`--name must be one line of at most ${MAX_NAME_CHARACTERS} characters.`);
+}
+
+export function ownLauncher(): Launcher {
+  const [command = "", ...args] = ownProgram();
+  return { command, args, env: homeVariables(currentContext()) };
+}
+
+/** An editor does not have what a shell has in its environment: another home than the usual one must be said. */
+function homeVariables({ env, userHome }: CliContext): Readonly<Record<string, string>> {
+  const profile = env["AGENTD_PROFILE"];
+  const home = resolveHome({ env, userHome, profile: "" });
+  return {
+    ...(home === join(userHome, ".agentd") ? {} : { AGENTD_HOME: home }),
+    ...(profile ? { AGENTD_PROFILE: profile } : {}),
+  };
 }

@@ -6,9 +6,8 @@ import { AcpConnection } from "../../acp/wire/connection.ts";
 import { Wire } from "../../acp/wire/wire.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { FrameOutput } from "../../base/system/frame-output.ts";
-import { reportFault } from "./fault.ts";
-import { ownLauncher } from "./launcher.ts";
-import type { Leaving } from "./shutdown.ts";
+import { reportFault, type Leaving } from "./process.ts";
+import { ownLauncher } from "./bootstrap.ts";
 
 /** What a client gets that does not read. */
 const LAST_WORDS_MS = 500;

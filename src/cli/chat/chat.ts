@@ -6,7 +6,7 @@ import type { SessionTarget } from "../../chat/session-door.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { readPrompt } from "./prompt.ts";
 import { print, warn } from "../kit/output.ts";
-import { readVersion } from "../kit/package-file.ts";
+import { readVersion } from "../kit/version.ts";
 import { EXIT_FAILURE } from "./run.ts";
 
 /** What shells expect of a program that was interrupted. */

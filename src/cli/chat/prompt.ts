@@ -2,7 +2,7 @@
 import { fstatSync } from "node:fs";
 import process from "node:process";
 import { UsageError } from "../kit/arguments.ts";
-import { readStandardInput } from "../kit/standard-input.ts";
+import { readStandardInput } from "../kit/streams.ts";
 
 /** Throws {@link UsageError} when there is nothing to ask, or too much. */
 export async function readPrompt(words: string | undefined): Promise<string> {

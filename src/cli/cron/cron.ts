@@ -2,9 +2,9 @@
 import { defineCommand } from "citty";
 import { lazyCommand } from "../kit/command.ts";
 
-const create = async () => (await import("./create.ts")).createCommand;
-const runs = async () => (await import("./runs.ts")).runsCommand;
-const remove = async () => (await import("./remove.ts")).removeCommand;
+const create = async () => (await import("./define.ts")).createCommand;
+const runs = async () => (await import("./list.ts")).runsCommand;
+const remove = async () => (await import("./change.ts")).removeCommand;
 
 export const cronCommand = defineCommand({
   meta: {
@@ -19,9 +19,9 @@ export const cronCommand = defineCommand({
       "Show a job: all there is to know",
       async () => (await import("./list.ts")).showCommand,
     ),
-    edit: lazyCommand("Change a job", async () => (await import("./edit.ts")).editCommand),
-    pause: lazyCommand("Let a job rest", async () => (await import("./pause.ts")).pauseCommand),
-    resume: lazyCommand("Let it go on", async () => (await import("./pause.ts")).resumeCommand),
+    edit: lazyCommand("Change a job", async () => (await import("./define.ts")).editCommand),
+    pause: lazyCommand("Let a job rest", async () => (await import("./change.ts")).pauseCommand),
+    resume: lazyCommand("Let it go on", async () => (await import("./change.ts")).resumeCommand),
     run: lazyCommand("Run a job now", async () => (await import("./run.ts")).runCommand),
     remove: lazyCommand("Remove a job and its outputs", remove),
     rm: lazyCommand("The same as remove", remove),

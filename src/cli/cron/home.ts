@@ -12,7 +12,7 @@ import { Jobs } from "../../cron/job/jobs.ts";
 import { cronSettings, type CronSettings } from "../../cron/settings.ts";
 import type { Store } from "../../store/store.ts";
 import { currentContext } from "../kit/context.ts";
-import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 import { warn } from "../kit/output.ts";
 
 export interface CronHome {

@@ -9,8 +9,9 @@ import { importJobs, type ImportedJob, type JobImport } from "../../cron/import/
 import { changeJobs, lookAtJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
 import { warnOfStillness } from "./status.ts";
 import { masked, shown } from "./text.ts";
-import { contextOf } from "./input.ts";
+import { contextOf } from "./options.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 export const importCommand = defineCommand({
@@ -22,7 +23,7 @@ export const importCommand = defineCommand({
   args: {
     file: { type: "positional", required: true, description: "Path of the file" },
     "dry-run": { type: "boolean", description: "Only tell what would become of each job" },
-    json: { type: "boolean", description: "Print JSON" },
+    json: jsonOption,
   },
   async run({ args }) {
     const isDryRun = args["dry-run"] === true;

@@ -1,14 +1,14 @@
 /** `agentd cron list` and `show`: nothing changes. */
 import { defineCommand } from "citty";
-import { jobEntry } from "../../cron/job/entry.ts";
+import { jobEntry, occurrenceEntry } from "../../cron/job/entry.ts";
 import { isOver } from "../../cron/job/job.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { lookAtJob, lookAtJobs } from "./home.ts";
 import { warnOfStillness } from "./status.ts";
-import { brokenBlock, jobBlock, jobText, NO_JOBS } from "./text.ts";
+import { brokenBlock, jobBlock, jobText, NO_JOBS, runsTable } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-
-const json = { type: "boolean", description: "Print JSON" } as const;
+import { cursorOption, jsonOption, limitOption, toLimit } from "../kit/options.ts";
+import { join } from "node:path";
 
 export const listCommand = defineCommand({
   meta: {
@@ -18,7 +18,7 @@ export const listCommand = defineCommand({
   },
   args: {
     all: { type: "boolean", description: "Those too that are over: completed, or missed" },
-    json,
+    json: jsonOption,
   },
   async run({ args }) {
     const isThere = await lookAtJobs(async (place) => {
@@ -44,7 +44,7 @@ export const showCommand = defineCommand({
   meta: { name: "show", description: "Show a job: all there is to know of it" },
   args: {
     job: { type: "positional", required: true, description: "Id or name of the job" },
-    json,
+    json: jsonOption,
   },
   async run({ args }) {
     await lookAtJob(async (place) => {
@@ -53,5 +53,37 @@ export const showCommand = defineCommand({
       else print(jobText(job));
       if (job.state === "scheduled") await warnOfStillness(place);
     });
+  },
+});
+
+const MAX_LIMIT = 500;
+
+export const runsCommand = defineCommand({
+  meta: {
+    name: "runs",
+    description:
+      "List the runs of a job, or of all, newest first, with the instants that were missed or skipped",
+  },
+  args: {
+    job: { type: "positional", required: false, description: "Id or name of the job; without it all jobs" },
+    limit: limitOption("Runs", { max: MAX_LIMIT, fallback: 20 }),
+    cursor: cursorOption,
+    json: jsonOption,
+  },
+  async run({ args }) {
+    const limit = toLimit(args.limit, MAX_LIMIT);
+    const isThere = await lookAtJobs(async ({ jobs, settings, outputFolder }) => {
+      const job = args.job === undefined ? undefined : await jobs.find(args.job);
+      const { occurrences, nextCursor } = await jobs.history(job?.id, { limit, cursor: args.cursor });
+      if (args.json) {
+        printJson({ runs: occurrences.map(occurrenceEntry), next_cursor: nextCursor ?? null });
+      } else if (occurrences.length > 0) {
+        const zone = job?.definition.zone ?? settings.zone;
+        print(runsTable(occurrences, { zone, isOneJob: job !== undefined }));
+        warn(`Outputs are in ${join(outputFolder, job?.id ?? "<job id>")}.`);
+      } else warn(job === undefined ? "Nothing ran yet." : "It did not run yet.");
+      if (nextCursor !== undefined && !args.json) warn(`There are more: --cursor ${nextCursor}`);
+    });
+    if (!isThere && args.json) printJson({ runs: [], next_cursor: null });
   },
 });

@@ -10,9 +10,9 @@ import { jobEntry, occurrenceEntry } from "../../cron/job/entry.ts";
 import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
 import { isTicking } from "../../cron/tick/status.ts";
 import { changeKnownJob, type CronContext } from "./home.ts";
-import { endText } from "./runs-text.ts";
-import { nameAndId } from "./text.ts";
+import { endText, nameAndId } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 export const runCommand = defineCommand({
@@ -28,7 +28,7 @@ export const runCommand = defineCommand({
       description:
         "Wait for its end, and tell what came of it; exit code 1 when it, or its delivery, did not end well",
     },
-    json: { type: "boolean", description: "Print JSON" },
+    json: jsonOption,
   },
   async run({ args }) {
     const isJson = args.json === true;

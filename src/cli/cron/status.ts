@@ -1,16 +1,26 @@
 /** `agentd cron status`: nothing changes. */
 import { defineCommand } from "citty";
-import { isTicking, readCronStatus, type CronStatus } from "../../cron/tick/status.ts";
+import {
+  isTicking,
+  readCronStatus,
+  type CronStatus,
+  type DueJob,
+  type TickerStatus,
+} from "../../cron/tick/status.ts";
 import { lookAtJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
-import { statusEntry, statusText, stillnessWarning, type StatusContext } from "./status-text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
+import { redact } from "../../base/observe/redact.ts";
+import { JOB_STATES } from "../../cron/job/job.ts";
+import { zonedTime } from "../../cron/schedule/zoned-time.ts";
+import { factLines, shown } from "./text.ts";
 
 export const statusCommand = defineCommand({
   meta: {
     name: "status",
     description: "How the scheduler stands: when it last looked at the jobs, what is due next, what is late",
   },
-  args: { json: { type: "boolean", description: "Print JSON" } },
+  args: { json: jsonOption },
   async run({ args }) {
     const show = (status: CronStatus, jobContext: StatusContext) => {
       if (args.json) printJson(statusEntry(status, jobContext));
@@ -53,4 +63,150 @@ function contextOf({ settings }: Pick<CronHome, "settings">): StatusContext {
 
 function tell(warning: string | undefined): void {
   if (warning !== undefined) warn(warning);
+}
+
+/** What this process knows besides the store. */
+export interface StatusContext {
+  readonly nowMs: number;
+  /** Of the configuration. */
+  readonly zone: string;
+  /** False: `cron.enabled` is off. */
+  readonly isEnabled: boolean;
+}
+
+export function statusText(status: CronStatus, jobContext: StatusContext): string {
+  const { next, late, failures, open, broken } = status;
+  const at = ({ id, name, dueAtMs }: DueJob) =>
+    `${shown(name)} (${id}), ${zonedTime(dueAtMs, jobContext.zone)}`;
+  const more = (count: number, named: readonly unknown[]) =>
+    count > named.length ? [`... and ${count - named.length} more`] : [];
+  return [
+    ...factLines(
+      [
+        ["Scheduler", schedulerText(status, jobContext)],
+        ["Last tick", lastTickText(status, jobContext)],
+        ["Error", lastErrorOf(status)],
+        ["Jobs", jobsText(status)],
+        ["Broken", broken > 0 ? `${broken}, which cannot be read and do not run` : undefined],
+        ["At work", String(open)],
+        ["Next due", next === undefined ? "nothing" : at(next)],
+        ["Clock", clockText(status, jobContext)],
+        ["Late", late.count === 0 ? "nothing" : `${late.count} due for more than a minute`],
+        ["Not well", failures.count === 0 ? "nothing" : `${failures.count}`],
+      ],
+      "",
+    ),
+    ...section("Late:", [...late.named.map(at), ...more(late.count, late.named)]),
+    ...section("Did not end well:", [
+      ...failures.named.map(({ id, name, lastStatus }) => `${shown(name)} (${id}): ${lastStatus}`),
+      ...more(failures.count, failures.named),
+    ]),
+  ].join("\n");
+}
+
+export function statusEntry(status: CronStatus, { isEnabled }: StatusContext): object {
+  const { late, next, failures } = status;
+  return {
+    enabled: isEnabled,
+    scheduler: status.state,
+    last_tick_at: iso(status.lastTickAtMs),
+    tickers: status.tickers.map(tickerEntry),
+    jobs: status.jobs,
+    broken: status.broken,
+    at_work: status.open,
+    next: next === undefined ? null : dueEntry(next),
+    corrected: status.corrected ? { at: iso(status.corrected.atMs), count: status.corrected.count } : null,
+    late: { count: late.count, oldest_due_at: iso(late.oldestDueAtMs), jobs: late.named.map(dueEntry) },
+    failures: {
+      count: failures.count,
+      jobs: failures.named.map(({ id, name, lastStatus }) => ({
+        id,
+        name: redact(name),
+        last_status: lastStatus,
+      })),
+    },
+  };
+}
+
+/** A sentence for those whose jobs nobody would run; undefined when somebody does. */
+export function stillnessWarning(
+  state: CronStatus["state"],
+  { isEnabled }: StatusContext,
+): string | undefined {
+  if (state === "ticking") return undefined;
+  const off = isEnabled ? "" : " (and cron.enabled is off in this configuration)";
+  if (state === "stalled")
+    return `Warning: the scheduler has stalled${off}: jobs do not run. See \`agentd cron status\`, and restart \`agentd gateway\`.`;
+  return `Warning: no gateway is running${off}, so jobs do not fire by themselves. Start \`agentd gateway\`, or run what is due with \`agentd cron tick\`.`;
+}
+
+function schedulerText({ state, tickers }: CronStatus, { isEnabled }: StatusContext): string {
+  const off = isEnabled ? "" : "; cron.enabled is off in this configuration";
+  if (state === "none") return `not running: no \`agentd gateway\` looks at the jobs${off}`;
+  if (state === "stalled") return `stalled: it has not looked at the jobs for more than 200 s${off}`;
+  const paths = tickers.filter((each) => each.state === "ticking").map(placeText);
+  return `running, ${paths.join("; ")}${off}`;
+}
+
+function placeText({ host, pid, owner }: TickerStatus): string {
+  return pid === undefined ? owner : `process ${pid} on ${host ?? "this machine"}`;
+}
+
+function clockText({ corrected }: CronStatus, { zone }: StatusContext): string | undefined {
+  if (corrected === undefined) return undefined;
+  const { atMs, count } = corrected;
+  return `had been ahead: ${count} due too late, corrected ${zonedTime(atMs, zone)}`;
+}
+
+function lastTickText({ lastTickAtMs }: CronStatus, { nowMs, zone }: StatusContext): string {
+  if (lastTickAtMs === undefined) return "not known";
+  const seconds = Math.max(0, Math.round((nowMs - lastTickAtMs) / 1000));
+  return `${zonedTime(lastTickAtMs, zone)}, ${agoText(seconds)} ago`;
+}
+
+function agoText(seconds: number): string {
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7_200) return `${Math.floor(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.floor(seconds / 3_600)} h` : `${Math.floor(seconds / 86_400)} days`;
+}
+
+/** Of those that are still there. */
+function lastErrorOf({ tickers }: CronStatus): string | undefined {
+  const error = tickers.find(
+    ({ state, lastError }) => state !== "gone" && lastError !== undefined,
+  )?.lastError;
+  return error === undefined ? undefined : shown(error);
+}
+
+function jobsText({ jobs }: CronStatus): string {
+  if (jobs.all === 0) return "none";
+  const there = JOB_STATES.filter((state) => jobs[state] > 0);
+  return (
+    there.map((state) => `${jobs[state]} ${state === "scheduled" ? "active" : state}`).join(", ") || "none"
+  );
+}
+
+function section(title: string, lines: readonly string[]): readonly string[] {
+  return lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
+}
+
+function tickerEntry(ticker: TickerStatus): object {
+  return {
+    owner: ticker.owner,
+    host: ticker.host ?? null,
+    pid: ticker.pid ?? null,
+    state: ticker.state,
+    started_at: iso(ticker.startedAtMs),
+    ticked_at: iso(ticker.tickedAtMs),
+    succeeded_at: iso(ticker.succeededAtMs),
+    last_error: ticker.lastError === undefined ? null : redact(ticker.lastError),
+  };
+}
+
+function dueEntry({ id, name, dueAtMs }: DueJob): object {
+  return { id, name: redact(name), due_at: iso(dueAtMs) };
+}
+
+function iso(atMs: number | undefined): string | null {
+  return atMs === undefined ? null : new Date(atMs).toISOString();
 }

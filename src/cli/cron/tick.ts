@@ -8,12 +8,12 @@ import { occurrenceEntry } from "../../cron/job/entry.ts";
 import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
 import type { TickService } from "../../app/service.ts";
 import type { Store } from "../../store/store.ts";
-import { keepCompiledCode } from "../kit/compiled-code.ts";
+import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 import { readCronHome } from "./home.ts";
-import { endText } from "./runs-text.ts";
-import { shown } from "./text.ts";
+import { endText, shown } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 export const tickCommand = defineCommand({
@@ -22,7 +22,7 @@ export const tickCommand = defineCommand({
     description:
       "Run what is due, once, and wait for its end and its messages: for the system's own cron, or to see a job work. A running gateway may be there too: nothing runs twice. Ctrl-C lets what runs end",
   },
-  args: { json: { type: "boolean", description: "Print JSON" } },
+  args: { json: jsonOption },
   async run({ args }) {
     const context = currentContext();
     keepCompiledCode(context.home);

@@ -17,7 +17,7 @@ import type { Store } from "../../store/store.ts";
 import type { CliContext } from "../kit/context.ts";
 import type { Verdict } from "./finding.ts";
 import { statuses } from "../platforms/status.ts";
-import { findDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, withDatabase } from "../kit/database.ts";
 
 /** What jobs need besides the store. */
 export interface JobNeeds {

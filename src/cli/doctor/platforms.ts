@@ -6,7 +6,7 @@ import { platformKeys } from "../../config/platform-settings.ts";
 import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/stats.ts";
 import type { Verdict } from "./finding.ts";
 import { statuses, type PlatformStatus } from "../platforms/status.ts";
-import { findDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, withDatabase } from "../kit/database.ts";
 
 /** A message that waits longer than its usual retries has nobody who sends it. */
 const LONG_WAIT_MS = 3_600_000;

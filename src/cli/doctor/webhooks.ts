@@ -7,8 +7,7 @@ import { webhookSettings, type WebhookSettings } from "../../webhook/settings.ts
 import { checkStaticRoutes, routeDefaults } from "../../webhook/routes/static-routes.ts";
 import { parseSubscriptions } from "../../webhook/routes/subscription.ts";
 import { readSubscriptionsText, subscriptionsPath } from "../../webhook/routes/subscriptions.ts";
-import type { Verdict } from "./finding.ts";
-import { occupantOf } from "./ports.ts";
+import { type Verdict, occupantOf } from "./finding.ts";
 import { checkEntry } from "../webhook/home.ts";
 
 /** A secret that is shorter may be guessed by whoever can reach the receiver. */

@@ -3,7 +3,7 @@ import process from "node:process";
 import { defineCommand } from "citty";
 import type { StartedService } from "../../app/start.ts";
 import { lazyCommand } from "../kit/command.ts";
-import { keepCompiledCode } from "../kit/compiled-code.ts";
+import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 import { print } from "../kit/output.ts";
 import { UsageError } from "../kit/arguments.ts";

@@ -7,7 +7,7 @@ import { takeStdout, type FrameOutput } from "../../base/system/frame-output.ts"
 import { gatewayLimits } from "../../rpc/connection/limits.ts";
 import { failStdio, greetStdio, serveStdio } from "../../rpc/connection/stdio.ts";
 import type { RpcService } from "../../app/service.ts";
-import { keepCompiledCode } from "../kit/compiled-code.ts";
+import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 
 export const rpcCommand = defineCommand({

@@ -10,14 +10,15 @@ import { NO_PROOF } from "../../webhook/routes/route.ts";
 import { webhookSettings } from "../../webhook/settings.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
-import { finishPlatform } from "./setup-finish.ts";
-import { carryOutPlatform, planPlatform, type PlatformAnswers } from "./setup-platform.ts";
+import { carryOutPlatform, planPlatform, type PlatformAnswers, type PlatformPlan } from "./setup-platform.ts";
 import type { GatewayAnswers } from "./setup-prompts.ts";
 import { print, warn } from "../kit/output.ts";
 import { toPair, toPlatform } from "../platforms/options.ts";
-import { statuses } from "../platforms/status.ts";
+import { statuses, statusOf, type PlatformStatus } from "../platforms/status.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { repeatedOption, toPort } from "../webhook/options.ts";
+import { repeatedOption, toPort } from "../kit/options.ts";
+import { platforms as traits } from "../../deliver/platform/names.ts";
+import { sendTrial, trialIsGood, trialText, untilInterrupted } from "../platforms/trial.ts";
 
 const SECRET_VARIABLE = "WEBHOOK_SECRET";
 const GOOD_SECRET_CHARACTERS = 16;
@@ -116,7 +117,7 @@ async function askAtTerminal(
   const { isEnabled, port, secrets } = webhookSettings(config);
   const webhooks = await askGateway({ isEnabled, port, hasSecret: secrets.length > 0 });
   if (webhooks === undefined) return undefined;
-  const { askPlatform } = await import("./setup-platform-prompts.ts");
+  const { askPlatform } = await import("./setup-prompts.ts");
   const platforms: PlatformAnswers[] = [];
   for (;;) {
     const wanted = await askYesNo(
@@ -184,4 +185,65 @@ function report({ config, home, path }: LoadedConfig, answers: GatewayAnswers): 
       `  Services send to http://your-server:${port}/webhooks/<route-name>: let them through the firewall, best over TLS.`,
     ].join("\n"),
   );
+}
+
+const TRIAL_TIMEOUT_MS = 60_000;
+
+export interface FinishOptions {
+  /** Somebody is at the terminal. */
+  readonly questions: boolean;
+  /** A test message is wanted, whoever is there. */
+  readonly tries: boolean;
+}
+
+/** Sets the exit code to 1 when the platform is not ready, or did not take the test message. */
+export async function finishPlatform(
+  { platform, variables, edits }: PlatformPlan,
+  options: FinishOptions,
+): Promise<void> {
+  const { config, env, path, home } = await loadConfig(currentContext());
+  const standing = await statusOf(platform, config, env);
+  if (edits.length > 0) print(`${path} has ${edits.map(([key]) => key).join(", ")}.`);
+  if (variables.length > 0) print(`${envPath(home)} has ${variables.map(([name]) => name).join(", ")}.`);
+  for (const [name, value] of variables) {
+    if (env[name] !== value) warn(`${name} in the environment counts instead.`);
+  }
+  if (standing.status !== "ready") {
+    warn(`${standing.title} is not ready: it lacks ${standing.missing.join(" and ")}.`);
+    process.exitCode = EXIT_FAILURE;
+    return;
+  }
+  print(`${standing.title} is ready. Restart \`agentd gateway\` where it runs.`);
+  const wish = await wishFor(standing, options);
+  if (wish) await tryOut(standing, wish);
+  else print(`\`agentd platforms test ${platform}\` sends a test message.`);
+}
+
+interface Wish {
+  /** Undefined: the home channel. */
+  readonly chat?: string;
+}
+
+/** Undefined: nothing is to be sent. */
+async function wishFor(
+  { title, home, name }: PlatformStatus,
+  { questions, tries }: FinishOptions,
+): Promise<Wish | undefined> {
+  if (!questions) return tries ? {} : undefined;
+  const { askChat, askYesNo } = await import("./setup-prompts.ts");
+  // What a comment is written on is not known here.
+  if (traits[name].address === "none") return undefined;
+  if (!(await askYesNo(`Send a test message through ${title} now?`))) return undefined;
+  if (home !== undefined) return {};
+  const chat = await askChat(title);
+  return chat === undefined ? undefined : { chat };
+}
+
+async function tryOut({ name }: PlatformStatus, { chat }: Wish): Promise<void> {
+  const message = { platform: name, chat, thread: undefined, text: undefined, extra: {} };
+  const options = { timeoutMs: TRIAL_TIMEOUT_MS, signal: untilInterrupted(), onSend: () => {} };
+  const trial = await sendTrial(message, options);
+  if (trialIsGood(trial)) return print(trialText(trial));
+  warn(trialText(trial));
+  process.exitCode = EXIT_FAILURE;
 }

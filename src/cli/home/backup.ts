@@ -20,7 +20,8 @@ import { databasePath } from "../../config/home.ts";
 import { resolvePaths } from "../../config/paths.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { findDatabase } from "../sessions/database.ts";
+import { jsonOption } from "../kit/options.ts";
+import { findDatabase } from "../kit/database.ts";
 
 export const backupCommand = defineCommand({
   meta: {
@@ -35,7 +36,7 @@ export const backupCommand = defineCommand({
       description: "Folder that does not exist yet. Default: agentd-backup-<time> where you are",
     },
     workspace: { type: "boolean", description: "Copy the workspace too, where it is part of the home" },
-    json: { type: "boolean", description: "Print JSON" },
+    json: jsonOption,
   },
   async run({ args }) {
     const source = await findSource();

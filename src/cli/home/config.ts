@@ -19,9 +19,9 @@ import { createKeyRing } from "../../config/secrets/secrets.ts";
 import { requireUsableRoutes } from "../../webhook/routes/static-routes.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
-const json = { type: "boolean", description: "Print JSON" } as const;
 const key = {
   type: "positional",
   required: true,
@@ -36,7 +36,7 @@ const get = defineCommand({
   args: {
     key: { ...key, required: false },
     reveal: { type: "boolean", description: "Print secrets instead of [redacted]" },
-    json,
+    json: jsonOption,
   },
   async run({ args }) {
     const loaded = await load();
@@ -62,7 +62,7 @@ const set = defineCommand({
       required: true,
       description: "A YAML scalar or JSON: 8643, true, [terminal, files], '{\"type\": ...}'",
     },
-    json,
+    json: jsonOption,
   },
   async run({ args }) {
     const edited = await setConfigValue({ home: currentContext().home, key: args.key, value: args.value });
@@ -72,7 +72,7 @@ const set = defineCommand({
 
 const unset = defineCommand({
   meta: { name: "unset", description: "Take one key out of the file, so that its default holds" },
-  args: { key, json },
+  args: { key, json: jsonOption },
   async run({ args }) {
     const edited = await unsetConfigValue({ home: currentContext().home, key: args.key });
     await tell(edited, { json: args.json, key: args.key, done: "unset" });
@@ -81,7 +81,7 @@ const unset = defineCommand({
 
 const path = defineCommand({
   meta: { name: "path", description: "Print the path of the file" },
-  args: { json },
+  args: { json: jsonOption },
   run({ args }) {
     const file = configPath(currentContext().home);
     if (args.json) return printJson({ path: file });
@@ -91,7 +91,7 @@ const path = defineCommand({
 
 const check = defineCommand({
   meta: { name: "check", description: "Tell what is wrong with the configuration; exit code 1 when it is" },
-  args: { json },
+  args: { json: jsonOption },
   async run({ args }) {
     const loaded = await load();
     const issues = [...loaded.issues, ...useIssues(loaded)];

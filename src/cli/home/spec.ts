@@ -4,7 +4,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/nearest.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson } from "../kit/output.ts";
-import { findSpecFolder } from "../kit/package-file.ts";
+import { findSpecFolder } from "../kit/version.ts";
 
 /** Every spec there is or will be. A name without its file is not made yet. */
 const FILES: Readonly<Record<string, string>> = {

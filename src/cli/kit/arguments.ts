@@ -1,7 +1,7 @@
 /** The words of a command line against what a command declares; nothing unknown is passed over. Pure. */
 import type { ArgDef, ArgsDef } from "citty";
 import { suggest } from "../../base/nearest.ts";
-import { aliasesOf, isRepeated, isRequired } from "./usage.ts";
+import { aliasesOf, isRepeated, isRequired } from "./command.ts";
 
 /** A mistake of the caller: its message and the usage go to stderr, and the exit code is 2. */
 export class UsageError extends Error {

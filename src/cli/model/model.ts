@@ -6,16 +6,14 @@ import { formatModel } from "../../agent/model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue } from "../../config/file/edit.ts";
 import { currentContext } from "../kit/context.ts";
-import { loadModels, type ModelDeps } from "./deps.ts";
-import { describeTrial, hasFailed, tryModel } from "./trial.ts";
+import { loadModels, type ModelDeps, describeTrial, hasFailed, tryModel } from "./deps.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-
-const json = { type: "boolean", description: "Print JSON" } as const;
 
 const show = defineCommand({
   meta: { name: "show", description: "Print the model that is used (the default)" },
-  args: { json },
+  args: { json: jsonOption },
   async run({ args }) {
     const { models } = await loadModels();
     const model = formatModel(models.default);
@@ -31,7 +29,7 @@ const show = defineCommand({
 
 const list = defineCommand({
   meta: { name: "list", description: "List providers and their models" },
-  args: { json },
+  args: { json: jsonOption },
   async run({ args }) {
     const { models } = await loadModels();
     const listed = models.list();
@@ -49,7 +47,7 @@ const set = defineCommand({
   meta: { name: "set", description: "Choose the model that is used where nothing else is said" },
   args: {
     model: { type: "positional", required: true, description: "`provider:model`, or `model`" },
-    json,
+    json: jsonOption,
   },
   async run({ args }) {
     const model = resolve(await loadModels(), args.model);
@@ -63,7 +61,7 @@ const test = defineCommand({
   meta: { name: "test", description: "Ask a model for one sentence; exit code 1 when it does not answer" },
   args: {
     model: { type: "positional", required: false, description: "Default: the model that is used" },
-    json,
+    json: jsonOption,
   },
   async run({ args }) {
     const deps = await loadModels();
@@ -81,7 +79,10 @@ const test = defineCommand({
 
 const detect = defineCommand({
   meta: { name: "detect", description: "Look for model servers on this machine" },
-  args: { add: { type: "boolean", description: "Write what was found into the configuration" }, json },
+  args: {
+    add: { type: "boolean", description: "Write what was found into the configuration" },
+    json: jsonOption,
+  },
   async run({ args }) {
     const found = await detectLocalModels();
     if (args.add) {

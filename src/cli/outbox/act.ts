@@ -16,7 +16,7 @@ import { confirm } from "../kit/confirm.ts";
 import { toPlatformName } from "./options.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 
 /** Ids that one call takes in. */
 const MAX_IDS = 1_000;

@@ -9,7 +9,7 @@ import { currentContext } from "../kit/context.ts";
 import { SHOWN_STATUSES, statusNamed, toPlatformName } from "./options.ts";
 import { messageEntry, messageText, messagesTable } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 
 const MAX_LIMIT = 500;
 const json = { type: "boolean", description: "Print JSON" } as const;

@@ -10,7 +10,7 @@ import { toPair, toPlatform } from "./options.ts";
 import { sendTrial, trialIsGood, trialText, untilInterrupted, type TrialMessage } from "./trial.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
-import { repeatedOption } from "../webhook/options.ts";
+import { repeatedOption } from "../kit/options.ts";
 
 const MAX_TIMEOUT_SECONDS = 600;
 /** As shells have it for a program that Ctrl-C ended. */

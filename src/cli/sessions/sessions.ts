@@ -8,11 +8,12 @@ import type { Store } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { cursorOption, jsonOption, limitOption, toLimit, yesOption } from "../kit/options.ts";
 import { confirm } from "../kit/confirm.ts";
-import { newestMessages, readPages } from "./pages.ts";
-import { factsOf, messageText, oneLine, toJson, toMarkdown } from "./text.ts";
-import { findDatabase, noDatabase, withDatabase } from "./database.ts";
-import { writeOutput, writeStdout } from "../kit/stream-file.ts";
+import { toTable } from "../kit/table.ts";
+import { newestMessages, readPages, factsOf, messageText, oneLine, toJson, toMarkdown } from "./text.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
+import { writeOutput, writeStdout } from "../kit/streams.ts";
 
 /** Whose sessions are those made with `api_server.key`, such as the key that the first start makes. */
 const MAIN_OWNER = "default";
@@ -20,7 +21,6 @@ const SHOWN_MESSAGES = 20;
 const MAX_LIMIT = 200;
 const MAX_OWNERS = 20;
 
-const json = { type: "boolean", description: "Print JSON" } as const;
 const owner = {
   type: "string",
   valueHint: "name",
@@ -37,17 +37,12 @@ const list = defineCommand({
   meta: { name: "list", description: "List the saved sessions of an owner, newest first" },
   args: {
     owner,
-    limit: {
-      type: "string",
-      valueHint: "number",
-      default: "50",
-      description: `Sessions a page, 1 to ${MAX_LIMIT}`,
-    },
-    cursor: { type: "string", description: "Go on where a page ended, with the cursor that it told" },
-    json,
+    limit: limitOption("Sessions", { max: MAX_LIMIT, fallback: 50 }),
+    cursor: cursorOption,
+    json: jsonOption,
   },
   async run({ args }) {
-    const limit = toLimit(args.limit);
+    const limit = toLimit(args.limit, MAX_LIMIT);
     const database = await findDatabase();
     if (!database.exists) {
       warn(noDatabase(database.place));
@@ -72,7 +67,7 @@ const show = defineCommand({
     session,
     owner,
     all: { type: "boolean", description: "Print all messages" },
-    json,
+    json: jsonOption,
   },
   async run({ args }) {
     await withSession(args, async (store, row) => {
@@ -122,8 +117,8 @@ const deleteCommand = defineCommand({
   args: {
     session,
     owner,
-    yes: { type: "boolean", alias: "y", description: "Do not ask" },
-    json,
+    yes: yesOption,
+    json: jsonOption,
   },
   async run({ args }) {
     if (!args.yes && !confirm.isPossible()) {
@@ -185,12 +180,6 @@ async function* shownMessages(store: Store, row: SessionRow, all: boolean): Asyn
   }
 }
 
-function toLimit(text: string): number {
-  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0;
-  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
-  throw new UsageError(`--limit must be a number from 1 to ${MAX_LIMIT}, not ${JSON.stringify(text)}.`);
-}
-
 async function nothingHere(store: Store, name: string): Promise<string> {
   const rows = await store.read
     .selectFrom("sessions")
@@ -214,16 +203,7 @@ function table(sessions: readonly SessionSummary[]): string {
     each.source,
     oneLine(each.title ?? each.preview),
   ]);
-  const all = [["ID", "UPDATED", "MESSAGES", "SOURCE", "TITLE"], ...rows];
-  const widths = [0, 1, 2, 3].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  return all
-    .map((row) =>
-      row
-        .map((cell, n) => cell.padEnd(widths[n] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
+  return toTable(["ID", "UPDATED", "MESSAGES", "SOURCE", "TITLE"], rows);
 }
 
 function entryOf(each: SessionSummary): Readonly<Record<string, unknown>> {

@@ -1,8 +1,8 @@
 /** Sessions and messages as people and programs read them. Pure. */
-import type { NumberedMessage } from "../../agent/session/transcript.ts";
+import { type NumberedMessage, readTranscript } from "../../agent/session/transcript.ts";
 import { textOf, type AssistantPart, type Attachment, type Message } from "../../agent/message.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { Pages } from "./pages.ts";
+import type { Store } from "../../store/store.ts";
 
 /** What `show` prints of one text; `export` writes all of it. */
 const MAX_SHOWN_CHARACTERS = 4000;
@@ -130,3 +130,31 @@ function iso(timeMs: number): string {
 /** All but tab and line feed, and those that turn the direction of the text around. */
 // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Few, since a message may carry files of some megabytes. */
+const PAGE = 16;
+
+export type Pages = AsyncIterable<readonly NumberedMessage[]>;
+
+/** All that there are at the time of the call, oldest first. */
+export async function* readPages(store: Store, { id, last_message: last }: SessionRow): Pages {
+  // Each window of numbers holds at most a page; what was taken back leaves gaps, which the page before then fills.
+  for (let from = 1; from <= last; from += PAGE) {
+    const { messages } = await readTranscript(store, id, { before: from + PAGE, limit: PAGE });
+    const page = messages.filter(({ seq }) => seq >= from && seq <= last);
+    if (page.length > 0) yield page;
+  }
+}
+
+/** The newest `count`, oldest first. Summaries are no messages, so more is read until there are enough. */
+export async function* newestMessages(store: Store, { id }: SessionRow, count: number): Pages {
+  let found: readonly NumberedMessage[] = [];
+  let before = Number.MAX_SAFE_INTEGER;
+  for (let more = true; more && found.length < count;) {
+    const page = await readTranscript(store, id, { before, limit: count });
+    found = [...page.messages, ...found];
+    before = page.messages[0]?.seq ?? 0;
+    more = page.hasMore && before > 0;
+  }
+  yield found.slice(-count);
+}

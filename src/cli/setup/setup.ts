@@ -8,16 +8,14 @@ import { loadConfig } from "../../config/config.ts";
 import { setConfigValue } from "../../config/file/edit.ts";
 import { setEnvVariable } from "../../config/file/env-file.ts";
 import { configPath, envPath, prepareHome } from "../../config/home.ts";
-import { conventionalVariables } from "../../config/providers.ts";
+import { conventionalVariables, type ProviderType } from "../../config/providers.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
-import { loadModels } from "../model/deps.ts";
-import { describeTrial, hasFailed, tryModel } from "../model/trial.ts";
+import { loadModels, describeTrial, hasFailed, tryModel } from "../model/deps.ts";
 import { print, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { planSetup, PROVIDER_TYPES, type SetupAnswers, type SetupPlan } from "./plan.ts";
-import { askSetup } from "./prompts.ts";
 
+const PROVIDER_TYPES = ["openai", "anthropic", "google", "openrouter", "openai_compatible"] as const;
 const APPROVALS = ["ask", "always_ask", "yolo"] as const;
 
 export const setupCommand = defineCommand({
@@ -133,4 +131,115 @@ async function tryOut(name: string): Promise<void> {
   if (!hasFailed(trial)) return print(describeTrial(trial, name));
   warn(describeTrial(trial, name));
   process.exitCode = EXIT_FAILURE;
+}
+
+export interface SetupDefaults {
+  readonly hasKey: (provider: SetupAnswers["provider"]) => boolean;
+  readonly model: string | undefined;
+  readonly approvals: NonNullable<SetupAnswers["approvals"]>;
+}
+
+const LABELS: Readonly<Record<SetupAnswers["provider"], string>> = {
+  openai: "OpenAI",
+  anthropic: "Anthropic",
+  google: "Google",
+  openrouter: "OpenRouter",
+  openai_compatible: "Another server with OpenAI's protocol (Ollama, vLLM, LM Studio ...)",
+};
+
+/** Undefined when the person broke off. Nothing is written here. */
+export async function askSetup(defaults: SetupDefaults): Promise<SetupAnswers | undefined> {
+  const ask = await import("@clack/prompts");
+  ask.intro("agentd setup");
+  const options = PROVIDER_TYPES.map((value) => ({ value, label: LABELS[value] }));
+  const provider = await ask.select({ message: "Where do models come from?", options });
+  if (ask.isCancel(provider)) return undefined;
+  const isCompatible = provider === "openai_compatible";
+  const name = isCompatible
+    ? await ask.text({ message: "A short name for it", initialValue: DEFAULT_NAME })
+    : undefined;
+  if (ask.isCancel(name)) return undefined;
+  const baseUrl = isCompatible
+    ? await ask.text({ message: "Its address", placeholder: "http://127.0.0.1:11434/v1" })
+    : undefined;
+  if (ask.isCancel(baseUrl)) return undefined;
+  const variable = conventionalVariables[provider][0] ?? "a key";
+  const keep = isCompatible || defaults.hasKey(provider) ? " (empty: none, or keep the one there is)" : "";
+  const apiKey = await ask.password({ message: `${variable}${keep}` });
+  if (ask.isCancel(apiKey)) return undefined;
+  const model = await ask.text({
+    message: "Which model?",
+    ...(defaults.model === undefined ? {} : { initialValue: defaults.model }),
+  });
+  if (ask.isCancel(model)) return undefined;
+  const approvals = await ask.select({
+    message: "What may the agent do without asking?",
+    initialValue: defaults.approvals,
+    options: [
+      { value: "ask" as const, label: "Ordinary work; it asks before what is risky" },
+      { value: "always_ask" as const, label: "Only look; it asks before every change" },
+      { value: "yolo" as const, label: "Everything but what is never allowed" },
+    ],
+  });
+  if (ask.isCancel(approvals)) return undefined;
+  return {
+    provider,
+    approvals,
+    ...(name ? { name } : {}),
+    ...(baseUrl ? { baseUrl } : {}),
+    ...(apiKey ? { apiKey } : {}),
+    ...(model ? { model } : {}),
+  };
+}
+
+export interface SetupAnswers {
+  /** A kind of provider, such as `openai`; for openai_compatible also the name it gets. */
+  readonly provider: ProviderType;
+  readonly name?: string;
+  readonly baseUrl?: string;
+  /** Undefined keeps the key there is. */
+  readonly apiKey?: string;
+  readonly model?: string;
+  readonly approvals?: "ask" | "always_ask" | "yolo";
+}
+
+export interface SetupPlan {
+  /** Variable of `.env` and its value. */
+  readonly secret: { readonly name: string; readonly value: string } | undefined;
+  /** Keys of the configuration with their values, as they would be typed. */
+  readonly edits: readonly (readonly [key: string, value: string])[];
+}
+
+export const DEFAULT_NAME = "local";
+
+const NAME = /^[a-z][a-z0-9_-]{0,63}$/;
+
+/** Throws UsageError for answers that cannot be. */
+export function planSetup(answers: SetupAnswers): SetupPlan {
+  const { provider, baseUrl, apiKey, model, approvals } = answers;
+  const isCompatible = provider === "openai_compatible";
+  const name = answers.name ?? (isCompatible ? DEFAULT_NAME : provider);
+  if (!NAME.test(name)) throw new UsageError("--name must be of a-z, 0-9, _ and -, beginning with a letter.");
+  if (isCompatible && baseUrl === undefined)
+    throw new UsageError("--base-url is required for openai_compatible.");
+  if (baseUrl !== undefined && !/^https?:\/\//.test(baseUrl)) {
+    throw new UsageError("--base-url must begin with http:// or https://.");
+  }
+  const variable = conventionalVariables[provider][0] ?? `${name.toUpperCase().replaceAll("-", "_")}_API_KEY`;
+  // A provider under its own name finds its usual variable by itself; all others must be told.
+  const reference = isCompatible && apiKey !== undefined ? { api_key: `env:${variable}` } : {};
+  const section = { type: provider, ...(baseUrl === undefined ? {} : { base_url: baseUrl }), ...reference };
+  return {
+    secret: apiKey === undefined ? undefined : { name: variable, value: apiKey },
+    edits: [
+      [`model.providers.${name}`, JSON.stringify(section)],
+      ...(model === undefined ? [] : [["model.default", qualified(model, name)] as const]),
+      ...(approvals === undefined ? [] : [["approvals.mode", approvals] as const]),
+    ],
+  };
+}
+
+/** A model of this provider, whatever else is configured. */
+function qualified(model: string, provider: string): string {
+  return model.startsWith(`${provider}:`) ? model : `${provider}:${model}`;
 }

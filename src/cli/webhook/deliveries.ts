@@ -16,10 +16,10 @@ import { replayHeaders, requestOf } from "../../webhook/deliveries/replay.ts";
 import { STAGES, type StageName } from "../../webhook/receive/stage.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { cursorOption, jsonOption, limitOption, toLimit } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
-import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome } from "./home.ts";
-import { postSigned } from "./post.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
+import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome, postSigned } from "./home.ts";
 import {
   answerText,
   deliveriesTable,
@@ -33,7 +33,6 @@ import {
 
 const MAX_LIMIT = 500;
 
-const json = { type: "boolean", description: "Print JSON" } as const;
 const delivery = {
   type: "positional",
   required: true,
@@ -48,17 +47,12 @@ const list = defineCommand({
     event: { type: "string", valueHint: "type", description: "Only those of this kind" },
     since: { type: "string", valueHint: "time", description: "Not older: 90m, 12h, 7d, or an ISO 8601 time" },
     until: { type: "string", valueHint: "time", description: "Older, in the same forms" },
-    limit: {
-      type: "string",
-      valueHint: "number",
-      default: "50",
-      description: `Deliveries a page, 1 to ${MAX_LIMIT}`,
-    },
-    cursor: { type: "string", description: "Go on where a page ended, with the cursor that it told" },
-    json,
+    limit: limitOption("Deliveries", { max: MAX_LIMIT, fallback: 50 }),
+    cursor: cursorOption,
+    json: jsonOption,
   },
   async run({ args }) {
-    const limit = toLimit(args.limit);
+    const limit = toLimit(args.limit, MAX_LIMIT);
     const nowMs = Date.now();
     const filter: DeliveryFilter = {
       ...(args.route === undefined ? {} : { route: args.route }),
@@ -91,7 +85,7 @@ const show = defineCommand({
     name: "show",
     description: "Print a delivery: the verdict of each stage, what was told, the run, what was sent",
   },
-  args: { delivery, json },
+  args: { delivery, json: jsonOption },
   async run({ args }) {
     const { found, ends } = await readDelivery(args.delivery);
     if (args.json) printJson(deliveryJson(found, ends));
@@ -121,7 +115,7 @@ const replay = defineCommand({
       valueHint: "url",
       description: "Address of the receiver; without it this machine's",
     },
-    json,
+    json: jsonOption,
   },
   async run({ args }) {
     const place = await openWebhookHome();
@@ -216,12 +210,6 @@ async function post(
 
 function notKept({ id }: Delivery): ServiceError {
   return new ServiceError("not_found", `The body of ${id} was not kept: it was no text, or too long.`);
-}
-
-function toLimit(text: string): number {
-  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0;
-  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
-  throw new UsageError(`--limit must be a number from 1 to ${MAX_LIMIT}, not ${JSON.stringify(text)}.`);
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };

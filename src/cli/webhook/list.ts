@@ -1,15 +1,23 @@
 /** `agentd webhook list`: the subscriptions, without their secrets. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import type { Subscription } from "../../webhook/routes/subscription.ts";
+import {
+  type Subscription,
+  subscriptionName,
+  type Subscriptions,
+} from "../../webhook/routes/subscription.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
 import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { suggest } from "../../base/nearest.ts";
+import { changeSubscriptions } from "../../webhook/routes/subscriptions.ts";
 
 export const listCommand = defineCommand({
   meta: { name: "list", description: "List the subscriptions; their secrets are not shown" },
-  args: { json: { type: "boolean", description: "Print JSON" } },
+  args: { json: jsonOption },
   async run({ args }) {
     const place = await openWebhookHome();
     const { path, problem, settings, subscriptions } = place;
@@ -82,4 +90,37 @@ function linesOf(each: Listed): readonly string[] {
     ...(script === null ? [] : [`    Script:  ${oneLine(script)}`]),
     ...problems.map((problem) => `    Flaw:    ${oneLine(problem)}`),
   ];
+}
+
+export const removeCommand = defineCommand({
+  meta: { name: "remove", description: "Remove a subscription, with its secret" },
+  args: {
+    name: { type: "positional", required: true, description: "Name of the subscription" },
+    json: jsonOption,
+  },
+  async run({ args }) {
+    const place = await openWebhookHome();
+    let removed = args.name;
+    await changeSubscriptions(place.path, (subscriptions) => {
+      removed = find(subscriptions, args.name) ?? refuse(place, args.name);
+      return Object.fromEntries(Object.entries(subscriptions).filter(([name]) => name !== removed));
+    });
+    if (args.json) printJson({ name: removed, removed: true });
+    else print(`  Removed webhook subscription: ${removed}`);
+  },
+});
+
+/** As it is written, which hands may have done in other letters, else as subscribe would write it. */
+function find(subscriptions: Subscriptions, text: string): string | undefined {
+  return [text, subscriptionName(text)].find(
+    (name) => name !== undefined && Object.hasOwn(subscriptions, name),
+  );
+}
+
+function refuse({ settings, subscriptions }: WebhookHome, name: string): never {
+  const hint = Object.hasOwn(settings.routes, name)
+    ? "It is a route of the configuration, which is not removed here: take it out of platforms.webhook."
+    : "Routes of the configuration cannot be removed here.";
+  const near = suggest(name, Object.keys(subscriptions)).replace(/^; /, " ");
+  throw new ServiceError("not_found", `  No subscription named '${name}'.${near}\n  ${hint}`);
 }

@@ -17,7 +17,7 @@ import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { oneLine } from "../sessions/text.ts";
-import { commaList, repeatedOption } from "./options.ts";
+import { commaList, jsonOption, repeatedOption } from "../kit/options.ts";
 import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
 
 const SECRET_BYTES = 32;
@@ -71,7 +71,7 @@ export const subscribeCommand = defineCommand({
       type: "boolean",
       description: "Answer 503 when the script fails, so that the service tries again",
     },
-    json: { type: "boolean", description: "Print JSON" },
+    json: jsonOption,
   },
   async run({ args, rawArgs }) {
     const name = nameOf(args.name);

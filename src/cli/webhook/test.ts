@@ -11,10 +11,17 @@ import { subscriptionName } from "../../webhook/routes/subscription.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { repeatedOption } from "./options.ts";
-import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome } from "./home.ts";
+import { jsonOption, repeatedOption } from "../kit/options.ts";
+import {
+  openWebhookHome,
+  routeNamed,
+  routeUrl,
+  targetUrl,
+  type WebhookHome,
+  postSigned,
+  type Posted,
+} from "./home.ts";
 import { answerText, evaluationJson, evaluationText } from "./text.ts";
-import { postSigned, type Posted } from "./post.ts";
 
 const DEFAULT_EVENT = "test";
 const DEFAULT_PAYLOAD = { test: true, event_type: "test", message: "Hello from agentd webhook test" };
@@ -49,7 +56,7 @@ export const testCommand = defineCommand({
       type: "boolean",
       description: "Send nothing: show each stage and what would be told; the route's script does run",
     },
-    json: { type: "boolean", description: "Print JSON" },
+    json: jsonOption,
   },
   async run({ args, rawArgs }) {
     const body = await bodyOf(args);

@@ -3,8 +3,9 @@ import { redact } from "../../base/observe/redact.ts";
 import type { Delivery, DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
 import type { Evaluated } from "../../webhook/receive/evaluate.ts";
 import type { StageResult } from "../../webhook/receive/stage.ts";
+import { toTable } from "../kit/table.ts";
 import { oneLine } from "../sessions/text.ts";
-import type { Posted } from "./post.ts";
+import type { Posted } from "./home.ts";
 
 /** What is shown of one text; `--json` has all of it. */
 const MAX_SHOWN_CHARACTERS = 4_000;
@@ -48,10 +49,7 @@ export function deliveriesTable(list: readonly DeliverySummary[]): string {
     each.status,
     oneLine(each.reason ?? ""),
   ]);
-  const all = [["ID", "TIME", "ROUTE", "EVENT", "STATUS", "REASON"], ...rows];
-  const widths = [0, 1, 2, 3, 4].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  const line = (row: readonly string[]) => row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join("  ");
-  return all.map((row) => line(row).trimEnd()).join("\n");
+  return toTable(["ID", "TIME", "ROUTE", "EVENT", "STATUS", "REASON"], rows);
 }
 
 export function summaryJson(each: DeliverySummary): Readonly<Record<string, unknown>> {

@@ -4,7 +4,7 @@ import { lazyCommand } from "../kit/command.ts";
 
 const subscribe = async () => (await import("./subscribe.ts")).subscribeCommand;
 const list = async () => (await import("./list.ts")).listCommand;
-const remove = async () => (await import("./remove.ts")).removeCommand;
+const remove = async () => (await import("./list.ts")).removeCommand;
 
 export const webhookCommand = defineCommand({
   meta: { name: "webhook", description: "Subscribe to webhooks, try routes, and look at what came in" },

@@ -115,24 +115,24 @@ test("images are recognized by their bytes; other data and oversized images are 
   await refused([image(large)], /^prompt\[0\] exceeds the limit of 10485760 bytes/);
   await refused(
     Array.from({ length: MAX_IMAGES + 1 }, () => image(pngBytes(1, 1))),
-    /^With prompt\[32\] .* 32 with/,
+    /limit of 32 images .* at prompt\[32\]/,
   );
 });
 
 test("unsupported blocks and exceeded limits are named in the error", async () => {
   await refused(
     [{ type: "audio", data: "", mimeType: "audio/wav" }],
-    /^prompt\[0\] is of type audio, .*Send text, image/,
+    /^prompt\[0\] has the unsupported type audio\. Send text, image/,
   );
   const strange = { type: "video".repeat(50) } as unknown as ContentBlock;
-  await refused([text("x"), strange], /^prompt\[1\] is of type video/);
+  await refused([text("x"), strange], /^prompt\[1\] has the unsupported type video/);
   await refused(
     Array.from({ length: MAX_BLOCKS + 1 }, () => text("x")),
     /at most 512 blocks; this one has 513/,
   );
   const half = "x".repeat(MAX_TEXT_CHARACTERS / 2);
   await messageOf([text(half), embedded("mem:x", half)], nowhere);
-  await refused([text(half), embedded("mem:x", `${half}x`)], /^With prompt\[1\] .* 8388608 characters/);
+  await refused([text(half), embedded("mem:x", `${half}x`)], /limit of 8388608 characters at prompt\[1\]/);
 });
 
 test("links to files in the roots attach their text or image, for every form of address", async (t) => {

@@ -50,7 +50,7 @@ test("a provider counts as missing when the default model needs a key that is no
   };
   assert.equal(missing({ hasKey: true }), undefined);
   assert.equal(missing({ type: "openai_compatible", hasKey: false }), undefined);
-  assert.match(missing({ hasKey: false }) ?? "", /^mine:m cannot .*`agentd setup --provider openai`/);
+  assert.match(missing({ hasKey: false }) ?? "", /^mine:m is not usable.*`agentd setup --provider openai`/);
   assert.equal(
     missingProvider(createModelCatalog({ providers: [] })),
     undefined,

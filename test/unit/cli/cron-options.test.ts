@@ -2,16 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ArgsDef } from "citty";
 import { normalizeArguments, UsageError } from "../../../src/cli/kit/arguments.ts";
-import { createCommand } from "../../../src/cli/cron/create.ts";
-import { editCommand } from "../../../src/cli/cron/edit.ts";
+import { createCommand, editCommand } from "../../../src/cli/cron/define.ts";
 import {
   eitherSwitch,
   hasSwitch,
   listOption,
   numberOption,
   optionOf,
+  inputOf,
 } from "../../../src/cli/cron/options.ts";
-import { inputOf } from "../../../src/cli/cron/input.ts";
 
 const create = (...words: string[]) => normalizeArguments(words, createCommand.args as ArgsDef);
 const edit = (...words: string[]) => normalizeArguments(words, editCommand.args as ArgsDef);

@@ -6,9 +6,15 @@ import { jobEntry, occurrenceEntry } from "../../../src/cron/job/entry.ts";
 import type { Occurrence } from "../../../src/cron/tick/occurrence.ts";
 import type { CronStatus } from "../../../src/cron/tick/status.ts";
 import { zonedTime } from "../../../src/cron/schedule/zoned-time.ts";
-import { endText, runsTable } from "../../../src/cli/cron/runs-text.ts";
-import { statusEntry, statusText, stillnessWarning } from "../../../src/cli/cron/status-text.ts";
-import { brokenBlock, createdText, jobBlock, jobText } from "../../../src/cli/cron/text.ts";
+import {
+  endText,
+  runsTable,
+  brokenBlock,
+  createdText,
+  jobBlock,
+  jobText,
+} from "../../../src/cli/cron/text.ts";
+import { statusEntry, statusText, stillnessWarning } from "../../../src/cli/cron/status.ts";
 
 const AT = Date.UTC(2026, 0, 5, 12);
 const SECRET = "canary-of-the-cron-texts";

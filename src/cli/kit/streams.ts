@@ -6,6 +6,8 @@ import process from "node:process";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ServiceError } from "../../base/errors.ts";
+import { UsageError } from "./arguments.ts";
+import { warn } from "./output.ts";
 
 /** A person who gives up must not leave half a conversation in a hidden file. */
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
@@ -84,4 +86,27 @@ function taken(path: string): ServiceError {
 
 function codeOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error ? String(error.code) : undefined;
+}
+
+const MAX_BYTES = 4 * 1024 * 1024;
+/** Whoever waits this long for an end of the input may not know that it is waited for. */
+const PATIENCE_MS = 3_000;
+
+/** All of the input, without the line feed at its end. Throws {@link UsageError} when it is too long for a prompt. */
+export async function readStandardInput(): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  const waiting = setTimeout(() => warn("Reading the prompt from standard input, to its end."), PATIENCE_MS);
+  try {
+    for await (const chunk of process.stdin as AsyncIterable<Uint8Array>) {
+      bytes += chunk.byteLength;
+      if (bytes > MAX_BYTES) throw new UsageError(`The prompt is longer than ${MAX_BYTES} bytes.`);
+      chunks.push(chunk);
+    }
+  } finally {
+    clearTimeout(waiting);
+  }
+  return Buffer.concat(chunks)
+    .toString("utf8")
+    .replace(/\r?\n$/, "");
 }

@@ -2,6 +2,7 @@
 import { constants } from "node:os";
 import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
+import { redact } from "../../base/observe/redact.ts";
 
 const SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
 /** From the first word of the end to the end, whatever does not let go. */
@@ -42,4 +43,10 @@ export class Leaving {
     if (!this.#end) this.exit();
     this.#end();
   }
+}
+
+/** Of a bug its stack is what helps. */
+export function reportFault(error: unknown): void {
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  process.stderr.write(`${redact(text)}\n`);
 }

@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { resolvePaths } from "../../config/paths.ts";
 import type { Store } from "../../store/store.ts";
-import { currentContext } from "../kit/context.ts";
+import { currentContext } from "./context.ts";
 
 export interface FoundDatabase {
   readonly url: string;
