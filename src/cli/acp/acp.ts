@@ -1,8 +1,8 @@
-/** `agentd acp`: the agent for the editor that started this program, on standard input and output. */
+/** `agentd acp`: serves the editor that started this program on standard input and output. */
 import process from "node:process";
 import { defineCommand, runCommand, type ArgsDef } from "citty";
 import { takeStdout } from "../../base/system/frame-output.ts";
-import { reportFault, Leaving } from "./process.ts";
+import { reportError, Shutdown } from "./process.ts";
 import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 import { UsageError } from "../kit/arguments.ts";
@@ -11,16 +11,16 @@ const IDES = ["zed", "jetbrains", "vscode", "registry", "all"] as const;
 const ACTIONS = ["bootstrap", "check", "setup", "version"] as const;
 
 export const acpActions = {
-  bootstrap: { type: "boolean", description: "Print what editors need to start this program, and end" },
-  ide: { type: "enum", options: [...IDES], description: "For --bootstrap: which editor (default all)" },
-  json: { type: "boolean", description: "For --bootstrap: print one JSON object" },
+  bootstrap: { type: "boolean", description: "Print the editor settings that start this program" },
+  ide: { type: "enum", options: [...IDES], description: "For --bootstrap: the editor (default all)" },
+  json: { type: "boolean", description: "For --bootstrap: print JSON" },
   name: {
     type: "string",
     valueHint: "name",
-    description: "For --bootstrap: what editors call it (default agentd)",
+    description: "For --bootstrap: name of the agent in the editor (default agentd)",
   },
-  check: { type: "boolean", description: "Load everything, say in a line whether editors can work with it" },
-  setup: { type: "boolean", description: "Set up a provider and a model, as `agentd setup` does" },
+  check: { type: "boolean", description: "Load everything and print in one line whether editors can use it" },
+  setup: { type: "boolean", description: "Set up a provider and a model, like `agentd setup`" },
   version: { type: "boolean", description: "Print the version" },
 } as const satisfies ArgsDef;
 
@@ -28,27 +28,27 @@ export const acpCommand = defineCommand({
   meta: {
     name: "acp",
     description:
-      "Serve an editor (Agent Client Protocol) that starts this program: one JSON-RPC message a line on standard input and output, until the input ends. Logs go to standard error, and to the file `acp.log_file` of the configuration; `agentd config get acp` shows its other settings. `--bootstrap` prints what editors need to start it.",
+      "Serve the editor that starts this program over the Agent Client Protocol: one JSON-RPC message per line on standard input and output, until the input ends. Logs go to standard error and to the file `acp.log_file`. `agentd config get acp` shows all settings; `--bootstrap` prints the editor settings that start this program.",
   },
   args: acpActions,
   async run({ args }) {
     if (await runAcpAction(args)) return;
-    // Before anything else is loaded: whatever prints, messages alone reach the editor.
+    // Before anything else loads: only protocol messages may reach the editor, whatever code prints.
     const output = takeStdout();
-    const disconnected = new Leaving();
-    process.on("unhandledRejection", reportFault);
+    const shutdown = new Shutdown();
+    process.on("unhandledRejection", reportError);
     keepCode();
     const { serveAcp } = await import("./serve.ts");
-    await serveAcp(output, disconnected);
+    await serveAcp(output, shutdown);
   },
 });
 
-/** A profile that is not allowed is told to the editor, by the answer to what needs it. */
+/** Ignores an invalid profile: the response to the first request that needs the home reports it. */
 function keepCode(): void {
   try {
     keepCompiledCode(currentContext().home);
   } catch {
-    // It starts slower.
+    // Without the cache it only starts slower.
   }
 }
 
@@ -62,12 +62,12 @@ export interface AcpActionArgs {
   readonly version?: boolean | undefined;
 }
 
-/** Does what `args` ask for; false when that is to serve. Throws {@link UsageError} for words that do not go together. */
+/** Runs the action of `args`. Resolves to false without one. Throws {@link UsageError} for conflicting options. */
 export async function runAcpAction(args: AcpActionArgs): Promise<boolean> {
   const [action, second] = ACTIONS.filter((name) => args[name]);
-  if (second !== undefined) throw new UsageError(`Give either --${action} or --${second}.`);
+  if (second !== undefined) throw new UsageError(`--${action} and --${second} exclude each other.`);
   const idle = (["ide", "json", "name"] as const).find((name) => args[name]);
-  if (action !== "bootstrap" && idle !== undefined) throw new UsageError(`--${idle} goes with --bootstrap.`);
+  if (action !== "bootstrap" && idle !== undefined) throw new UsageError(`--${idle} requires --bootstrap.`);
   switch (action) {
     case "bootstrap":
       (await import("./bootstrap.ts")).printBootstrap(args);

@@ -1,4 +1,4 @@
-/** `agentd acp --bootstrap`: what editors need to start this program. Writes no files. */
+/** `agentd acp --bootstrap`: prints the editor settings that start this program. Writes no files. */
 import packageFile from "../../../package.json" with { type: "json" };
 import {
   EDITORS,
@@ -15,7 +15,7 @@ import { ownProgram } from "../../base/system/own-program.ts";
 import { resolveHome } from "../../config/home.ts";
 import { currentContext, type CliContext } from "../kit/context.ts";
 
-interface Wanted {
+interface BootstrapOptions {
   /** An editor, or `all`. */
   readonly ide?: string | undefined;
   readonly json?: boolean | undefined;
@@ -24,8 +24,8 @@ interface Wanted {
 
 const MAX_NAME_CHARACTERS = 64;
 
-/** Throws {@link UsageError} for a name that no editor would show. */
-export function printBootstrap({ ide = "all", json, name = packageFile.name }: Wanted): void {
+/** Prints the settings. Throws {@link UsageError} for an invalid name. */
+export function printBootstrap({ ide = "all", json, name = packageFile.name }: BootstrapOptions): void {
   const blocks = snippets(options(nameOf(name)));
   const editors = EDITORS.filter((editor) => ide === "all" || editor === ide);
   if (json) return printJson(Object.fromEntries(editors.map((editor) => [editor, blocks[editor]])));
@@ -50,7 +50,7 @@ function nameOf(text: string): string {
   const name = text.trim();
   const isShown = name !== "" && name.length <= MAX_NAME_CHARACTERS && !/\p{Cc}/u.test(name);
   if (isShown) return name;
-  throw new UsageError(`--name must be one line of at most ${MAX_NAME_CHARACTERS} characters.`);
+  throw new UsageError(`--name must be a single line of at most ${MAX_NAME_CHARACTERS} characters.`);
 }
 
 export function ownLauncher(): Launcher {
@@ -58,7 +58,7 @@ export function ownLauncher(): Launcher {
   return { command, args, env: homeVariables(currentContext()) };
 }
 
-/** An editor does not have what a shell has in its environment: another home than the usual one must be said. */
+/** Returns the variables for a home other than the default: editors lack the environment of the shell. */
 function homeVariables({ env, userHome }: CliContext): Readonly<Record<string, string>> {
   const profile = env["AGENTD_PROFILE"];
   const home = resolveHome({ env, userHome, profile: "" });

@@ -1,4 +1,4 @@
-/** The agent behind `agentd acp`, loaded behind the answer to `initialize`. */
+/** The agent behind `agentd acp`, with trace, keepalive and log file. Loads after the response to `initialize`. */
 import { isDeepStrictEqual } from "node:util";
 import { type AcpDeps, acpSettings, type AcpSettings } from "../../acp/deps.ts";
 import { systemClock } from "../../base/clock.ts";
@@ -17,34 +17,34 @@ import { appendFileSync, mkdirSync, renameSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import process from "node:process";
 
-/** What turns get that do not end when they are cancelled. */
+/** How long cancelled turns may take to stop. */
 const GRACE_MS = 250;
 
-/** ServiceError `invalid_config` that lists what is wrong, or `state_store_unavailable`. */
-export async function loadAcpDeps(watched: WatchedWire): Promise<AcpDeps> {
-  const opened = await openHome(currentContext());
-  const { approvals, acp } = opened.config;
-  const { agentHome, userHome } = opened.paths;
-  keepLog(acp.log_file === undefined ? undefined : resolveWithin(agentHome, acp.log_file, userHome));
+/** Loads the agent. ServiceError `invalid_config`, which lists the errors, or `state_store_unavailable`. */
+export async function loadAcpDeps(watched: AcpWire): Promise<AcpDeps> {
+  const home = await openHome(currentContext());
+  const { approvals, acp } = home.config;
+  const { agentHome, userHome } = home.paths;
+  teeLog(acp.log_file === undefined ? undefined : resolveWithin(agentHome, acp.log_file, userHome));
   watched.wire.limit(acp.max_line_bytes);
-  // An editor has a person in front of it: its questions wait as long as its own block says.
+  // Editors have their own approval timeout.
   const config = {
-    ...opened.config,
+    ...home.config,
     approvals: { ...approvals, timeout_seconds: acp.approval_timeout_seconds },
   };
-  const service = await startRpcFromHome({ ...opened, config }, await openHomeStore(opened));
+  const service = await startRpcFromHome({ ...home, config }, await openHomeStore(home));
   const settings = acpSettings(config);
-  const unwatch = watchWire(watched, { settings, isTraced: acp.trace });
-  // Behind the loading, which needs room and would be slower without.
+  const unwatch = attachWatchers(watched, { settings, isTraced: acp.trace });
+  // After loading, which needs a larger heap.
   keepHeapSmall();
   return {
     ...service.deps,
     store: service.store,
     clock: systemClock,
-    log: opened.log,
+    log: home.log,
     settings,
     owner: "default",
-    isCurrent: () => isCurrent(opened),
+    isCurrent: () => isCurrent(home),
     close: () => {
       unwatch();
       return service.stop({ graceMs: GRACE_MS });
@@ -52,7 +52,7 @@ export async function loadAcpDeps(watched: WatchedWire): Promise<AcpDeps> {
   };
 }
 
-/** A login may have happened in another process. */
+/** Returns whether the configuration is unchanged: a setup may have run in another process. */
 async function isCurrent({ folder: home, processEnv, config, env }: Home): Promise<boolean> {
   const now = await loadConfig({ home, env: processEnv }).catch(() => undefined);
   return isDeepStrictEqual([now?.config, now?.env], [config, env]) && !now?.issues.some(isError);
@@ -62,19 +62,19 @@ function isError({ severity }: { readonly severity: string }): boolean {
   return severity === "error";
 }
 
-export interface WatchedWire {
+export interface AcpWire {
   readonly wire: Wire;
   readonly connection: AcpConnection;
 }
 
-/** Begins what `settings` ask for; the result ends it. */
-export function watchWire(
-  { wire, connection }: WatchedWire,
+/** Attaches trace and keepalive as configured. Returns the function that detaches them. */
+export function attachWatchers(
+  { wire, connection }: AcpWire,
   { settings, isTraced }: { readonly settings: AcpSettings; readonly isTraced: boolean },
 ): () => void {
   const ends: (() => void)[] = [];
   if (isTraced) {
-    // Whatever the level of the log: it was asked for.
+    // The trace is logged regardless of the log level.
     const log = createLog("debug");
     const write: WireWatcher = (direction, message) =>
       log.debug(`acp ${direction}`, { frame: toTraceEntry(message) });
@@ -93,15 +93,15 @@ export function watchWire(
   };
 }
 
-/** A fuller file becomes `<file>.1`, in place of the one before. */
+/** Beyond this size the file becomes `<file>.1`, replacing the previous one. */
 const MAX_BYTES = 16_777_216;
 
 let path: string | undefined;
 let sizeBytes = 0;
 let isWatching = false;
 
-/** From now on what goes to standard error goes to this file too, absolute path; undefined: no more. */
-export function keepLog(file: string | undefined): void {
+/** Copies standard error to the file at an absolute path, for editors that do not show it. Undefined stops that. */
+export function teeLog(file: string | undefined): void {
   if (file === path) return;
   path = file;
   if (path === undefined) return;
@@ -109,7 +109,7 @@ export function keepLog(file: string | undefined): void {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     sizeBytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   } catch (error) {
-    giveUp(error);
+    disableLog(error);
   }
   if (!isWatching) watchStderr();
 }
@@ -134,13 +134,13 @@ function append(chunk: string | Uint8Array): void {
     appendFileSync(path, chunk, { mode: 0o600 });
     sizeBytes += typeof chunk === "string" ? Buffer.byteLength(chunk) : chunk.length;
   } catch (error) {
-    giveUp(error);
+    disableLog(error);
   }
 }
 
-/** A log never fails its caller. */
-function giveUp(error: unknown): void {
+/** Disables the log file: a log must not fail its caller. */
+function disableLog(error: unknown): void {
   const file = path;
   path = undefined;
-  process.stderr.write(`The log file ${file} cannot be written (acp.log_file): ${String(error)}\n`);
+  process.stderr.write(`Cannot write the log file ${file} (acp.log_file): ${String(error)}\n`);
 }

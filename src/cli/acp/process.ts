@@ -1,36 +1,36 @@
-/** How `agentd acp` is told to end, and that it does end. */
+/** The end of the `agentd acp` process, and its error output. */
 import { constants } from "node:os";
 import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
 import { redact } from "../../base/observe/redact.ts";
 
 const SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
-/** From the first word of the end to the end, whatever does not let go. */
-const PATIENCE_MS = 2_900;
+/** The longest time from the start of the shutdown to the exit. */
+const EXIT_TIMEOUT_MS = 2_900;
 
 /**
- * The end of the process. Until there is something to put away a signal ends it at once, and so does a second signal;
- * what its tools started ends with it in any case.
+ * Shuts the process down. A signal ends it at once if there is nothing to close yet, and so does a second signal. Child
+ * processes of tools end with it in any case.
  */
-export class Leaving {
+export class Shutdown {
   #end: (() => void) | undefined;
-  #hasBegun = false;
+  #isEnding = false;
 
-  /** Listens to signals from now on: a library that cleans up after itself would end the process when nobody else did. */
+  /** Starts listening for signals: without listeners, a library with its own cleanup would end the process. */
   constructor() {
     for (const name of SIGNALS) process.on(name, () => this.#signalled(128 + constants.signals[name]));
   }
 
-  /** From now on a signal calls `end`, which is to bring the process to {@link exit}. */
-  hold(end: () => void): void {
+  /** Makes a signal call `end`, which must lead to {@link exit}. */
+  onSignal(end: () => void): void {
     this.#end = end;
   }
 
-  /** The end has begun, by a signal or without: it is over in time. */
+  /** Starts the shutdown, which exits after a timeout at the latest. */
   begin(): void {
-    if (this.#hasBegun) return;
-    this.#hasBegun = true;
-    systemClock.after(PATIENCE_MS, () => this.exit());
+    if (this.#isEnding) return;
+    this.#isEnding = true;
+    systemClock.after(EXIT_TIMEOUT_MS, () => this.exit());
   }
 
   exit(): never {
@@ -38,15 +38,15 @@ export class Leaving {
   }
 
   #signalled(exitCode: number): void {
-    if (this.#hasBegun) process.exit(exitCode);
+    if (this.#isEnding) process.exit(exitCode);
     this.begin();
     if (!this.#end) this.exit();
     this.#end();
   }
 }
 
-/** Of a bug its stack is what helps. */
-export function reportFault(error: unknown): void {
+/** Prints an internal error with its stack to standard error. The editor sees only its kind. */
+export function reportError(error: unknown): void {
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   process.stderr.write(`${redact(text)}\n`);
 }

@@ -1,11 +1,11 @@
-/** `agentd cron pause` and `resume`. */
+/** `agentd cron pause`, `resume` and `remove`. */
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { jobEntry } from "../../cron/job/entry.ts";
 import { parseSchedule } from "../../cron/schedule/text.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { changeKnownJob, type CronContext } from "./home.ts";
-import { warnOfStillness } from "./status.ts";
+import { changeExistingJob, type CronContext } from "./home.ts";
+import { warnIfNotTicking } from "./status.ts";
 import { nameAndId, nextRunText, shown } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { jsonOption, yesOption } from "../kit/options.ts";
@@ -18,14 +18,14 @@ import { EXIT_FAILURE } from "../chat/run.ts";
 const job = { type: "positional", required: true, description: "Id or name of the job" } as const;
 
 export const pauseCommand = defineCommand({
-  meta: { name: "pause", description: "Let a job rest until it is resumed; what runs already goes on" },
+  meta: { name: "pause", description: "Pause a job until it is resumed. A running run continues" },
   args: {
     job,
-    reason: { type: "string", valueHint: "text", description: "Why, for those who see it in the list" },
+    reason: { type: "string", valueHint: "text", description: "Why the job is paused, shown in lists" },
     json: jsonOption,
   },
   async run({ args }) {
-    await changeKnownJob("pause", async ({ jobs }) => {
+    await changeExistingJob("pause", async ({ jobs }) => {
       const paused = await jobs.pause(args.job, { reason: args.reason });
       if (args.json) printJson({ job: jobEntry(paused) });
       else print(`Paused job: ${nameAndId(paused)}`);
@@ -34,46 +34,46 @@ export const pauseCommand = defineCommand({
 });
 
 export const resumeCommand = defineCommand({
-  meta: { name: "resume", description: "Let a job go on: at its next time, now, or at a time of your own" },
+  meta: { name: "resume", description: "Resume a job at its next scheduled time, now, or at a given time" },
   args: {
     job,
-    "run-now": { type: "boolean", description: "Run it now besides" },
+    "run-now": { type: "boolean", description: "Also run the job now" },
     at: {
       type: "string",
       valueHint: "time",
-      description: 'Run it next at this time: "in 20m", "2026-12-24T18:00"',
+      description: 'Time of the next run, such as "in 20m" or "2026-12-24T18:00"',
     },
     json: jsonOption,
   },
   async run({ args }) {
     const runNow = args["run-now"] === true;
-    if (runNow && args.at !== undefined) throw new UsageError("Give --run-now or --at, one of the two.");
-    await changeKnownJob("resume", async (place) => {
+    if (runNow && args.at !== undefined) throw new UsageError("--run-now and --at exclude each other.");
+    await changeExistingJob("resume", async (cronContext) => {
       const { at } = args;
-      const atMs = at === undefined ? undefined : await timeOf(place, args.job, at);
-      const resumed = await place.jobs.resume(args.job, { runNow, atMs });
+      const atMs = at === undefined ? undefined : await timeOf(cronContext, args.job, at);
+      const resumed = await cronContext.jobs.resume(args.job, { runNow, atMs });
       if (args.json) printJson({ job: jobEntry(resumed) });
       else print(`Resumed job: ${nameAndId(resumed)}\n  Next run: ${nextRunText(resumed)}`);
-      await warnOfStillness(place);
+      await warnIfNotTicking(cronContext);
     });
   },
 });
 
-/** As the job's own zone reads it. ServiceError for what is not one time. */
+/** Returns the time in the zone of the job. ServiceError for a recurring schedule. */
 async function timeOf({ jobs }: CronContext, ref: string, text: string): Promise<number> {
   const { definition } = await jobs.find(ref);
   const schedule = parseSchedule(text, { nowMs: Date.now(), zone: definition.zone });
   if (schedule.kind === "once") return schedule.atMs;
   throw new ServiceError(
     "invalid_request",
-    `--at is one time, such as "in 20m" or "2026-12-24T18:00"; ${JSON.stringify(text)} comes again and again: that is \`agentd cron edit --schedule\`.`,
+    `--at must be a single time, such as "in 20m" or "2026-12-24T18:00", but ${JSON.stringify(text)} recurs. Change the schedule with \`agentd cron edit --schedule\`.`,
   );
 }
 
 export const removeCommand = defineCommand({
   meta: {
     name: "remove",
-    description: "Remove a job with its history and its kept outputs; a run at work comes to its end",
+    description: "Remove a job with its history and outputs. A running run continues to its end",
   },
   args: {
     job: { type: "positional", required: true, description: "Id or name of the job" },
@@ -82,11 +82,11 @@ export const removeCommand = defineCommand({
   },
   async run({ args }) {
     if (!args.yes && !confirm.isPossible())
-      throw new UsageError("There is no terminal to ask on. Give --yes to remove the job.");
-    await changeKnownJob("remove", async ({ jobs, outputFolder }) => {
+      throw new UsageError("Cannot ask for confirmation without a terminal. Pass --yes to remove the job.");
+    await changeExistingJob("remove", async ({ jobs, outputFolder }) => {
       if (
         !args.yes &&
-        !(await confirm.ask(`Remove the job ${await called(jobs, args.job)} and its outputs?`))
+        !(await confirm.ask(`Remove the job ${await describeJob(jobs, args.job)} and its outputs?`))
       ) {
         warn("Nothing was removed.");
         process.exitCode = EXIT_FAILURE;
@@ -100,8 +100,8 @@ export const removeCommand = defineCommand({
   },
 });
 
-/** One that is broken can be removed, too. ServiceError when there is none, or more than one. */
-async function called(jobs: Jobs, ref: string): Promise<string> {
+/** Returns the label of a job, even of an unreadable one. ServiceError for no match, or several. */
+async function describeJob(jobs: Jobs, ref: string): Promise<string> {
   try {
     return nameAndId(await jobs.find(ref));
   } catch (error) {

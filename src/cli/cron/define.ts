@@ -1,4 +1,4 @@
-/** `agentd cron create`: makes a job, in a home that need not have been started. */
+/** `agentd cron create` and `edit`. */
 import { defineCommand } from "citty";
 import { defineJob, type JobInput, changeJob, type JobChange } from "../../cron/job/input.ts";
 import { jobEntry } from "../../cron/job/entry.ts";
@@ -15,8 +15,8 @@ import {
   eitherSwitch,
   listOption,
 } from "./options.ts";
-import { changeJobs, type CronContext, changeKnownJob } from "./home.ts";
-import { warnOfStillness } from "./status.ts";
+import { changeJobs, type CronContext, changeExistingJob } from "./home.ts";
+import { warnIfNotTicking } from "./status.ts";
 import { createdText, jobText, nameAndId } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 
@@ -24,9 +24,9 @@ export const createCommand = defineCommand({
   meta: {
     name: "create",
     description: [
-      "Make a job: a schedule, and what is to be done. It runs while `agentd gateway` does. For example:",
-      '  agentd cron create "every 2h" "Look for failed builds; say [SILENT] when there are none." --deliver telegram',
-      '  agentd cron create "weekdays at 9am" "Sum up the news." --name news --tz Europe/Berlin --skill news',
+      "Create a job. It runs while `agentd gateway` runs. Examples:",
+      '  agentd cron create "every 2h" "Look for failed builds. Answer [SILENT] without any." --deliver telegram',
+      '  agentd cron create "weekdays at 9am" "Summarize the news." --name news --tz Europe/Berlin --skill news',
       '  agentd cron create "0 3 * * *" --script backup.sh --no-agent --name backup',
       '  agentd cron create "in 45m" "Remind me of the tea."',
     ].join("\n"),
@@ -40,15 +40,14 @@ export const createCommand = defineCommand({
     prompt: {
       type: "positional",
       required: false,
-      description:
-        "What the agent is asked; - reads it from standard input. Not needed with --skill or --script",
+      description: "Prompt for the agent; - reads standard input. Optional with --skill or --script",
     },
     ...definitionArgs,
-    paused: { type: "boolean", description: "It runs from when it is resumed" },
+    paused: { type: "boolean", description: "Create the job paused" },
     "paused-reason": {
       type: "string",
       valueHint: "text",
-      description: "Why, for those who see it in the list",
+      description: "Why the job is paused, shown in lists",
     },
   },
   async run({ args, rawArgs }) {
@@ -56,21 +55,21 @@ export const createCommand = defineCommand({
     const [, words] = positionalsOf(rawArgs);
     const pausedReason = optionOf(rawArgs, "paused-reason");
     const isPaused = hasSwitch(rawArgs, "paused");
-    if (pausedReason !== undefined && !isPaused) throw new UsageError("--paused-reason needs --paused.");
+    if (pausedReason !== undefined && !isPaused) throw new UsageError("--paused-reason requires --paused.");
     const prompt = await readPromptOption(words);
-    await changeJobs("create", async (place) => {
-      const definition = await defineJob({ ...input, prompt }, await contextOf(place, input));
-      const job = await place.jobs.create(definition, { isPaused, pausedReason });
+    await changeJobs("create", async (cronContext) => {
+      const definition = await defineJob({ ...input, prompt }, await contextOf(cronContext, input));
+      const job = await cronContext.jobs.create(definition, { isPaused, pausedReason });
       if (args.json) printJson({ job: jobEntry(job) });
       else print(createdText(job));
-      await warnOfTargets(place, definition);
-      if (!isPaused) await warnOfStillness(place);
+      await warnOfUnreadyPlatforms(cronContext, definition);
+      if (!isPaused) await warnIfNotTicking(cronContext);
     });
   },
 });
 
-/** Says which platforms could not be reached as things are. */
-export async function warnOfTargets(
+/** Warns about target platforms that are not ready. */
+export async function warnOfUnreadyPlatforms(
   { config, env }: CronContext,
   { deliver, failureDeliver }: { readonly deliver: string; readonly failureDeliver?: string },
 ): Promise<void> {
@@ -83,44 +82,47 @@ export const editCommand = defineCommand({
   meta: {
     name: "edit",
     description: [
-      'Change a job: what is not said stays, and an empty value (--script "") takes back what was said. For example:',
+      'Change a job. Omitted options keep their values, and an empty value (--script "") resets one. Examples:',
       '  agentd cron edit news --schedule "weekdays at 8am" --add-skill weather',
       "  agentd cron edit backup --deliver telegram,local --failure-deliver email:ops@example.com",
     ].join("\n"),
   },
   args: {
     job: { type: "positional", required: true, description: "Id or name of the job" },
-    schedule: { type: "string", valueHint: "text", description: "A new schedule; it begins anew" },
+    schedule: {
+      type: "string",
+      valueHint: "text",
+      description: "New schedule, which restarts the job's timing",
+    },
     prompt: {
       type: "string",
       valueHint: "text",
-      description: "What the agent is asked; - reads it from standard input",
+      description: "Prompt for the agent; - reads standard input",
     },
     ...definitionArgs,
-    "add-skill": { type: "string", valueHint: "name", description: "One more skill; may be given again" },
-    "remove-skill": { type: "string", valueHint: "name", description: "A skill less; may be given again" },
-    "clear-skills": { type: "boolean", description: "No skills" },
-    agent: { type: "boolean", description: "The agent runs again; the opposite of --no-agent" },
+    "add-skill": { type: "string", valueHint: "name", description: "Add a skill. Repeatable" },
+    "remove-skill": { type: "string", valueHint: "name", description: "Remove a skill. Repeatable" },
+    "clear-skills": { type: "boolean", description: "Remove all skills" },
+    agent: { type: "boolean", description: "Run the agent again; the opposite of --no-agent" },
   },
   async run({ args, rawArgs }) {
     const change = await changeOf(rawArgs);
-    await changeKnownJob("edit", async (place) => {
-      const jobContext = await contextOf(place, change);
-      const job = await place.jobs.edit(args.job, ({ definition }) =>
+    await changeExistingJob("edit", async (cronContext) => {
+      const jobContext = await contextOf(cronContext, change);
+      const job = await cronContext.jobs.edit(args.job, ({ definition }) =>
         changeJob(definition, change, jobContext),
       );
       if (args.json) printJson({ job: jobEntry(job) });
       else print(`Updated job: ${nameAndId(job)}\n${jobText(job)}`);
-      await warnOfTargets(place, job.definition);
-      if (job.state === "scheduled") await warnOfStillness(place);
+      await warnOfUnreadyPlatforms(cronContext, job.definition);
+      if (job.state === "scheduled") await warnIfNotTicking(cronContext);
     });
   },
 });
 
 async function changeOf(words: readonly string[]): Promise<JobChange> {
   const schedule = optionOf(words, "schedule");
-  if (schedule?.trim() === "")
-    throw new UsageError("--schedule is empty. A job has one: to stop it, pause it.");
+  if (schedule?.trim() === "") throw new UsageError("--schedule is empty. To stop a job, pause it.");
   const prompt = await readPromptOption(optionOf(words, "prompt"));
   const change: JobChange = {
     ...inputOf(words),
@@ -132,5 +134,5 @@ async function changeOf(words: readonly string[]): Promise<JobChange> {
     clearSkills: hasSwitch(words, "clear-skills") ? true : undefined,
   };
   if (Object.values(change).some((value) => value !== undefined)) return change;
-  throw new UsageError("Nothing is to be changed. Say what, such as --schedule or --prompt.");
+  throw new UsageError("No changes. Pass an option, such as --schedule or --prompt.");
 }

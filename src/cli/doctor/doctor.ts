@@ -1,9 +1,9 @@
-/** `agentd doctor`: what is wrong here, and what to do. */
+/** `agentd doctor`: finds problems and says what to do. Each check is independent and changes nothing. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import { redact } from "../../base/observe/redact.ts";
 import { currentContext, type CliContext } from "../kit/context.ts";
-import { type Finding, type Verdict, occupantOf } from "./finding.ts";
+import { type Finding, type CheckResult, occupantOf } from "./finding.ts";
 import { print, printJson } from "../kit/output.ts";
 import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
@@ -26,10 +26,10 @@ import { findDatabase, withDatabase } from "../kit/database.ts";
 const MARKS: Readonly<Record<Finding["status"], string>> = { ok: "ok  ", warn: "warn", fail: "FAIL" };
 
 export const doctorCommand = defineCommand({
-  meta: { name: "doctor", description: "Look for what is wrong; exit code 1 when something is" },
+  meta: { name: "doctor", description: "Check the installation for problems. Exits with 1 if a check fails" },
   args: { json: jsonOption },
   async run({ args }) {
-    const findings = await examine(currentContext());
+    const findings = await runChecks(currentContext());
     if (args.json) printJson({ findings });
     for (const { name, status, detail, fix } of args.json ? [] : findings) {
       print(`${MARKS[status]}  ${name.padEnd(10)} ${redact(detail)}`);
@@ -39,9 +39,9 @@ export const doctorCommand = defineCommand({
   },
 });
 
-type Check = (patient: Patient) => Promise<Verdict>;
+type Check = (checkContext: CheckContext) => Promise<CheckResult>;
 
-interface Patient {
+interface CheckContext {
   readonly context: CliContext;
   readonly loaded: LoadedConfig;
   readonly config: Config;
@@ -50,18 +50,18 @@ interface Patient {
 const CHECK_TIMEOUT_MS = 10_000;
 const MIN_FREE_BYTES = 500_000_000;
 
-/** All findings, in a fixed order. A check that throws or takes longer than ten seconds fails. */
-export async function examine(context: CliContext): Promise<readonly Finding[]> {
+/** Returns all findings in a fixed order. A check that throws or exceeds ten seconds fails. */
+export async function runChecks(context: CliContext): Promise<readonly Finding[]> {
   const loaded = await loadConfig(context);
-  const patient = { context, loaded, config: loaded.config };
+  const checkContext = { context, loaded, config: loaded.config };
   return Promise.all(
-    Object.entries(checks).map(async ([name, check]) => ({ name, ...(await bounded(check, patient)) })),
+    Object.entries(checks).map(async ([name, check]) => ({ name, ...(await bounded(check, checkContext)) })),
   );
 }
 
 const checks: Readonly<Record<string, Check>> = {
   runtime: async () => runtime(),
-  home: ({ context }) => folder(context.home, "It is made when agentd first starts."),
+  home: ({ context }) => folder(context.home, "agentd creates it at its first start."),
   config: async ({ loaded }) => config(loaded),
   secrets: ({ context }) => secrets(envPath(context.home)),
   database: () => database(),
@@ -78,14 +78,14 @@ const checks: Readonly<Record<string, Check>> = {
   search: async ({ config }) => search(config),
 };
 
-async function bounded(check: Check, patient: Patient): Promise<Verdict> {
-  const late = Promise.withResolvers<Verdict>();
+async function bounded(check: Check, checkContext: CheckContext): Promise<CheckResult> {
+  const late = Promise.withResolvers<CheckResult>();
   const timer = setTimeout(
-    () => late.resolve({ status: "fail", detail: `the check took more than ${CHECK_TIMEOUT_MS / 1000} s` }),
+    () => late.resolve({ status: "fail", detail: `the check exceeded ${CHECK_TIMEOUT_MS / 1000} s` }),
     CHECK_TIMEOUT_MS,
   );
   try {
-    return await Promise.race([check(patient), late.promise]);
+    return await Promise.race([check(checkContext), late.promise]);
   } catch (error) {
     return { status: "fail", detail: error instanceof Error ? error.message : "the check failed" };
   } finally {
@@ -93,7 +93,7 @@ async function bounded(check: Check, patient: Patient): Promise<Verdict> {
   }
 }
 
-function runtime(): Verdict {
+function runtime(): CheckResult {
   const { deno, node } = process.versions;
   if (deno !== undefined) return { status: "ok", detail: `Deno ${deno}` };
   const isOld = Number(node.split(".")[0]) < 24;
@@ -102,23 +102,23 @@ function runtime(): Verdict {
     : { status: "ok", detail: `Node ${node}` };
 }
 
-async function folder(path: string, whenMissing: string): Promise<Verdict> {
+async function folder(path: string, whenMissing: string): Promise<CheckResult> {
   const found = await stat(path).catch(() => undefined);
   if (!found)
     return (
-      (await unmakeable(path, "AGENTD_HOME")) ?? {
+      (await whyNotCreatable(path, "AGENTD_HOME")) ?? {
         status: "warn",
         detail: `${path} does not exist yet`,
         fix: whenMissing,
       }
     );
   if (!found.isDirectory())
-    return { status: "fail", detail: `${path} is not a folder`, fix: "Move it away." };
+    return { status: "fail", detail: `${path} is not a folder`, fix: "Move the file away." };
   if (!(await isWritable(path))) {
     return {
       status: "warn",
       detail: `${path} is not writable`,
-      fix: "Change its rights, or set AGENTD_HOME.",
+      fix: "Change its permissions, or set AGENTD_HOME.",
     };
   }
   const mode = found.mode & 0o777;
@@ -127,12 +127,12 @@ async function folder(path: string, whenMissing: string): Promise<Verdict> {
   return { status: "warn", detail: `${path} is open to other users (mode 0${mode.toString(8)})`, fix };
 }
 
-function config({ issues, path, exists }: LoadedConfig): Verdict {
+function config({ issues, path, exists }: LoadedConfig): CheckResult {
   const errors = issues.filter(({ severity }) => severity === "error");
   const [first] = errors.length > 0 ? errors : issues;
-  if (!first) return { status: "ok", detail: exists ? path : `${path} does not exist; the defaults hold` };
+  if (!first) return { status: "ok", detail: exists ? path : `${path} does not exist; the defaults apply` };
   const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : "";
-  const fix = "Correct it; `agentd config check` lists all.";
+  const fix = "Correct it. List all issues with `agentd config check`.";
   return {
     status: errors.length > 0 ? "fail" : "warn",
     detail: `${formatConfigIssue(first, path)}${more}`,
@@ -140,7 +140,7 @@ function config({ issues, path, exists }: LoadedConfig): Verdict {
   };
 }
 
-async function secrets(path: string): Promise<Verdict> {
+async function secrets(path: string): Promise<CheckResult> {
   const found = await stat(path).catch(() => undefined);
   if (!found) return { status: "ok", detail: `${path} does not exist yet` };
   const mode = found.mode & 0o777;
@@ -148,9 +148,13 @@ async function secrets(path: string): Promise<Verdict> {
   return { status: "fail", detail: `${path} is open to other users`, fix: `chmod 600 ${path}` };
 }
 
-async function database(): Promise<Verdict> {
+async function database(): Promise<CheckResult> {
   const found = await findDatabase();
-  if (!found.exists) return { status: "ok", detail: `${found.place} is made when agentd first starts` };
+  if (!found.exists)
+    return {
+      status: "ok",
+      detail: `${found.location} does not exist yet; agentd creates it at its first start`,
+    };
   let sessions = 0;
   await withDatabase(found, async (store) => {
     const { count } = await store.read
@@ -159,24 +163,26 @@ async function database(): Promise<Verdict> {
       .executeTakeFirstOrThrow();
     sessions = Number(count);
   });
-  return { status: "ok", detail: `${found.place}, ${sessions} sessions` };
+  return { status: "ok", detail: `${found.location}, ${sessions} sessions` };
 }
 
-async function disk({ home }: CliContext): Promise<Verdict> {
+async function disk({ home }: CliContext): Promise<CheckResult> {
   const { bavail, bsize } = await statfs(await nearestAbove(home));
   const free = bavail * bsize;
   const detail = `${Math.round(free / 1_000_000)} MB free`;
   return free < MIN_FREE_BYTES
-    ? { status: "warn", detail, fix: "Make room: events and transcripts need it." }
+    ? { status: "warn", detail, fix: "Free disk space: events and transcripts need it." }
     : { status: "ok", detail };
 }
 
-async function workspace(context: CliContext, config: Config, loaded: LoadedConfig): Promise<Verdict> {
+async function workspace(context: CliContext, config: Config, loaded: LoadedConfig): Promise<CheckResult> {
   const { workspace: path } = resolvePaths({ ...context, config, env: loaded.env });
   const found = await stat(path).catch(() => undefined);
   if (!found) {
-    const problem = await unmakeable(path, "agent.workspace");
-    return problem ?? { status: "ok", detail: `${path} is made when agentd first starts` };
+    const problem = await whyNotCreatable(path, "agent.workspace");
+    return (
+      problem ?? { status: "ok", detail: `${path} does not exist yet; agentd creates it at its first start` }
+    );
   }
   if (!found.isDirectory())
     return { status: "fail", detail: `${path} is not a folder`, fix: "Set agent.workspace." };
@@ -184,21 +190,21 @@ async function workspace(context: CliContext, config: Config, loaded: LoadedConf
   return {
     status: "fail",
     detail: `${path} is not writable`,
-    fix: "Change its rights, or set agent.workspace.",
+    fix: "Change its permissions, or set agent.workspace.",
   };
 }
 
-/** Why a folder that does not exist cannot be made; undefined when it can. */
-async function unmakeable(path: string, setting: string): Promise<Verdict | undefined> {
+/** Returns why a missing folder cannot be created, or undefined. */
+async function whyNotCreatable(path: string, setting: string): Promise<CheckResult | undefined> {
   const above = await nearestAbove(path);
   const found = await stat(above);
   if (found.isDirectory() && (await isWritable(above))) return undefined;
   const why = found.isDirectory() ? `${above} is not writable` : `${above} is a file`;
-  const fix = `Set ${setting} to a folder you may write to.`;
-  return { status: "fail", detail: `${path} cannot be made: ${why}`, fix };
+  const fix = `Set ${setting} to a writable folder.`;
+  return { status: "fail", detail: `${path} cannot be created: ${why}`, fix };
 }
 
-/** The path itself when it exists, else the nearest folder or file above it that does. */
+/** Returns the path or its nearest existing ancestor. */
 async function nearestAbove(path: string): Promise<string> {
   const exists = await stat(path).then(
     () => true,
@@ -214,7 +220,7 @@ function isWritable(path: string): Promise<boolean> {
   );
 }
 
-async function programs(): Promise<Verdict> {
+async function programs(): Promise<CheckResult> {
   const names = ["bash", "git"];
   const missing = [];
   for (const name of names) if (!(await isCommand(name))) missing.push(name);
@@ -222,11 +228,11 @@ async function programs(): Promise<Verdict> {
   return {
     status: "warn",
     detail: `${missing.join(", ")} not found`,
-    fix: "Install them: the agent works through them.",
+    fix: "Install them: the agent's tools need them.",
   };
 }
 
-async function model(config: Config, loaded: LoadedConfig): Promise<Verdict> {
+async function model(config: Config, loaded: LoadedConfig): Promise<CheckResult> {
   const providers = await findProviders(
     config,
     loaded.env,
@@ -236,30 +242,30 @@ async function model(config: Config, loaded: LoadedConfig): Promise<Verdict> {
   if (name === "demo:demo") {
     return {
       status: "warn",
-      detail: "no provider is configured: the built-in demo model answers",
+      detail: "no provider is configured, so the built-in demo model answers",
       fix: "Run `agentd setup`.",
     };
   }
   const provider = providers.find((each) => name.startsWith(`${each.name}:`));
   if (provider && provider.apiKey === undefined && provider.type !== "openai_compatible") {
-    const fix = `Put its key into .env, or run \`agentd setup --provider ${provider.type}\`.`;
-    return { status: "fail", detail: `${name}: the provider ${provider.name} has no key`, fix };
+    const fix = `Add its key to .env, or run \`agentd setup --provider ${provider.type}\`.`;
+    return { status: "fail", detail: `${name}: the provider ${provider.name} has no API key`, fix };
   }
-  return { status: "ok", detail: `${name}; \`agentd model test\` tries it` };
+  return { status: "ok", detail: `${name}; test it with \`agentd model test\`` };
 }
 
-async function port({ api_server: { host, port: number } }: Config): Promise<Verdict> {
-  const place = `${host}:${number}`;
+async function port({ api_server: { host, port: number } }: Config): Promise<CheckResult> {
+  const address = `${host}:${number}`;
   const occupant = await occupantOf({ host, port: number });
-  if (occupant.kind === "free") return { status: "ok", detail: `${place} is free` };
+  if (occupant.kind === "free") return { status: "ok", detail: `${address} is free` };
   if (occupant.kind === "health" && "version" in occupant.body) {
     const { version } = occupant.body;
-    if (typeof version === "string") return { status: "ok", detail: `agentd ${version} runs at ${place}` };
+    if (typeof version === "string") return { status: "ok", detail: `agentd ${version} runs at ${address}` };
   }
-  return { status: "fail", detail: `${place} is taken by something else`, fix: "Set api_server.port." };
+  return { status: "fail", detail: `${address} is in use by another program`, fix: "Set api_server.port." };
 }
 
-async function mcp({ mcp: { servers } }: Config): Promise<Verdict> {
+async function mcp({ mcp: { servers } }: Config): Promise<CheckResult> {
   const enabled = Object.entries(servers).filter(([, { enabled: isOn }]) => isOn);
   if (enabled.length === 0) return { status: "ok", detail: "no servers are configured" };
   for (const [name, { command, url }] of enabled) {
@@ -281,12 +287,12 @@ async function mcp({ mcp: { servers } }: Config): Promise<Verdict> {
   return { status: "ok", detail: enabled.map(([name]) => name).join(", ") };
 }
 
-function search({ web }: Config): Verdict {
+function search({ web }: Config): CheckResult {
   if (web.search) return { status: "ok", detail: web.search.provider };
   return {
     status: "warn",
     detail: "web search is not configured",
-    fix: "Set web.search.provider, if the agent is to search.",
+    fix: "Set web.search.provider to enable it.",
   };
 }
 

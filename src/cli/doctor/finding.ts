@@ -1,22 +1,22 @@
-/** What one look of `agentd doctor` came to. */
+/** The result of one check of `agentd doctor`. */
 export interface Finding {
   readonly name: string;
   readonly status: "ok" | "warn" | "fail";
   readonly detail: string;
-  /** What to do about it. */
+  /** What to do. */
   readonly fix?: string;
 }
 
-export type Verdict = Omit<Finding, "name">;
+export type CheckResult = Omit<Finding, "name">;
 
 /** Who listens at an address, for `agentd doctor`. Touches the machine. */
 
-export interface Place {
+export interface Address {
   readonly host: string;
   readonly port: number;
 }
 
-/** free: nobody listens. other: somebody does who does not say what agentd says. */
+/** What listens at an address. other: a program without the health endpoint of agentd. */
 export type Occupant =
   | { readonly kind: "free" | "other" }
   | { readonly kind: "health"; readonly body: object };
@@ -24,8 +24,8 @@ export type Occupant =
 const TIMEOUT_MS = 1_000;
 const EVERYWHERE = ["0.0.0.0", "::", "[::]", ""];
 
-/** Asks for `/health` at the address; never rejects. */
-export async function occupantOf({ host, port }: Place): Promise<Occupant> {
+/** Requests `/health` at the address. Never rejects. */
+export async function occupantOf({ host, port }: Address): Promise<Occupant> {
   const address = EVERYWHERE.includes(host) ? "127.0.0.1" : host.replace(/^\[(.*)\]$/, "$1");
   const url = `http://${address.includes(":") ? `[${address}]` : address}:${port}/health`;
   try {

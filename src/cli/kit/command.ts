@@ -1,16 +1,16 @@
-/** The usage of a command, for `--help` and beside usage errors. Pure. */
+/** Lazy commands and their usage text, for `--help` and usage errors. Pure. */
 import type { ArgDef, CommandDef, ArgsDef, CommandMeta, SubCommandsDef } from "citty";
 import { alignColumns } from "./table.ts";
 
 const INDENT = "  ";
 
-/** What every command understands besides its own options. */
+/** The options of every command. */
 const GLOBAL_OPTIONS: readonly (readonly [string, string])[] = [
-  ["--profile <name>", "Use the profile of this name, with a home of its own (or set AGENTD_PROFILE)"],
+  ["--profile <name>", "Use a named profile, which has its own home (or set AGENTD_PROFILE)"],
   ["-h, --help", "Show this help"],
 ];
 
-/** `names` is how the command was reached, such as `["agentd", "config", "set"]`. */
+/** Returns the usage text. `names` is the command path, such as `["agentd", "config", "set"]`. */
 export async function renderUsage(command: CommandDef, names: readonly string[]): Promise<string> {
   const [meta, args, commands] = await Promise.all([
     metaOf(command),
@@ -38,7 +38,7 @@ export async function renderUsage(command: CommandDef, names: readonly string[])
       ...options.map(([name, arg]) => [label(name, arg), describe(arg)] as const),
       ...GLOBAL_OPTIONS,
     ]),
-    commands.length > 0 ? `\`${names.join(" ")} <command> --help\` tells more about a command.` : "",
+    commands.length > 0 ? `Run \`${names.join(" ")} <command> --help\` for more about a command.` : "",
   ]
     .filter((part) => part !== "")
     .join("\n\n");
@@ -48,7 +48,7 @@ function placeholder(name: string, arg: ArgDef): string {
   return isRequired(arg) ? `<${name}>` : `[${name}]`;
 }
 
-/** The last argument of a command may be given again; Citty has no word for it. */
+/** Returns whether the argument is repeatable, which Citty cannot express. */
 export function isRepeated(arg: ArgDef): boolean {
   return arg.type === "positional" && arg.valueHint === "...";
 }
@@ -64,7 +64,7 @@ function label(name: string, arg: ArgDef): string {
   return `${short.join("")}--${name}${arg.type === "boolean" ? "" : ` <${arg.valueHint ?? "value"}>`}`;
 }
 
-/** Citty has no aliases for positional arguments. */
+/** Returns the short names of an option. */
 export function aliasesOf(arg: ArgDef): readonly string[] {
   return "alias" in arg && arg.alias !== undefined ? [arg.alias].flat() : [];
 }
@@ -84,7 +84,7 @@ function section(title: string, rows: readonly (readonly [string, string])[]): s
 type Resolvable<T> = T | Promise<T> | (() => T) | (() => Promise<T>);
 type Lazy = (() => Promise<CommandDef>) & { readonly summary: string };
 
-/** A command that is loaded when it is called; the usage above it needs only its summary. */
+/** Returns a command that loads on demand. The usage of its parent needs only its summary. */
 export function lazyCommand<T extends ArgsDef>(summary: string, load: () => Promise<CommandDef<T>>): Lazy {
   return Object.assign(async () => (await load()) as unknown as CommandDef, { summary });
 }
@@ -97,7 +97,7 @@ export async function argsOf(command: CommandDef): Promise<ArgsDef> {
   return resolved(command.args ?? {});
 }
 
-/** Name and summary of each command below. */
+/** Returns the name and summary of each subcommand. */
 export async function summariesOf(command: CommandDef): Promise<readonly (readonly [string, string])[]> {
   const entries = Object.entries(await below(command));
   return Promise.all(
@@ -112,20 +112,20 @@ export async function subCommandNames(command: CommandDef): Promise<readonly str
   return Object.keys(await below(command));
 }
 
-/** One of them, without loading the others; undefined when there is none of that name. */
+/** Loads one subcommand, or returns undefined if it does not exist. */
 export async function subCommandOf(command: CommandDef, name: string): Promise<CommandDef | undefined> {
   const commands = await below(command);
   const found = Object.hasOwn(commands, name) ? commands[name] : undefined;
   return found === undefined ? undefined : resolved<CommandDef>(found);
 }
 
-/** The command that runs when none below is named. */
+/** Returns the subcommand that runs by default. */
 export async function defaultOf(command: CommandDef): Promise<CommandDef | undefined> {
   const name = await resolved(command.default);
   return name === undefined ? undefined : subCommandOf(command, name);
 }
 
-/** What may stand behind the command: its own arguments, and those of the command that runs by default. */
+/** Returns the arguments of a command and of its default subcommand. */
 export async function argsHere(command: CommandDef): Promise<ArgsDef> {
   const first = await defaultOf(command);
   return { ...(first ? await argsOf(first) : {}), ...(await argsOf(command)) };

@@ -1,4 +1,4 @@
-/** What the runtime made of the built program, kept for the next start. Touches the machine. */
+/** Runtime tuning: the compile cache and the heap size. Touches the machine. */
 import { existsSync, rmSync } from "node:fs";
 import nodeModule from "node:module";
 import { join } from "node:path";
@@ -6,9 +6,9 @@ import packageFile from "../../../package.json" with { type: "json" };
 import v8 from "node:v8";
 
 /**
- * From now on modules that load are kept compiled in `<home>/cache/code/<version>`, a few megabytes, and taken from there the
- * next time. In the home, because others may not write there: whoever can change what is kept decides what runs. Another
- * version begins anew. Does nothing from source, before there is a home, and where the runtime keeps code by itself (Deno).
+ * Caches compiled modules in `<home>/cache/code/<version>`, a few megabytes, for faster starts. The cache is in the home
+ * because whoever can write to it controls what runs. Does nothing when run from source, without a home, or on Deno,
+ * which has its own cache.
  */
 export function keepCompiledCode(home: string): void {
   const isBuilt = import.meta.url.endsWith(".mjs");
@@ -18,22 +18,22 @@ export function keepCompiledCode(home: string): void {
   try {
     if (!existsSync(own)) rmSync(folder, { recursive: true, force: true });
   } catch {
-    // A home that cannot be used: the command says so itself.
+    // The home is unusable. The command itself reports that.
     return;
   }
   nodeModule.enableCompileCache(own);
 }
 
 /**
- * Read by V8 whenever it sizes its heap, so they count for a process that runs:
- * - new objects get the room they have by now, which V8 would double to 128 MB as long as anything outlives them;
- * - what outlived them is looked through when it has grown by half, where V8 would wait until it is several times as much.
+ * V8 reads these flags whenever it resizes its heap, so they take effect in a running process:
+ * - the young generation keeps its size, which V8 would otherwise double up to 128 MB;
+ * - the old generation is collected when it has grown by half, not by a multiple.
  */
 const FLAGS = ["--semi-space-growth-factor=1", "--heap-growing-percent=50"];
 
 /**
- * From now on V8 looks for garbage instead of taking more memory: a stream leaves a lot of it and keeps next to nothing.
- * For a process that one person's editor holds open all day; a service of many would rather have the time.
+ * Makes V8 collect garbage instead of growing the heap. For a process that an editor keeps open all day: streams create
+ * much garbage and retain little.
  */
 export function keepHeapSmall(): void {
   for (const flag of FLAGS) v8.setFlagsFromString(flag);

@@ -1,4 +1,4 @@
-/** Text that comes in pieces, to stdout or to a file, never faster than it is taken. Touches the machine. */
+/** Streams text to stdout or a file with backpressure, and reads standard input. Touches the machine. */
 import { randomBytes } from "node:crypto";
 import { link, lstat, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
@@ -9,10 +9,10 @@ import { ServiceError } from "../../base/errors.ts";
 import { UsageError } from "./arguments.ts";
 import { warn } from "./output.ts";
 
-/** A person who gives up must not leave half a conversation in a hidden file. */
+/** An interrupted export must not leave a partial file. */
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** Ends without complaint when the reader has had enough, such as `head`. */
+/** Writes to stdout. Ends silently when the reader closes the pipe, as `head` does. */
 export async function writeStdout(text: AsyncIterable<string>): Promise<void> {
   try {
     await pipeline(Readable.from(text), process.stdout, { end: false });
@@ -22,8 +22,8 @@ export async function writeStdout(text: AsyncIterable<string>): Promise<void> {
 }
 
 /**
- * Writes a file of mode 0600, whole or not at all. Resolves to its absolute path. ServiceError `invalid_request` when
- * there is one already and `force` is not set, and when it cannot be written.
+ * Writes a file with mode 0600 atomically. Resolves to its absolute path. ServiceError `invalid_request` if it exists and
+ * `force` is not set, or if it cannot be written.
  */
 export async function writeOutput(
   file: string,
@@ -31,11 +31,11 @@ export async function writeOutput(
   { force }: { readonly force: boolean },
 ): Promise<string> {
   const path = resolve(file);
-  // Asked before the work; the link below is what really prevents it.
+  // Fails early; the link below guarantees it.
   if (!force && (await isThere(path))) throw taken(path);
   const draft = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString("hex")}.tmp`);
   const stop = new AbortController();
-  const onSignal = () => stop.abort(new ServiceError("invalid_request", "Stopped; nothing was written."));
+  const onSignal = () => stop.abort(new ServiceError("invalid_request", "Stopped. Nothing was written."));
   for (const name of SIGNALS) process.once(name, onSignal);
   try {
     await writeDraft(draft, text, stop.signal);
@@ -47,7 +47,7 @@ export async function writeOutput(
     const code = codeOf(error);
     if (code === undefined) throw error;
     if (code === "EEXIST" && !force) throw taken(path);
-    throw new ServiceError("invalid_request", `${path} cannot be written (${code}). Name another file.`, {
+    throw new ServiceError("invalid_request", `Cannot write ${path} (${code}). Choose another file.`, {
       cause: error,
     });
   } finally {
@@ -80,7 +80,7 @@ async function isThere(path: string): Promise<boolean> {
 function taken(path: string): ServiceError {
   return new ServiceError(
     "invalid_request",
-    `${path} exists. Name another file, or give --force to replace it.`,
+    `${path} already exists. Choose another file, or pass --force to replace it.`,
   );
 }
 
@@ -89,18 +89,21 @@ function codeOf(error: unknown): string | undefined {
 }
 
 const MAX_BYTES = 4 * 1024 * 1024;
-/** Whoever waits this long for an end of the input may not know that it is waited for. */
-const PATIENCE_MS = 3_000;
+/** After this time, a user may not know that the command waits for the end of its input. */
+const HINT_AFTER_MS = 3_000;
 
-/** All of the input, without the line feed at its end. Throws {@link UsageError} when it is too long for a prompt. */
+/** Reads all input, without its last line feed. Throws {@link UsageError} if it is too long for a prompt. */
 export async function readStandardInput(): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
-  const waiting = setTimeout(() => warn("Reading the prompt from standard input, to its end."), PATIENCE_MS);
+  const waiting = setTimeout(
+    () => warn("Reading the prompt from standard input until its end."),
+    HINT_AFTER_MS,
+  );
   try {
     for await (const chunk of process.stdin as AsyncIterable<Uint8Array>) {
       bytes += chunk.byteLength;
-      if (bytes > MAX_BYTES) throw new UsageError(`The prompt is longer than ${MAX_BYTES} bytes.`);
+      if (bytes > MAX_BYTES) throw new UsageError(`The prompt exceeds ${MAX_BYTES} bytes.`);
       chunks.push(chunk);
     }
   } finally {

@@ -5,7 +5,7 @@ import { jsonOption } from "./options.ts";
 import { readdir, readFile } from "node:fs/promises";
 
 export const versionCommand = defineCommand({
-  meta: { name: "version", description: "Print the version of agentd and of the runtime" },
+  meta: { name: "version", description: "Print the versions of agentd and the runtime" },
   args: { json: jsonOption },
   async run({ args }) {
     const version = await readVersion();
@@ -15,11 +15,11 @@ export const versionCommand = defineCommand({
   },
 });
 
-/** From src/cli/ and from dist/ (and its chunks/), nearest first. */
+/** Relative to src/cli/kit/ and to dist/ (and its chunks/), nearest first. */
 const SPEC_FOLDERS = ["./specs/", "../specs/", "../../../generated/specs/"];
 const PACKAGE_FILES = ["../package.json", "../../package.json", "../../../package.json"];
 
-/** The bundled specs by file name; the first folder that holds one named `*.openapi.json` counts. */
+/** Returns the first folder with a `*.openapi.json` file, and the names of its files. */
 export async function findSpecFolder(): Promise<
   { readonly url: URL; readonly files: readonly string[] } | undefined
 > {
@@ -31,7 +31,7 @@ export async function findSpecFolder(): Promise<
   return undefined;
 }
 
-/** "unknown" when the package's file is not where it should be. */
+/** Returns the version of the package, or "unknown" if its package.json is missing. */
 export async function readVersion(): Promise<string> {
   for (const file of PACKAGE_FILES) {
     const text = await ifThere(readFile(new URL(file, import.meta.url), "utf8"));

@@ -1,4 +1,4 @@
-/** The models of the home's configuration, for commands that need no service. */
+/** The configured models, and a test call, for commands that need no service. */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import type { ModelCatalog } from "../../agent/model.ts";
 import { createLog } from "../../base/observe/log.ts";
@@ -35,7 +35,7 @@ export interface Trial {
 
 const TIMEOUT_MS = 60_000;
 
-/** Never rejects for what the provider does: the end says how it went. */
+/** Asks a model for one sentence. Reports failures of the provider in `end`. */
 export async function tryModel({ providers }: Pick<ModelDeps, "providers">, model: ModelRef): Promise<Trial> {
   const engine = createEngine({
     providers,
@@ -55,7 +55,7 @@ export async function tryModel({ providers }: Pick<ModelDeps, "providers">, mode
   return { end, durationMs: performance.now() - startedMs };
 }
 
-/** How a trial went, in a line or two. */
+/** Describes the result of a test call in one or two lines. */
 export function describeTrial({ end, durationMs }: Trial, name: string): string {
   if (end.stop === "aborted") return `${name} did not answer within ${TIMEOUT_MS / 1000} s.`;
   if (end.error) return `${name} failed: ${end.error.message}`;

@@ -162,6 +162,6 @@ function report(
 
 async function inDatabase(work: (store: Store) => Promise<void>): Promise<void> {
   const database = await findDatabase();
-  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
+  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
   await withDatabase(database, work);
 }

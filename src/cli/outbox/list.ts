@@ -47,7 +47,7 @@ export const listCommand = defineCommand({
     };
     const database = await findDatabase();
     if (!database.exists) {
-      warn(noDatabase(database.place));
+      warn(noDatabase(database.location));
       if (args.json) printJson({ deliveries: [], next_before: null });
       return;
     }
@@ -74,7 +74,7 @@ export const showCommand = defineCommand({
   },
   async run({ args }) {
     const database = await findDatabase();
-    if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
+    if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
     await hideSecrets();
     await withDatabase(database, async (store) => {
       const found = await findMessage(store, args.message);

@@ -1,4 +1,4 @@
-/** What a route would make of a request, worked out in this process: nothing is sent and nothing is recorded. */
+/** Dry run of a request in this process: sends and records nothing. */
 import { createSkills } from "../../app/wire-agent.ts";
 import { createLog } from "../../base/observe/log.ts";
 import { loadConfig, requireValid } from "../../config/config.ts";
@@ -10,8 +10,8 @@ import { createEvaluationPorts } from "../../app/wire-webhook.ts";
 import { currentContext } from "../kit/context.ts";
 import { warn } from "../kit/output.ts";
 
-/** The stages up to `upTo` (default: all that come before the record). The route's script runs. */
-export async function rehearseRequest(
+/** Runs the stages up to `upTo` (default: all before the record), including the script of the route. */
+export async function dryRunRequest(
   request: VerifiedRequest,
   options: { readonly upTo?: StageName } = {},
 ): Promise<Evaluated> {

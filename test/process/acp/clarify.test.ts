@@ -232,6 +232,6 @@ test("a password is never requested through a form, and the command gets none", 
   assert.equal((await editor.prompt(sessionId, "go")).stopReason, "end_turn");
   assert.deepEqual(asked, []);
   const [notice] = editor.updates("notice");
-  assert.match(notice?.title ?? "", /password, which is never asked for in an editor/);
+  assert.match(notice?.title ?? "", /needs a password\. agentd never asks for passwords in an editor/);
   assert.match(editor.text(), /I heard: [^]*needs a password for sudo, and none was given/);
 });

@@ -45,7 +45,7 @@ test("a backup made during runs restores everything that was acknowledged", asyn
   const { code, stdout, stderr } = await agentd(["backup", target], { AGENTD_HOME: place.home });
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^Backed up \S+ to \S+copy: \d+ files, with the database\.\nTo restore it, /);
-  assert.match(stderr, /^The workspace is not in it: \S+workspace\n$/);
+  assert.match(stderr, /^The backup does not include the workspace: \S+workspace\n$/);
   assert.equal((await stat(target)).mode & 0o777, 0o700);
   assert.equal((await stat(join(target, "state.db"))).mode & 0o777, 0o600);
   assert.equal((await stat(join(target, ".env"))).mode & 0o777, 0o600);
@@ -85,10 +85,10 @@ test("a backup inside the home or over an existing path is rejected, and a parti
   await agentd(["config", "set", "log.level", "info"], env);
   const inside = await agentd(["backup", join(folder, "home", "copy")], env);
   assert.equal(inside.code, 1);
-  assert.match(inside.stderr, /lies in the home itself\. Name a folder outside of /);
+  assert.match(inside.stderr, /is inside the home\. Choose a folder outside of /);
   const taken = await agentd(["backup", folder], env);
   assert.equal(taken.code, 1);
-  assert.match(taken.stderr, /exists\. Name a folder that does not exist yet\.\n$/);
+  assert.match(taken.stderr, /already exists\. Choose a new folder\.\n$/);
   const unmade = await agentd(["backup", join(folder, "home", "config.yaml", "copy")], env);
   assert.equal(unmade.code, 1);
   const file = join(folder, "file");
@@ -114,7 +114,7 @@ test("a backup without a database, or with one on a server, says what it does no
   assert.equal(remote.code, 0, remote.stderr);
   assert.match(
     remote.stderr,
-    /^The database is on a PostgreSQL server and not in the backup: copy it with `pg_dump`/,
+    /^The backup does not include the database, which is on a PostgreSQL server\. Copy it with `pg_dump`/,
   );
   await mkdir(join(folder, "home", "workspace"));
   await writeFile(join(folder, "home", "workspace", "a.txt"), "mine");

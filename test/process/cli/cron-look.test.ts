@@ -12,8 +12,8 @@ describe("agentd cron list, show, runs and status", () => {
     const look = async (...words: string[]) => agentd(["cron", ...words], { AGENTD_HOME: made.home });
     const list = await look("list");
     assert.equal(list.code, 0);
-    assert.match(list.stdout, /^No scheduled jobs\. Make one: agentd cron create "/);
-    assert.match(list.stderr, /There is no database yet/);
+    assert.match(list.stdout, /^No scheduled jobs\. Create one: agentd cron create "/);
+    assert.match(list.stderr, /The database does not exist yet/);
     assert.deepEqual(entryOf(await look("list", "--json")), { jobs: [], count: 0 });
     assert.deepEqual(entryOf(await look("runs", "--json")), { runs: [], next_cursor: null });
     const status = entryOf<Readonly<Record<string, unknown>>>(await look("status", "--json"));

@@ -22,7 +22,7 @@ describe("agentd doctor on platforms", () => {
   it("accepts a home without platforms, and configured ones", async () => {
     assert.deepEqual(await look({}), {
       status: "ok",
-      detail: "none is set up; `agentd gateway setup` changes that",
+      detail: "none is set up; run `agentd gateway setup` to add one",
     });
     assert.match(
       (await look({ telegram: { token: TOKEN } })).detail,
@@ -113,6 +113,6 @@ describe("agentd doctor on the outbox", () => {
       detail,
       /^2 given up \(telegram 2\); 1 may have arrived \(slack 1\); the oldest that is due waits for 12[12] minutes$/,
     );
-    assert.match(fix ?? "", /`agentd deliveries list` shows each.*Does `agentd gateway` run\?/);
+    assert.match(fix ?? "", /See `agentd deliveries list`.*Is `agentd gateway` running\?/);
   });
 });

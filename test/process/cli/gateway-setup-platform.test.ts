@@ -37,7 +37,7 @@ function startSetup(home: string): Promise<Terminal> {
 async function choosePlatform(terminal: Terminal): Promise<void> {
   await terminal.shows("Receive webhooks?");
   await terminal.type("n");
-  await terminal.shows("Set up a platform for messages?");
+  await terminal.shows("Set up a message platform?");
   await terminal.type("y");
   await terminal.shows("Which platform?");
 }
@@ -136,7 +136,7 @@ describe("agentd gateway setup --platform", () => {
     const unknown = await agentd(["gateway", "setup", "--platform", "telegran"], env);
     assert.deepEqual([unknown.code, /did you mean "telegram"/.test(unknown.stderr)], [2, true]);
     const stray = await agentd(["gateway", "setup", "--set", "token=canary"], env);
-    assert.deepEqual([stray.code, /--set and --test need --platform/.test(stray.stderr)], [2, true]);
+    assert.deepEqual([stray.code, /--set and --test require --platform/.test(stray.stderr)], [2, true]);
     assert.deepEqual(await readdir(made.home), []);
   });
 });
@@ -152,11 +152,11 @@ describe("agentd gateway setup at a terminal", () => {
       await terminal.press("Enter");
       await terminal.shows("home_channel: The chat of messages that name no other.");
       await terminal.press("Enter");
-      await terminal.shows("Set up another one?");
+      await terminal.shows("Set up another platform?");
       await terminal.press("Enter");
       await terminal.shows("Send a test message through Telegram now?");
       await terminal.press("Enter");
-      await terminal.shows("sends a test message");
+      await terminal.shows("Send a test message with");
       assert.equal(await terminal.ended(), 0);
       assert.ok(!(await terminal.history()).includes(TOKEN));
       assert.equal(await read(home, ".env"), `TELEGRAM_BOT_TOKEN=${TOKEN}\n`);

@@ -47,7 +47,7 @@ describe("agentd gateway setup", () => {
     assert.equal(code, 0);
     assert.equal(await read(home, "config.yaml"), "version: 1\nplatforms:\n  webhook:\n    enabled: true\n");
     assert.deepEqual(await readdir(home), [".lock", "config.yaml"]);
-    assert.match(stdout, /There is no secret for all routes/);
+    assert.match(stdout, /No global secret is set/);
     assert.match(stdout, /:8644\/webhooks/);
   });
 
@@ -56,7 +56,7 @@ describe("agentd gateway setup", () => {
     const env = { AGENTD_HOME: made.home, WEBHOOK_PORT: "9002", WEBHOOK_ENABLED: "false" };
     const { stderr } = await agentd(["gateway", "setup", "--webhook-port", "9001"], env);
     assert.match(stderr, /WEBHOOK_PORT in the environment counts instead: 9002/);
-    assert.match(stderr, /WEBHOOK_ENABLED in the environment counts instead/);
+    assert.match(stderr, /WEBHOOK_ENABLED in the environment overrides this/);
   });
 
   it("writes nothing for answers that cannot be", async () => {
@@ -64,8 +64,8 @@ describe("agentd gateway setup", () => {
       [["--webhook-port", "0"], /--webhook-port must be a number from 1 to 65535/],
       [["--webhook-port", "70000"], /--webhook-port must be a number/],
       [["--webhook-secret", ""], /--webhook-secret is empty/],
-      [["--webhook-secret", "INSECURE_NO_AUTH"], /for loopback addresses only/],
-      [[], /There is no terminal to ask at\. Give --enable-webhooks/],
+      [["--webhook-secret", "INSECURE_NO_AUTH"], /only on loopback addresses/],
+      [[], /Cannot ask without a terminal\. Pass --enable-webhooks/],
     ] as const) {
       await using made = await createHome();
       const refused = await agentd(["gateway", "setup", ...words], { AGENTD_HOME: made.home });
@@ -86,7 +86,7 @@ describe("agentd gateway setup", () => {
     });
     await terminal.shows("Receive webhooks?");
     await terminal.press("Enter");
-    await terminal.shows("opens a port for strangers");
+    await terminal.shows("opens a public port");
     await terminal.shows("Webhook port (default 8644)");
     await terminal.type("many");
     await terminal.press("Enter");
@@ -94,7 +94,7 @@ describe("agentd gateway setup", () => {
     await terminal.shows("Global HMAC secret (shared across all routes)");
     await terminal.type(SECRET);
     await terminal.press("Enter");
-    await terminal.shows("Set up a platform for messages?");
+    await terminal.shows("Set up a message platform?");
     await terminal.press("Enter");
     await terminal.shows("Next:");
     assert.equal(await terminal.ended(), 0);
@@ -113,7 +113,7 @@ describe("agentd gateway setup", () => {
     });
     await terminal.shows("Reconfigure webhooks?");
     await terminal.press("Enter");
-    await terminal.shows("Set up a platform for messages?");
+    await terminal.shows("Set up a message platform?");
     await terminal.press("Enter");
     await terminal.shows("Nothing was changed.");
     assert.equal(await terminal.ended(), 1);

@@ -84,7 +84,7 @@ describe("agentd sessions", () => {
     const list = await agentd(["sessions", "list", "--json"], env);
     assert.equal(list.code, 0);
     assert.deepEqual(JSON.parse(list.stdout), { sessions: [], next_cursor: null });
-    assert.match(list.stderr, /^There is no database yet \([^\n]*state\.db\)[^\n]*\n$/);
+    assert.match(list.stderr, /^The database does not exist yet \([^\n]*state\.db\)[^\n]*\n$/);
     for (const words of [
       ["show", "x"],
       ["export", "x"],
@@ -92,7 +92,7 @@ describe("agentd sessions", () => {
     ]) {
       const { code, stdout, stderr } = await agentd(["sessions", ...words], env);
       assert.deepEqual([code, stdout], [1, ""]);
-      assert.match(stderr, /^There is no database yet/);
+      assert.match(stderr, /^The database does not exist yet/);
     }
     assert.deepEqual(await readdir(made.home), []);
   });
@@ -302,7 +302,7 @@ describe("agentd sessions delete", () => {
     await place.add({ id: "s", title: "Gone soon" }, talk);
     const asked = await place.sessions("delete", "s");
     assert.deepEqual([asked.code, asked.stdout], [2, ""]);
-    assert.match(asked.stderr, /^There is no terminal to ask on\. Give --yes/);
+    assert.match(asked.stderr, /^Cannot ask for confirmation without a terminal\. Pass --yes/);
     const done = await place.sessions("delete", "Gone soon", "--yes");
     assert.deepEqual([done.code, done.stdout], [0, "deleted s\n"]);
     const left = await place.store.read.selectFrom("messages").selectAll().execute();
@@ -324,7 +324,7 @@ describe("agentd sessions delete", () => {
     assert.match(busy.stderr, /^The session busy is busy: a turn is at work in it\.[^\n]*\n$/);
     const crashed = await place.sessions("delete", "crashed", "--yes");
     assert.equal(crashed.code, 1);
-    assert.match(crashed.stderr, /cut off by a crash\. Start `agentd gateway` once/);
+    assert.match(crashed.stderr, /a crash interrupted its turn\. Start `agentd gateway` once/);
     assert.equal((await place.store.read.selectFrom("sessions").selectAll().execute()).length, 2);
   });
 });

@@ -60,9 +60,9 @@ describe("agentd setup", () => {
   });
 
   for (const [what, words, message] of [
-    ["no terminal and no options", [], /There is no terminal to ask at. Give --provider/],
+    ["no terminal and no options", [], /Cannot ask without a terminal\. Pass --provider/],
     ["a server without an address", ["--provider", "openai_compatible"], /--base-url is required/],
-    ["an address that is none", ["--provider", "openai", "--base-url", "ftp://x"], /must begin with http/],
+    ["an address that is none", ["--provider", "openai", "--base-url", "ftp://x"], /must start with http/],
     [
       "a name that cannot be one",
       ["--provider", "openai_compatible", "--name", "A B", "--base-url", "http://x"],
@@ -105,9 +105,9 @@ async function breakOff(words: readonly string[], home: string) {
   });
   let seen = "";
   child.stdout.on("data", (bytes: Uint8Array) => {
-    const was = seen.includes("Where do models come from");
+    const was = seen.includes("Which model provider");
     seen += bytes.toString();
-    if (!was && seen.includes("Where do models come from")) child.stdin.write("\u0003");
+    if (!was && seen.includes("Which model provider")) child.stdin.write("\u0003");
   });
   const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
   return { code, seen };
@@ -145,7 +145,7 @@ describe("agentd model", () => {
     assert.equal((await run("show")).stdout, "box:b\n");
     const unknown = await run("set", "nobody:at-all/x y");
     assert.equal(unknown.code, 1);
-    assert.match(unknown.stderr, /There is no model .* the providers are: box, demo/);
+    assert.match(unknown.stderr, /Unknown model .* Configured providers: box, demo/);
     const good = await run("test", "--json");
     assert.deepEqual([JSON.parse(good.stdout).ok, JSON.parse(good.stdout).model], [true, "box:b"]);
     const bad = await run("test", "box:a");
@@ -187,7 +187,7 @@ describe("agentd doctor", () => {
     for (const line of [
       /FAIL {2}secrets .*open to other users\n.*chmod 600/,
       /FAIL {2}model .*the provider openai has no key\n.*agentd setup --provider openai/,
-      /FAIL {2}port .*taken by something else/,
+      /FAIL {2}port .*in use by another program/,
       /FAIL {2}mcp .*\/nowhere\/at-all was not found/,
     ]) {
       assert.match(stdout, line);

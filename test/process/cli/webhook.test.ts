@@ -89,7 +89,7 @@ test("subscribe refuses invalid options and combinations and then writes nothing
   for (const [words, code, text] of [
     [["--deliver-only"], 2, /--deliver-only needs a real target/],
     [["--deliver-only", "--deliver", "log:x"], 1, /deliver_only needs a real target/],
-    [["--retry-on-script-failure"], 2, /--retry-on-script-failure needs --script/],
+    [["--retry-on-script-failure"], 2, /--retry-on-script-failure requires --script/],
     [["--deliver", "telegran"], 1, /deliver: "telegran" is no target; did you mean "telegram"/],
     [["--secret", ""], 2, /--secret is empty/],
     [["--secret", "env:NOBODY_SET_THIS"], 1, /NOBODY_SET_THIS, its secret, is not set/],
@@ -154,7 +154,7 @@ test("the subscriptions file always gets mode 0600, and a corrupt file is set as
   assert.equal(listed.code, 1);
   const next = await place.webhook("subscribe", "c");
   assert.equal(next.code, 0);
-  assert.match(next.stderr, /It is now .*\.broken-\d+, and a new one was begun/);
+  assert.match(next.stderr, /Renamed it to .*\.broken-\d+ and started a new file/);
   assert.deepEqual(Object.keys(await place.subscriptions()), ["c"]);
   const aside = (await readdir(place.home)).find((name) => name.includes(".broken-")) ?? "";
   assert.equal(await readFile(join(place.home, aside), "utf8"), '{"a": {');
@@ -201,8 +201,8 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   assert.equal(removed.stdout, "  Removed webhook subscription: a\n");
   assert.deepEqual(Object.keys(await place.subscriptions()), ["b"]);
   for (const [name, hint] of [
-    ["a", /No subscription named 'a'.*\n {2}Routes of the configuration cannot be removed here\./],
-    ["fixed", /No subscription named 'fixed'.*\n {2}It is a route of the configuration/],
+    ["a", /No subscription named 'a'.*\n {2}This command cannot remove configured routes\./],
+    ["fixed", /No subscription named 'fixed'.*\n {2}It is a configured route/],
   ] as const) {
     const unknown = await place.webhook("remove", name);
     assert.equal(unknown.code, 1);
@@ -235,7 +235,7 @@ test("`test --dry-run` prints each stage and the rendered prompt without a gatew
   assert.match(own.stdout, /by ada on push/);
   for (const [more, text] of [
     [["--payload", "{"], /--payload must be JSON/],
-    [["--payload", "{}", "--file", "x"], /--payload or --file, not both/],
+    [["--payload", "{}", "--file", "x"], /--payload and --file exclude each other/],
     [["--header", "nothing"], /--header must be 'name: value'/],
   ] as const) {
     const refused = await place.webhook("test", "ci", ...more);

@@ -68,10 +68,10 @@ describe("options of a job", () => {
 
   it("what contradicts itself, or is no number, is wrong use", () => {
     const wrong: readonly (readonly [() => unknown, RegExp])[] = [
-      [() => inputOf(create("every 1h", "x", "--catch-up", "--no-catch-up")), /contradict each other/],
+      [() => inputOf(create("every 1h", "x", "--catch-up", "--no-catch-up")), /exclude each other/],
       [() => inputOf(create("every 1h", "x", "--jitter", "soon")), /--jitter must be a whole number/],
       [() => inputOf(create("every 1h", "x", "--grace", "1.5")), /--grace must be a whole number/],
-      [() => inputOf(create("every 1h", "x", "--provider", "openai")), /--provider needs --model/],
+      [() => inputOf(create("every 1h", "x", "--provider", "openai")), /--provider requires --model/],
       [() => create("every 1h", "x", "--overlap", "queue"), /--overlap must be one of skip, allow/],
       [() => create("every 1h", "x", "y"), /Unexpected argument "y"/],
       [() => create("every 1h", "x", "--skil", "y"), /did you mean --skill/],

@@ -14,7 +14,7 @@ import {
   jobBlock,
   jobText,
 } from "../../../src/cli/cron/text.ts";
-import { statusEntry, statusText, stillnessWarning } from "../../../src/cli/cron/status.ts";
+import { statusEntry, statusText, schedulerWarning } from "../../../src/cli/cron/status.ts";
 
 const AT = Date.UTC(2026, 0, 5, 12);
 const SECRET = "canary-of-the-cron-texts";
@@ -84,7 +84,7 @@ describe("a job as it is listed", () => {
     );
     assert.match(
       jobBlock(job({ nextRunAtMs: undefined, state: "error" })),
-      /\[error\][\s\S]*cannot be computed/,
+      /\[error\][\s\S]*unknown: computing it failed/,
     );
     assert.match(brokenBlock({ id: "0123456789ab", name: "odd" }), /\[broken\]\n +Name: +odd\n +Problem: /);
   });
@@ -108,7 +108,7 @@ describe("a job as it is listed", () => {
       lastDeliveryError: "telegram: 403",
     } as const;
     assert.match(jobBlock(job(failed)), /Last run: .*, delivery_failed: telegram: 403$/);
-    assert.match(jobBlock(job({ manualAtMs: AT })), /Next run: now, it was asked for; then 2026-01-05/);
+    assert.match(jobBlock(job({ manualAtMs: AT })), /Next run: now \(requested\), then 2026-01-05/);
     assert.match(jobBlock(job({ retryAtMs: AT + 300_000 })), /another try 2026-01-05 13:05:00/);
     assert.match(jobBlock(job({ lastRunAtMs: AT })), /Last run: .*, under way$/);
   });
@@ -182,7 +182,7 @@ describe("a job as it is listed", () => {
     );
     for (const line of [
       "Skills: a, b",
-      "Script: x.sh (its output is the message, no agent runs)",
+      "Script: x.sh (its output is the message; the agent does not run)",
       "Context of: ba9876543210",
       "Deliver: telegram:-100:17, local",
       "Failures: email:ops@example.org",
@@ -244,18 +244,21 @@ describe("runs as they are listed", () => {
     assert.match(runsTable([missed], { zone: "UTC", isOneJob: true }), / missed x12 .*Nobody was there\.$/);
   });
 
-  it("late and made up for are told; what is at work has no output yet", () => {
+  it("late and catch-up runs are marked; a running run has no output yet", () => {
     const { endedAtMs: _, ...running } = { ...occurrence, status: "running", timing: "catch_up" } as const;
     assert.match(
       runsTable([running], { zone: "UTC", isOneJob: true }),
-      /schedule, made up for +running +- +delivered +-/,
+      /schedule, catch-up +running +- +delivered +-/,
     );
     const late = { ...occurrence, cause: "manual", timing: "late" } as const;
     assert.match(runsTable([late], { zone: "UTC", isOneJob: true }), /manual, late/);
     assert.equal(endText(occurrence), "ok after 3.2 s");
     const lost = { ...occurrence, deliveryStatus: "failed", deliveryError: `403 ${SECRET}` } as const;
     assert.match(endText(lost), /^ok after 3\.2 s; delivery failed: 403 \[redacted\]$/);
-    assert.match(endText({ ...occurrence, deliveryStatus: "pending" }), /; its message is still on its way$/);
+    assert.match(
+      endText({ ...occurrence, deliveryStatus: "pending" }),
+      /; its message is not delivered yet$/,
+    );
     assert.match(
       endText({ ...occurrence, deliveryStatus: "unknown" }),
       /; nobody knows whether its message arrived$/,
@@ -302,10 +305,10 @@ describe("the scheduler's status", () => {
         "Scheduler: running, process 12 on host",
         "Last tick: 2026-01-05 12:00:00 +00:00 (UTC), 3 s ago",
         "Jobs:      2 active, 1 paused",
-        "At work:   1",
+        "Running:   1",
         "Next due:  tea (0123456789ab), 2026-01-05 12:00:00 +00:00 (UTC)",
         "Late:      nothing",
-        "Not well:  nothing",
+        "Failed:    nothing",
       ].join("\n"),
     );
     const named = [{ id: "0123456789ab", name: "tea", dueAtMs: AT }];
@@ -319,9 +322,9 @@ describe("the scheduler's status", () => {
       around,
     );
     assert.match(bad, /Broken: +1, which cannot be read and do not run/);
-    assert.match(bad, /Late: +7 due for more than a minute/);
+    assert.match(bad, /Late: +7 overdue by more than a minute/);
     assert.match(bad, /\nLate:\n {2}tea \(0123456789ab\), 2026-01-05.*\n {2}\.\.\. and 6 more\n/);
-    assert.match(bad, /Did not end well:\n {2}\[redacted\] \(0123456789ab\): error$/);
+    assert.match(bad, /Failed:\n {2}\[redacted\] \(0123456789ab\): error$/);
   });
 
   it("status stale after 200 s: it says stalled, and what to do", () => {
@@ -335,15 +338,15 @@ describe("the scheduler's status", () => {
     const text = statusText(stalled, { ...around, nowMs: AT + 240_000 });
     assert.match(text, /^Scheduler: stalled: .*200 s\nLast tick: .*, 4 min ago\nError: +disk full\n/);
     assert.match(
-      stillnessWarning("stalled", around) ?? "",
+      schedulerWarning("stalled", around) ?? "",
       /^Warning: the scheduler has stalled.*restart `agentd gateway`/,
     );
     assert.match(
-      stillnessWarning("none", around) ?? "",
+      schedulerWarning("none", around) ?? "",
       /^Warning: no gateway is running.*`agentd cron tick`/,
     );
-    assert.match(stillnessWarning("none", { ...around, isEnabled: false }) ?? "", /cron\.enabled is off/);
-    assert.equal(stillnessWarning("ticking", around), undefined);
+    assert.match(schedulerWarning("none", { ...around, isEnabled: false }) ?? "", /cron\.enabled is off/);
+    assert.equal(schedulerWarning("ticking", around), undefined);
   });
 
   it("is the same for programs, in snake case and with ISO instants", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cronVerdict } from "../../../src/cli/doctor/cron.ts";
+import { checkJobs } from "../../../src/cli/doctor/cron.ts";
 import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
@@ -8,7 +8,7 @@ const HOUR_MS = 3_600_000;
 
 async function verdictOf(cron: TestCron, isEnabled = true) {
   const { deps, clock } = cron;
-  return cronVerdict(cron.store, {
+  return checkJobs(cron.store, {
     deps: { ...deps, toolsets: () => ["terminal"] },
     skills: deps.skills,
     workspace: deps.workspace,
@@ -25,14 +25,14 @@ test("doctor accepts a home without jobs, and jobs that a gateway runs", async (
   assert.match((await verdictOf(cron)).detail, /^no jobs/);
   await cron.create();
   await beat(cron);
-  assert.deepEqual(await verdictOf(cron), { status: "ok", detail: "1 job; the scheduler runs" });
+  assert.deepEqual(await verdictOf(cron), { status: "ok", detail: "1 job; the scheduler is running" });
 });
 
 test("doctor warns about jobs that no gateway runs", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create();
   const none = await verdictOf(cron);
-  assert.deepEqual([none.status, none.detail], ["warn", "no gateway looks for jobs, and one is scheduled"]);
+  assert.deepEqual([none.status, none.detail], ["warn", "no gateway runs, and one job is scheduled"]);
   assert.match((await verdictOf(cron, false)).fix ?? "", /cron\.enabled/);
   await beat(cron);
   cron.clock.tick(200_001);
@@ -53,11 +53,11 @@ test("doctor reports an unreadable job first", async () => {
 
 for (const [what, parts, detail] of [
   ["script", { script: "gone.sh" }, /no file "gone\.sh"/],
-  ["skill", { skills: ["gone"] }, /no skill "gone"/],
+  ["skill", { skills: ["gone"] }, /skill "gone" does not exist/],
   ["folder", { workdir: "/nonexistent/folder" }, /\/nonexistent\/folder, is not there/],
   ["model", { model: "nowhere:gpt" }, /no model "nowhere:gpt"/],
-  ["platform", { deliver: "local,telegram:-100" }, /answers by telegram, which is not set up/],
-  ["platform for failures", { failureDeliver: "telegram:-100" }, /by telegram/],
+  ["platform", { deliver: "local,telegram:-100" }, /target telegram is not set up/],
+  ["platform for failures", { failureDeliver: "telegram:-100" }, /target telegram/],
   ["set of tools", { toolsets: ["gone"] }, /no tools of the set "gone"/],
 ] as const) {
   test(`doctor reports a job whose ${what} is missing`, async () => {

@@ -40,7 +40,7 @@ async function occupied(body: string) {
 
 test("a disabled receiver is fine and is not checked further", async () => {
   const { status, detail } = await verdictOf({ settings: { enabled: false }, file: "{" });
-  assert.deepEqual([status, detail], ["ok", "not received; `agentd gateway setup` changes that"]);
+  assert.deepEqual([status, detail], ["ok", "disabled; enable them with `agentd gateway setup`"]);
 });
 
 test("invalid configured routes fail with their number", async () => {
@@ -87,7 +87,7 @@ test("an address used by another program fails, and a running receiver is fine",
   const taken = await verdictOf({ settings: { routes, port: other.port } });
   assert.deepEqual(
     [taken.status, taken.detail],
-    ["fail", `127.0.0.1:${other.port} is taken by something else`],
+    ["fail", `127.0.0.1:${other.port} is in use by another program`],
   );
   using ours = await occupied('{"status": "ok", "platform": "webhook"}');
   assert.equal((await verdictOf({ settings: { routes, port: ours.port } })).status, "ok");
