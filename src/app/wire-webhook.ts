@@ -96,7 +96,7 @@ async function findProblems(
 ): Promise<readonly string[]> {
   const problems = await platformProblems(names, config, env);
   const isAllEmpty = names.includes(ALL) && homes.size === 0;
-  return isAllEmpty ? ["deliver: all reaches nobody: no platform has a home_channel", ...problems] : problems;
+  return isAllEmpty ? ["deliver: all has no targets: no platform has a home_channel", ...problems] : problems;
 }
 
 /** Returns what the stages of the pipeline need from the machine. The store answers `knownAs` itself. */

@@ -10,7 +10,7 @@ import { UsageError } from "../kit/arguments.ts";
 const IDES = ["zed", "jetbrains", "vscode", "registry", "all"] as const;
 const ACTIONS = ["bootstrap", "check", "setup", "version"] as const;
 
-export const acpActions = {
+const acpActions = {
   bootstrap: { type: "boolean", description: "Print the editor settings that start this program" },
   ide: { type: "enum", options: [...IDES], description: "For --bootstrap: the editor (default all)" },
   json: { type: "boolean", description: "For --bootstrap: print JSON" },
@@ -52,7 +52,7 @@ function keepCode(): void {
   }
 }
 
-export interface AcpActionArgs {
+interface AcpActionArgs {
   readonly bootstrap?: boolean | undefined;
   readonly ide?: string | undefined;
   readonly json?: boolean | undefined;
@@ -63,7 +63,7 @@ export interface AcpActionArgs {
 }
 
 /** Runs the action of `args`. Resolves to false without one. Throws {@link UsageError} for conflicting options. */
-export async function runAcpAction(args: AcpActionArgs): Promise<boolean> {
+async function runAcpAction(args: AcpActionArgs): Promise<boolean> {
   const [action, second] = ACTIONS.filter((name) => args[name]);
   if (second !== undefined) throw new UsageError(`--${action} and --${second} exclude each other.`);
   const idle = (["ide", "json", "name"] as const).find((name) => args[name]);
@@ -76,7 +76,7 @@ export async function runAcpAction(args: AcpActionArgs): Promise<boolean> {
       await (await import("./check.ts")).check();
       return true;
     case "setup":
-      await (await import("./setup.ts")).setUp();
+      await (await import("./check.ts")).setUp();
       return true;
     case "version":
       await runCommand((await import("../kit/version.ts")).versionCommand, { rawArgs: [] });

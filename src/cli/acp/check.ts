@@ -1,14 +1,16 @@
-/** `agentd acp --check`: prints in one line whether an editor can use this program. */
+/** `agentd acp --check` and `--setup`. */
 import process from "node:process";
+import { runCommand } from "citty";
 import packageFile from "../../../package.json" with { type: "json" };
 import { DEMO_MODEL, formatModel } from "../../agent/model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { currentContext } from "../kit/context.ts";
-import { print } from "../kit/output.ts";
+import { UsageError } from "../kit/arguments.ts";
+import { print, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
-/** Loads everything that a session needs. Exits with 1 if a session could not start. */
+/** Prints in one line whether an editor can use this program: loads everything that a session needs. Exits with 1 if a session could not start. */
 export async function check(): Promise<void> {
   const { isReady, line } = await load();
   if (!isReady) process.exitCode = EXIT_FAILURE;
@@ -50,4 +52,15 @@ function describe(model: string): string {
 function oneLine(text: string): string {
   const lines = text.split("\n").map((line) => line.trim());
   return lines.filter((line) => line !== "").join(" ");
+}
+
+/** Runs the setup, which editors open in a terminal. Exits with 0 if a provider is set up, otherwise with 1. */
+export async function setUp(): Promise<void> {
+  try {
+    await runCommand((await import("../setup/setup.ts")).setupCommand, { rawArgs: [] });
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    warn(`${error.message} These are options of \`agentd setup\`.`);
+    process.exitCode = EXIT_FAILURE;
+  }
 }

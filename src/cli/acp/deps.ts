@@ -62,13 +62,13 @@ function isError({ severity }: { readonly severity: string }): boolean {
   return severity === "error";
 }
 
-export interface AcpWire {
+interface AcpWire {
   readonly wire: Wire;
   readonly connection: AcpConnection;
 }
 
 /** Attaches trace and keepalive as configured. Returns the function that detaches them. */
-export function attachWatchers(
+function attachWatchers(
   { wire, connection }: AcpWire,
   { settings, isTraced }: { readonly settings: AcpSettings; readonly isTraced: boolean },
 ): () => void {
@@ -101,7 +101,7 @@ let sizeBytes = 0;
 let isWatching = false;
 
 /** Copies standard error to the file at an absolute path, for editors that do not show it. Undefined stops that. */
-export function teeLog(file: string | undefined): void {
+function teeLog(file: string | undefined): void {
   if (file === path) return;
   path = file;
   if (path === undefined) return;

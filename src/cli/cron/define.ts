@@ -69,7 +69,7 @@ export const createCommand = defineCommand({
 });
 
 /** Warns about target platforms that are not ready. */
-export async function warnOfUnreadyPlatforms(
+async function warnOfUnreadyPlatforms(
   { config, env }: CronContext,
   { deliver, failureDeliver }: { readonly deliver: string; readonly failureDeliver?: string },
 ): Promise<void> {

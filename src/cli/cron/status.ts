@@ -66,7 +66,7 @@ function report(warning: string | undefined): void {
 }
 
 /** What the status needs besides the store. */
-export interface StatusContext {
+interface StatusContext {
   readonly nowMs: number;
   /** The configured time zone. */
   readonly zone: string;

@@ -254,7 +254,7 @@ function undeliveredText({ deliveryStatus, deliveryError }: Occurrence): string 
   return `; ${what}${deliveryError === undefined ? "" : `: ${shown(deliveryError)}`}`;
 }
 
-export function deliveryText({ deliveryStatus }: Occurrence): string {
+function deliveryText({ deliveryStatus }: Occurrence): string {
   if (deliveryStatus === undefined || deliveryStatus === "none") return "-";
   return deliveryStatus;
 }

@@ -20,7 +20,7 @@ import { statuses } from "../platforms/status.ts";
 import { findDatabase, withDatabase } from "../kit/database.ts";
 
 /** What jobs need besides the store. */
-export interface JobNeeds {
+interface JobNeeds {
   readonly deps: PreflightDeps;
   readonly skills: Pick<Skills, "find">;
   /** The working folder of jobs without their own. */

@@ -51,7 +51,7 @@ const CHECK_TIMEOUT_MS = 10_000;
 const MIN_FREE_BYTES = 500_000_000;
 
 /** Returns all findings in a fixed order. A check that throws or exceeds ten seconds fails. */
-export async function runChecks(context: CliContext): Promise<readonly Finding[]> {
+async function runChecks(context: CliContext): Promise<readonly Finding[]> {
   const loaded = await loadConfig(context);
   const checkContext = { context, loaded, config: loaded.config };
   return Promise.all(

@@ -11,15 +11,13 @@ export type CheckResult = Omit<Finding, "name">;
 
 /** Who listens at an address, for `agentd doctor`. Touches the machine. */
 
-export interface Address {
+interface Address {
   readonly host: string;
   readonly port: number;
 }
 
 /** What listens at an address. other: a program without the health endpoint of agentd. */
-export type Occupant =
-  | { readonly kind: "free" | "other" }
-  | { readonly kind: "health"; readonly body: object };
+type Occupant = { readonly kind: "free" | "other" } | { readonly kind: "health"; readonly body: object };
 
 const TIMEOUT_MS = 1_000;
 const EVERYWHERE = ["0.0.0.0", "::", "[::]", ""];

@@ -32,7 +32,7 @@ async function openSecrets(
   });
   const found = holders.length === 0 ? undefined : await stat(path).catch(() => undefined);
   if (!found || (found.mode & 0o077) === 0) return undefined;
-  const detail = `${path} holds secrets of ${listed(holders.map(({ name }) => name))}and is open to other users`;
+  const detail = `${path} holds secrets of ${listed(holders.map(({ name }) => name))} and is open to other users`;
   return { status: "fail", detail, fix: `chmod 600 ${path}` };
 }
 
@@ -47,7 +47,7 @@ function halfSetUp(all: readonly PlatformStatus[]): CheckResult | undefined {
   const more = half.length > 1 ? ` (and ${half.length - 1} more)` : "";
   return {
     status: "warn",
-    detail: `${first.name} is incomplete: ${first.missing.join(" and ")} missing${more}`,
+    detail: `${first.name} is incomplete; missing: ${first.missing.join(" and ")}${more}`,
     fix: `Run \`agentd gateway setup --platform ${first.name}\`, or remove its keys.`,
   };
 }
@@ -73,11 +73,11 @@ function setUp(all: readonly PlatformStatus[]): CheckResult {
 /** Checks for messages that were given up, are unconfirmed, or wait too long. */
 export async function outbox(nowMs: number): Promise<CheckResult> {
   const database = await findDatabase();
-  if (!database.exists) return { status: "ok", detail: "there is none yet" };
+  if (!database.exists) return { status: "ok", detail: "the database does not exist yet" };
   const read: OutboxStats[] = [];
   await withDatabase(database, async (store) => void read.push(await readOutboxStats(store)));
   const [stats] = read;
-  return stats ? evaluate(stats, nowMs) : { status: "ok", detail: "there is none yet" };
+  return stats ? evaluate(stats, nowMs) : { status: "ok", detail: "the database does not exist yet" };
 }
 
 function evaluate(stats: OutboxStats, nowMs: number): CheckResult {

@@ -13,7 +13,7 @@ export interface GatewayAnswers {
   readonly secret: string | undefined;
 }
 
-export interface GatewayDefaults {
+interface GatewayDefaults {
   readonly isEnabled: boolean;
   readonly port: number;
   readonly hasSecret: boolean;

@@ -188,7 +188,7 @@ function report({ config, home, path }: LoadedConfig, answers: GatewayAnswers): 
 
 const TRIAL_TIMEOUT_MS = 60_000;
 
-export interface FinishOptions {
+interface FinishOptions {
   /** The setup is interactive. */
   readonly questions: boolean;
   /** Send a test message without asking. */
@@ -196,7 +196,7 @@ export interface FinishOptions {
 }
 
 /** Reports the setup of a platform. Sets exit code 1 if it is not ready or rejects the test message. */
-export async function finishPlatform(
+async function finishPlatform(
   { platform, variables, edits }: PlatformPlan,
   options: FinishOptions,
 ): Promise<void> {
@@ -208,7 +208,7 @@ export async function finishPlatform(
     if (env[name] !== value) warn(`${name} in the environment overrides the saved value.`);
   }
   if (platformStatus.status !== "ready") {
-    warn(`${platformStatus.title} is not ready: ${platformStatus.missing.join(" and ")} missing.`);
+    warn(`${platformStatus.title} is not ready; missing: ${platformStatus.missing.join(" and ")}.`);
     process.exitCode = EXIT_FAILURE;
     return;
   }

@@ -89,7 +89,7 @@ export function lazyCommand<T extends ArgsDef>(summary: string, load: () => Prom
   return Object.assign(async () => (await load()) as unknown as CommandDef, { summary });
 }
 
-export async function metaOf(command: CommandDef): Promise<CommandMeta> {
+async function metaOf(command: CommandDef): Promise<CommandMeta> {
   return resolved(command.meta ?? {});
 }
 
@@ -98,7 +98,7 @@ export async function argsOf(command: CommandDef): Promise<ArgsDef> {
 }
 
 /** Returns the name and summary of each subcommand. */
-export async function summariesOf(command: CommandDef): Promise<readonly (readonly [string, string])[]> {
+async function summariesOf(command: CommandDef): Promise<readonly (readonly [string, string])[]> {
   const entries = Object.entries(await below(command));
   return Promise.all(
     entries.map(async ([name, each]) => {

@@ -5,7 +5,7 @@ import { resolvePaths } from "../../config/paths.ts";
 import type { Store } from "../../store/store.ts";
 import { currentContext } from "./context.ts";
 
-export interface FoundDatabase {
+interface FoundDatabase {
   readonly url: string;
   /** A path, or the kind of server; the URL may contain a password. */
   readonly location: string;

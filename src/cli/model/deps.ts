@@ -28,7 +28,7 @@ export async function loadModels(): Promise<ModelDeps> {
   return { loaded, config, providers, models: createCatalog(config, providers) };
 }
 
-export interface Trial {
+interface Trial {
   readonly end: TurnEnd;
   readonly durationMs: number;
 }

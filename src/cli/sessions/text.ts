@@ -134,7 +134,7 @@ const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2
 /** Small, since a message may have attachments of several megabytes. */
 const PAGE = 16;
 
-export type Pages = AsyncIterable<readonly NumberedMessage[]>;
+type Pages = AsyncIterable<readonly NumberedMessage[]>;
 
 /** Reads all messages that exist at the time of the call, oldest first. */
 export async function* readPages(store: Store, { id, last_message: last }: SessionRow): Pages {

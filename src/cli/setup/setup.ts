@@ -137,7 +137,7 @@ async function testModel(name: string): Promise<void> {
   process.exitCode = EXIT_FAILURE;
 }
 
-export interface SetupDefaults {
+interface SetupDefaults {
   readonly hasKey: (provider: SetupAnswers["provider"]) => boolean;
   readonly model: string | undefined;
   readonly approvals: NonNullable<SetupAnswers["approvals"]>;
@@ -152,7 +152,7 @@ const LABELS: Readonly<Record<SetupAnswers["provider"], string>> = {
 };
 
 /** Asks for the settings and writes nothing. Returns undefined if the user cancels. */
-export async function askSetup(defaults: SetupDefaults): Promise<SetupAnswers | undefined> {
+async function askSetup(defaults: SetupDefaults): Promise<SetupAnswers | undefined> {
   const ask = await import("@clack/prompts");
   ask.intro("agentd setup");
   const options = PROVIDER_TYPES.map((value) => ({ value, label: LABELS[value] }));
@@ -197,7 +197,7 @@ export async function askSetup(defaults: SetupDefaults): Promise<SetupAnswers | 
   };
 }
 
-export interface SetupAnswers {
+interface SetupAnswers {
   /** The type of provider. */
   readonly provider: ProviderType;
   readonly name?: string;
@@ -208,19 +208,19 @@ export interface SetupAnswers {
   readonly approvals?: "ask" | "always_ask" | "yolo";
 }
 
-export interface SetupPlan {
+interface SetupPlan {
   /** A variable of `.env` and its value. */
   readonly secret: { readonly name: string; readonly value: string } | undefined;
   /** Configuration keys with their values as typed. */
   readonly edits: readonly (readonly [key: string, value: string])[];
 }
 
-export const DEFAULT_NAME = "local";
+const DEFAULT_NAME = "local";
 
 const NAME = /^[a-z][a-z0-9_-]{0,63}$/;
 
 /** Returns what to write for the answers. UsageError for invalid ones. */
-export function planSetup(answers: SetupAnswers): SetupPlan {
+function planSetup(answers: SetupAnswers): SetupPlan {
   const { provider, baseUrl, apiKey, model, approvals } = answers;
   const isCompatible = provider === "openai_compatible";
   const name = answers.name ?? (isCompatible ? DEFAULT_NAME : provider);

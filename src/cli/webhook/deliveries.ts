@@ -189,7 +189,7 @@ async function dryRunDelivery(
 ): Promise<void> {
   const request = requestOf(found, routeNamed(webhookHome, found.route));
   if (!request) throw notKept(found);
-  const { dryRunRequest } = await import("./rehearsal.ts");
+  const { dryRunRequest } = await import("./dry-run.ts");
   const evaluated = await dryRunRequest(request, upTo === undefined ? {} : { upTo });
   if (asJson) printJson(evaluationJson(evaluated));
   else print(evaluationText(evaluated));

@@ -68,7 +68,7 @@ function notEnabled(home: string): ServiceError {
   );
 }
 
-export type CheckedEntry =
+type CheckedEntry =
   | { readonly route: WebhookRoute; readonly warnings: readonly string[] }
   | { readonly problems: readonly string[] };
 

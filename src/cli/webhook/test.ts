@@ -66,7 +66,7 @@ export const testCommand = defineCommand({
     const route = findRoute(webhookHome, args.name);
     if (args["dry-run"]) {
       const request = { route, headers: new Headers(headers), body, requestId: createId("req") };
-      const { dryRunRequest } = await import("./rehearsal.ts");
+      const { dryRunRequest } = await import("./dry-run.ts");
       const evaluated = await dryRunRequest(request);
       if (args.json) printJson(evaluationJson(evaluated));
       else print(evaluationText(evaluated));

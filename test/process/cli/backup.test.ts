@@ -80,7 +80,7 @@ test("a backup inside the home or over an existing path is rejected, and a parti
   const missing = await agentd(["backup", join(folder, "copy")], env);
   assert.deepEqual(
     [missing.code, missing.stderr],
-    [1, `There is nothing to back up: ${env.AGENTD_HOME} does not exist.\n`],
+    [1, `Nothing to back up: ${env.AGENTD_HOME} does not exist.\n`],
   );
   await agentd(["config", "set", "log.level", "info"], env);
   const inside = await agentd(["backup", join(folder, "home", "copy")], env);
@@ -95,7 +95,7 @@ test("a backup inside the home or over an existing path is rejected, and a parti
   await writeFile(file, "");
   const below = await agentd(["backup", join(file, "copy")], env);
   assert.equal(below.code, 1);
-  assert.match(below.stderr, /^The backup \S+ cannot be made \(E[A-Z]+\)\. Check [^\n]*\n$/);
+  assert.match(below.stderr, /^Cannot create the backup \S+ \(E[A-Z]+\)\. Check [^\n]*\n$/);
   await writeFile(join(folder, "home", "state.db"), "this is no database ".repeat(500));
   const damaged = await agentd(["backup", join(folder, "copy")], env);
   assert.equal(damaged.code, 1);

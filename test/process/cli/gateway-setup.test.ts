@@ -23,7 +23,7 @@ function read(home: string, name: string): Promise<string> {
 }
 
 describe("agentd gateway setup", () => {
-  it("enables webhooks with options: the secret goes into .env, the rest into the file, whose comments stay", async () => {
+  it("enables webhooks with options: saves the secret in .env and the rest in the file, and keeps its comments", async () => {
     await using made = await createHome({ "config.yaml": CONFIG, ".env": "OTHER=1\n" });
     const { code, stdout, stderr } = await agentd(
       ["gateway", "setup", "--enable-webhooks", "--webhook-port", "9001", "--webhook-secret", SECRET],
@@ -40,7 +40,7 @@ describe("agentd gateway setup", () => {
     assert.match(subscribed.stdout, /http:\/\/localhost:9001\/webhooks\/a/);
   });
 
-  it("makes a home where there is none; --yes keeps every default", async () => {
+  it("creates a missing home, and keeps every default with --yes", async () => {
     await using made = await createHome();
     const home = join(made.home, "new");
     const { code, stdout } = await agentd(["gateway", "setup", "--yes"], { AGENTD_HOME: home });
@@ -51,15 +51,15 @@ describe("agentd gateway setup", () => {
     assert.match(stdout, /:8644\/webhooks/);
   });
 
-  it("says when the environment counts instead", async () => {
+  it("says when the environment overrides a setting", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home, WEBHOOK_PORT: "9002", WEBHOOK_ENABLED: "false" };
     const { stderr } = await agentd(["gateway", "setup", "--webhook-port", "9001"], env);
-    assert.match(stderr, /WEBHOOK_PORT in the environment counts instead: 9002/);
+    assert.match(stderr, /WEBHOOK_PORT in the environment overrides the port: 9002/);
     assert.match(stderr, /WEBHOOK_ENABLED in the environment overrides this/);
   });
 
-  it("writes nothing for answers that cannot be", async () => {
+  it("writes nothing for invalid answers", async () => {
     for (const [words, text] of [
       [["--webhook-port", "0"], /--webhook-port must be a number from 1 to 65535/],
       [["--webhook-port", "70000"], /--webhook-port must be a number/],
@@ -75,7 +75,7 @@ describe("agentd gateway setup", () => {
     }
   });
 
-  it("asks at a terminal, hides the secret, and keeps the port for what is none", async (t) => {
+  it("asks at a terminal, hides the secret, and keeps the port for an invalid one", async (t) => {
     if (terminalIsMissing) return t.skip(terminalIsMissing);
     await using made = await createHome();
     await using terminal = await startTerminal({
@@ -90,7 +90,7 @@ describe("agentd gateway setup", () => {
     await terminal.shows("Webhook port (default 8644)");
     await terminal.type("many");
     await terminal.press("Enter");
-    await terminal.shows("it stays 8644");
+    await terminal.shows("Keeping 8644");
     await terminal.shows("Global HMAC secret (shared across all routes)");
     await terminal.type(SECRET);
     await terminal.press("Enter");
@@ -103,7 +103,7 @@ describe("agentd gateway setup", () => {
     assert.match(await read(made.home, "config.yaml"), /enabled: true/);
   });
 
-  it("changes nothing when the person says no", async (t) => {
+  it("changes nothing when the user declines", async (t) => {
     if (terminalIsMissing) return t.skip(terminalIsMissing);
     await using made = await createHome({ "config.yaml": CONFIG.replace("port", "enabled: true\n    port") });
     const before = await read(made.home, "config.yaml");

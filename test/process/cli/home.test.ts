@@ -83,7 +83,7 @@ test("a workspace that cannot be created is reported with its setting", async (t
   const { stdout } = await agentd(["doctor"], { AGENTD_HOME: folder });
   assert.match(
     stdout,
-    /FAIL {2}workspace +\S+file\/w cannot be made: \S+file is a file\n +-> Set agent\.workspace/,
+    /FAIL {2}workspace +\S+file\/w cannot be created: \S+file is a file\n +-> Set agent\.workspace/,
   );
 });
 

@@ -151,7 +151,7 @@ test("deliveries are listed, shown and replayed as a dry run without a gateway",
   assert.match(alone.stdout, /Is the gateway running\?/);
   const unknown = await place.webhook("deliveries", "show", "dlv_nothing");
   assert.equal(unknown.code, 1);
-  assert.match(unknown.stderr, /There is no delivery "dlv_nothing"/);
+  assert.match(unknown.stderr, /Unknown delivery "dlv_nothing"/);
   for (const words of [
     ["list", "--since", "soon"],
     ["replay", id, "--until", "admit"],

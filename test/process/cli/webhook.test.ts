@@ -81,7 +81,7 @@ test("subscribe creates a subscription with a generated or given secret, keeps i
   }
   const taken = await place.webhook("subscribe", "fixed");
   assert.equal(taken.code, 1);
-  assert.match(taken.stderr, /The configuration has a route fixed/);
+  assert.match(taken.stderr, /The configured route fixed would override it/);
 });
 
 test("subscribe refuses invalid options and combinations and then writes nothing", async () => {
@@ -150,7 +150,7 @@ test("the subscriptions file always gets mode 0600, and a corrupt file is set as
   await writeFile(place.file, '{"a": {');
   const listed = await place.webhook("list");
   assert.match(listed.stdout, /No dynamic webhook subscriptions\./);
-  assert.match(listed.stderr, /webhook_subscriptions\.json cannot be used: it is no JSON/);
+  assert.match(listed.stderr, /webhook_subscriptions\.json is invalid: it is no JSON/);
   assert.equal(listed.code, 1);
   const next = await place.webhook("subscribe", "c");
   assert.equal(next.code, 0);
@@ -183,7 +183,7 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   const listed = await place.webhook("list");
   assert.match(listed.stdout, /2 webhook subscription\(s\):/);
   assert.match(listed.stdout, /◆ a\n {4}of a\uFFFD\[31m\n {4}URL: +http:\/\/localhost:18644\/webhooks\/a/);
-  assert.match(listed.stdout, /Routes of the configuration: fixed/);
+  assert.match(listed.stdout, /Configured routes: fixed/);
   const inJson = await place.webhook("list", "--json");
   for (const { stdout, stderr } of [listed, inJson]) assert.ok(!(stdout + stderr).includes(secret));
   assert.deepEqual(
@@ -216,7 +216,7 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   assert.match(tested.stdout, /Is the gateway running\?/);
   const missing = await place.webhook("test", "bb");
   assert.equal(missing.code, 1);
-  assert.match(missing.stderr, /There is no route "bb"; did you mean "b"\?/);
+  assert.match(missing.stderr, /Unknown route "bb"; did you mean "b"\?/);
 });
 
 test("`test --dry-run` prints each stage and the rendered prompt without a gateway", async () => {

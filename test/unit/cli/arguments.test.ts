@@ -42,8 +42,8 @@ describe("normalizeArguments", () => {
     ["a --port", /^--port needs a value\.$/],
     ["a --port --force", /^--port needs a value\.$/],
     ["a --level mid", /^--level must be one of low, high\.$/],
-    ["a b c", /^Unexpected argument "c"\. A text of several words Put quotes around\.$/],
-    ["a b -- c", /^Unexpected argument "c"\. A text of several words Put quotes around\.$/],
+    ["a b c", /^Unexpected argument "c"\. Put quotes around a text of several words\.$/],
+    ["a b -- c", /^Unexpected argument "c"\. Put quotes around a text of several words\.$/],
     ["--force", /^The argument <name> is missing\.$/],
   ];
   for (const [line, message] of refused) {
