@@ -179,15 +179,11 @@ function distinctName(given: string, taken: Set<string>): string {
   return name;
 }
 
-/** Resolves with `work`, or after `ms`. */
-function within(work: Promise<void>, ms: number, clock: Clock): Promise<void> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(ms, resolve);
-    void work.finally(() => {
-      cancel();
-      resolve();
-    });
-  });
+/** Waits for `work`, at most `ms`. */
+export async function within(work: Promise<void>, ms: number, clock: Clock): Promise<void> {
+  const late = Promise.withResolvers<void>();
+  const cancel = clock.after(ms, late.resolve);
+  await Promise.race([work, late.promise]).finally(cancel);
 }
 
 /** A server of a supported type. */

@@ -1,12 +1,11 @@
 /** Opens, forks and closes sessions for the client. */
 import { settingsOf } from "../../agent/session/session.ts";
-import type { Clock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { sessionNotFound } from "../wire/error.ts";
 import { withoutLinks } from "./folder.ts";
-import { checkResources, attachToSession, type ResourceParams } from "./attach.ts";
+import { checkResources, attachToSession, type ResourceParams, within } from "./attach.ts";
 import type { AcpDeps } from "../deps.ts";
 import { AcpSession, type AcpSessionSeed } from "./session.ts";
 import { watchSession } from "./watch.ts";
@@ -135,15 +134,8 @@ const CLOSE_MS = 5_000;
 export async function closeSession(connection: AcpConnection, session: AcpSession): Promise<void> {
   const { clock } = await connection.deps();
   connection.close(session);
-  await within(clock, CLOSE_MS, session.settled());
-  await within(clock, CLOSE_MS, session.released());
-}
-
-/** Waits for `work`, at most `ms`. */
-async function within(clock: Clock, ms: number, work: Promise<void>): Promise<void> {
-  const late = Promise.withResolvers<void>();
-  const cancel = clock.after(ms, late.resolve);
-  await Promise.race([work, late.promise]).finally(cancel);
+  await within(session.settled(), CLOSE_MS, clock);
+  await within(session.released(), CLOSE_MS, clock);
 }
 
 /**

@@ -1,6 +1,7 @@
 /** `agentd acp`: serves the editor that started this program on standard input and output. */
 import process from "node:process";
 import { defineCommand, runCommand, type ArgsDef } from "citty";
+import { switchOption, textOption } from "../kit/options.ts";
 import { takeStdout } from "../../base/system/frame-output.ts";
 import { reportError, Shutdown } from "./process.ts";
 import { keepCompiledCode } from "../kit/runtime.ts";
@@ -11,17 +12,13 @@ const IDES = ["zed", "jetbrains", "vscode", "registry", "all"] as const;
 const ACTIONS = ["bootstrap", "check", "setup", "version"] as const;
 
 const acpActions = {
-  bootstrap: { type: "boolean", description: "Print the editor settings that start this program" },
+  bootstrap: switchOption("Print the editor settings that start this program"),
   ide: { type: "enum", options: [...IDES], description: "For --bootstrap: the editor (default all)" },
-  json: { type: "boolean", description: "For --bootstrap: print JSON" },
-  name: {
-    type: "string",
-    valueHint: "name",
-    description: "For --bootstrap: name of the agent in the editor (default agentd)",
-  },
-  check: { type: "boolean", description: "Load everything and print in one line whether editors can use it" },
-  setup: { type: "boolean", description: "Set up a provider and a model, like `agentd setup`" },
-  version: { type: "boolean", description: "Print the version" },
+  json: switchOption("For --bootstrap: print JSON"),
+  name: textOption("name", "For --bootstrap: name of the agent in the editor (default agentd)"),
+  check: switchOption("Load everything and print in one line whether editors can use it"),
+  setup: switchOption("Set up a provider and a model, like `agentd setup`"),
+  version: switchOption("Print the version"),
 } as const satisfies ArgsDef;
 
 export const acpCommand = defineCommand({

@@ -8,20 +8,20 @@ import { changeExistingJob, type CronContext } from "./home.ts";
 import { warnIfNotTicking } from "./status.ts";
 import { nameAndId, nextRunText, shown } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { jsonOption, yesOption } from "../kit/options.ts";
+import { jsonOption, requiredArgument, switchOption, textOption, yesOption } from "../kit/options.ts";
 import process from "node:process";
 import type { Jobs } from "../../cron/job/jobs.ts";
 import { removeOutputs } from "../../cron/output/outputs.ts";
 import { confirm } from "../kit/confirm.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
-const job = { type: "positional", required: true, description: "Id or name of the job" } as const;
+const job = requiredArgument("Id or name of the job");
 
 export const pauseCommand = defineCommand({
   meta: { name: "pause", description: "Pause a job until it is resumed. A running run continues" },
   args: {
     job,
-    reason: { type: "string", valueHint: "text", description: "Why the job is paused, shown in lists" },
+    reason: textOption("text", "Why the job is paused, shown in lists"),
     json: jsonOption,
   },
   async run({ args }) {
@@ -37,12 +37,8 @@ export const resumeCommand = defineCommand({
   meta: { name: "resume", description: "Resume a job at its next scheduled time, now, or at a given time" },
   args: {
     job,
-    "run-now": { type: "boolean", description: "Also run the job now" },
-    at: {
-      type: "string",
-      valueHint: "time",
-      description: 'Time of the next run, such as "in 20m" or "2026-12-24T18:00"',
-    },
+    "run-now": switchOption("Also run the job now"),
+    at: textOption("time", 'Time of the next run, such as "in 20m" or "2026-12-24T18:00"'),
     json: jsonOption,
   },
   async run({ args }) {
@@ -76,7 +72,7 @@ export const removeCommand = defineCommand({
     description: "Remove a job with its history and outputs. A running run continues to its end",
   },
   args: {
-    job: { type: "positional", required: true, description: "Id or name of the job" },
+    job: requiredArgument("Id or name of the job"),
     yes: yesOption,
     json: jsonOption,
   },

@@ -1,5 +1,6 @@
 /** `agentd cron create` and `edit`. */
 import { defineCommand } from "citty";
+import { optionalArgument, requiredArgument, switchOption, textOption } from "../kit/options.ts";
 import { defineJob, type JobInput, changeJob, type JobChange } from "../../cron/job/input.ts";
 import { jobEntry } from "../../cron/job/entry.ts";
 import { platformsOf } from "../../deliver/address.ts";
@@ -32,23 +33,15 @@ export const createCommand = defineCommand({
     ].join("\n"),
   },
   args: {
-    schedule: {
-      type: "positional",
-      required: true,
-      description: 'When: "every 30m", "in 2h", "weekdays at 9am", "0 9 * * 1-5", "2026-12-24T18:00"',
-    },
-    prompt: {
-      type: "positional",
-      required: false,
-      description: "Prompt for the agent; - reads standard input. Optional with --skill or --script",
-    },
+    schedule: requiredArgument(
+      'When: "every 30m", "in 2h", "weekdays at 9am", "0 9 * * 1-5", "2026-12-24T18:00"',
+    ),
+    prompt: optionalArgument(
+      "Prompt for the agent; - reads standard input. Optional with --skill or --script",
+    ),
     ...definitionArgs,
-    paused: { type: "boolean", description: "Create the job paused" },
-    "paused-reason": {
-      type: "string",
-      valueHint: "text",
-      description: "Why the job is paused, shown in lists",
-    },
+    paused: switchOption("Create the job paused"),
+    "paused-reason": textOption("text", "Why the job is paused, shown in lists"),
   },
   async run({ args, rawArgs }) {
     const input = { ...(inputOf(rawArgs) as JobInput), schedule: args.schedule };
@@ -88,22 +81,14 @@ export const editCommand = defineCommand({
     ].join("\n"),
   },
   args: {
-    job: { type: "positional", required: true, description: "Id or name of the job" },
-    schedule: {
-      type: "string",
-      valueHint: "text",
-      description: "New schedule, which restarts the job's timing",
-    },
-    prompt: {
-      type: "string",
-      valueHint: "text",
-      description: "Prompt for the agent; - reads standard input",
-    },
+    job: requiredArgument("Id or name of the job"),
+    schedule: textOption("text", "New schedule, which restarts the job's timing"),
+    prompt: textOption("text", "Prompt for the agent; - reads standard input"),
     ...definitionArgs,
-    "add-skill": { type: "string", valueHint: "name", description: "Add a skill. Repeatable" },
-    "remove-skill": { type: "string", valueHint: "name", description: "Remove a skill. Repeatable" },
-    "clear-skills": { type: "boolean", description: "Remove all skills" },
-    agent: { type: "boolean", description: "Run the agent again; the opposite of --no-agent" },
+    "add-skill": textOption("name", "Add a skill. Repeatable"),
+    "remove-skill": textOption("name", "Remove a skill. Repeatable"),
+    "clear-skills": switchOption("Remove all skills"),
+    agent: switchOption("Run the agent again; the opposite of --no-agent"),
   },
   async run({ args, rawArgs }) {
     const change = await changeOf(rawArgs);

@@ -11,7 +11,7 @@ import { warnIfNotTicking } from "./status.ts";
 import { masked, shown } from "./text.ts";
 import { contextOf } from "./options.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { jsonOption } from "../kit/options.ts";
+import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 export const importCommand = defineCommand({
@@ -21,8 +21,8 @@ export const importCommand = defineCommand({
       "Import the jobs of a jobs.json under their ids. Existing jobs stay unchanged, so a second import adds nothing. Exits with 1 if a job is rejected",
   },
   args: {
-    file: { type: "positional", required: true, description: "Path of the file" },
-    "dry-run": { type: "boolean", description: "Only print what would happen to each job" },
+    file: requiredArgument("Path of the file"),
+    "dry-run": switchOption("Only print what would happen to each job"),
     json: jsonOption,
   },
   async run({ args }) {

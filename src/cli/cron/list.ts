@@ -7,7 +7,15 @@ import { readJob, readJobs } from "./home.ts";
 import { warnIfNotTicking } from "./status.ts";
 import { brokenBlock, jobBlock, jobText, NO_JOBS, runsTable } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { cursorOption, jsonOption, limitOption, toLimit } from "../kit/options.ts";
+import {
+  cursorOption,
+  jsonOption,
+  limitOption,
+  optionalArgument,
+  requiredArgument,
+  switchOption,
+  toLimit,
+} from "../kit/options.ts";
 import { join } from "node:path";
 
 export const listCommand = defineCommand({
@@ -16,7 +24,7 @@ export const listCommand = defineCommand({
     description: "List active and paused jobs. Times are in the time zone of each job",
   },
   args: {
-    all: { type: "boolean", description: "Include completed and missed jobs" },
+    all: switchOption("Include completed and missed jobs"),
     json: jsonOption,
   },
   async run({ args }) {
@@ -43,7 +51,7 @@ export const listCommand = defineCommand({
 export const showCommand = defineCommand({
   meta: { name: "show", description: "Show a job in detail" },
   args: {
-    job: { type: "positional", required: true, description: "Id or name of the job" },
+    job: requiredArgument("Id or name of the job"),
     json: jsonOption,
   },
   async run({ args }) {
@@ -64,7 +72,7 @@ export const runsCommand = defineCommand({
     description: "List the runs of a job, or of all jobs, newest first, including missed and skipped ones",
   },
   args: {
-    job: { type: "positional", required: false, description: "Id or name of the job. Default: all jobs" },
+    job: optionalArgument("Id or name of the job. Default: all jobs"),
     limit: limitOption("Runs", { max: MAX_LIMIT, fallback: 20 }),
     cursor: cursorOption,
     json: jsonOption,

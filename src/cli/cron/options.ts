@@ -1,7 +1,7 @@
 /** The options of `agentd cron create` and `edit`, and how they become the input of a job. */
 import type { ArgsDef } from "citty";
 import { UsageError } from "../kit/arguments.ts";
-import { commaList, jsonOption, repeatedOption } from "../kit/options.ts";
+import { commaList, jsonOption, repeatedOption, switchOption, textOption } from "../kit/options.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createJobContext } from "../../cron/job/context.ts";
 import type { JobContext, JobChange } from "../../cron/job/input.ts";
@@ -9,40 +9,39 @@ import type { JobModels } from "../../cron/job/fields.ts";
 import type { CronHome, CronContext } from "./home.ts";
 import { readStandardInput } from "../kit/streams.ts";
 
-const text = (valueHint: string, description: string) =>
-  ({ type: "string", valueHint, description }) as const;
-const flag = (description: string) => ({ type: "boolean", description }) as const;
-
 /** The options of both commands. */
 export const definitionArgs = {
-  name: text("text", "Name of the job. Default: the start of the prompt"),
-  deliver: text(
+  name: textOption("text", "Name of the job. Default: the start of the prompt"),
+  deliver: textOption(
     "target",
     "Where to send the answer: origin, local, all, telegram, telegram:CHAT[:THREAD], sms:+15550100 and so on. local only saves it as a file. Comma-separated or repeatable",
   ),
-  "failure-deliver": text("target", "Where to report failures instead, in the same format"),
-  repeat: text("number", "Number of runs, or forever. One-shot jobs run once"),
-  skill: text("name", "Skill to load. Repeatable, loaded in order"),
-  script: text("file", "File in <home>/scripts to run first. The agent sees its output"),
-  "no-agent": flag("Send the output of the script as the message, without running the agent"),
-  "context-from": text("job", "Job whose latest output the agent sees. Repeatable"),
-  workdir: text("folder", "Working folder of the tools. Default: the workspace"),
-  model: text("model", "Model or provider:model. Default: model.default"),
-  provider: text("name", "Provider of --model"),
-  "reasoning-effort": text("level", "Reasoning effort, for models that support it"),
-  toolsets: text("a,b", "Toolsets. Default: cron.toolsets"),
-  tz: text("zone", "IANA time zone of the schedule, such as Europe/Berlin. Default: the configured zone"),
-  "catch-up": flag("Catch up on missed runs with one run, regardless of cron.catch_up_missed"),
-  "no-catch-up": flag("Never catch up on missed runs"),
-  grace: text("seconds", "How late a run may start before it counts as missed"),
+  "failure-deliver": textOption("target", "Where to report failures instead, in the same format"),
+  repeat: textOption("number", "Number of runs, or forever. One-shot jobs run once"),
+  skill: textOption("name", "Skill to load. Repeatable, loaded in order"),
+  script: textOption("file", "File in <home>/scripts to run first. The agent sees its output"),
+  "no-agent": switchOption("Send the output of the script as the message, without running the agent"),
+  "context-from": textOption("job", "Job whose latest output the agent sees. Repeatable"),
+  workdir: textOption("folder", "Working folder of the tools. Default: the workspace"),
+  model: textOption("model", "Model or provider:model. Default: model.default"),
+  provider: textOption("name", "Provider of --model"),
+  "reasoning-effort": textOption("level", "Reasoning effort, for models that support it"),
+  toolsets: textOption("a,b", "Toolsets. Default: cron.toolsets"),
+  tz: textOption(
+    "zone",
+    "IANA time zone of the schedule, such as Europe/Berlin. Default: the configured zone",
+  ),
+  "catch-up": switchOption("Catch up on missed runs with one run, regardless of cron.catch_up_missed"),
+  "no-catch-up": switchOption("Never catch up on missed runs"),
+  grace: textOption("seconds", "How late a run may start before it counts as missed"),
   overlap: {
     type: "enum" as const,
     options: ["skip", "allow"],
     description: "Skip or allow a run while the previous one is still running",
   },
-  jitter: text("seconds", "Delay each run by a random time up to this, to spread the load"),
-  "token-budget": text("number", "Token limit of a run"),
-  inactivity: text("seconds", "Stop a run after this time without activity; 0 disables it"),
+  jitter: textOption("seconds", "Delay each run by a random time up to this, to spread the load"),
+  "token-budget": textOption("number", "Token limit of a run"),
+  inactivity: textOption("seconds", "Stop a run after this time without activity; 0 disables it"),
   json: jsonOption,
 } satisfies ArgsDef;
 

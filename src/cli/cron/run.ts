@@ -12,7 +12,7 @@ import { isTicking } from "../../cron/tick/status.ts";
 import { changeExistingJob, type CronContext } from "./home.ts";
 import { endText, nameAndId } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { jsonOption } from "../kit/options.ts";
+import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 export const runCommand = defineCommand({
@@ -22,11 +22,8 @@ export const runCommand = defineCommand({
       "Run a job now, in addition to its schedule. A running gateway starts it within a second, otherwise the next `agentd cron tick`. A paused job stays paused",
   },
   args: {
-    job: { type: "positional", required: true, description: "Id or name of the job" },
-    wait: {
-      type: "boolean",
-      description: "Wait for the result. Exits with 1 if the run or its delivery failed",
-    },
+    job: requiredArgument("Id or name of the job"),
+    wait: switchOption("Wait for the result. Exits with 1 if the run or its delivery failed"),
     json: jsonOption,
   },
   async run({ args }) {

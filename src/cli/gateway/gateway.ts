@@ -1,6 +1,7 @@
 /** `agentd gateway`: runs the service until a signal stops it. */
 import process from "node:process";
 import { defineCommand } from "citty";
+import { textOption } from "../kit/options.ts";
 import type { StartedService } from "../../app/start.ts";
 import { lazyCommand } from "../kit/command.ts";
 import { keepCompiledCode } from "../kit/runtime.ts";
@@ -12,16 +13,8 @@ import { oneLine } from "../sessions/text.ts";
 const run = defineCommand({
   meta: { name: "run", description: "Run the service until it is stopped (the default)" },
   args: {
-    host: {
-      type: "string",
-      valueHint: "address",
-      description: "Address to listen on. Overrides api_server.host",
-    },
-    port: {
-      type: "string",
-      valueHint: "number",
-      description: "Port to listen on; 0 picks a free one. Overrides api_server.port",
-    },
+    host: textOption("address", "Address to listen on. Overrides api_server.host"),
+    port: textOption("number", "Port to listen on; 0 picks a free one. Overrides api_server.port"),
   },
   async run({ args }) {
     const { env, home } = currentContext();

@@ -16,7 +16,7 @@ import { print, warn } from "../kit/output.ts";
 import { toPair, toPlatform } from "../platforms/options.ts";
 import { statuses, statusOf, type PlatformStatus } from "../platforms/status.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { repeatedOption, toPort } from "../kit/options.ts";
+import { repeatedOption, switchOption, textOption, toPort } from "../kit/options.ts";
 import { platforms as traits } from "../../deliver/platform/names.ts";
 import { sendTrial, trialIsGood, trialText, untilInterrupted } from "../platforms/trial.ts";
 
@@ -29,24 +29,12 @@ export const gatewaySetupCommand = defineCommand({
     description: "Set up webhooks and message platforms, interactively or with options",
   },
   args: {
-    "enable-webhooks": { type: "boolean", description: "Enable webhooks without asking" },
-    "webhook-port": { type: "string", valueHint: "number", description: "Port of the webhook receiver" },
-    "webhook-secret": {
-      type: "string",
-      valueHint: "text",
-      description: "Secret of routes without their own. Saved in <home>/.env",
-    },
-    platform: {
-      type: "string",
-      valueHint: "name",
-      description: "Set up this platform, such as telegram, without asking",
-    },
-    set: {
-      type: "string",
-      valueHint: "key=value",
-      description: "Set a key of the platform. Repeatable. Secrets are saved in <home>/.env",
-    },
-    test: { type: "boolean", description: "Send a test message at the end" },
+    "enable-webhooks": switchOption("Enable webhooks without asking"),
+    "webhook-port": textOption("number", "Port of the webhook receiver"),
+    "webhook-secret": textOption("text", "Secret of routes without their own. Saved in <home>/.env"),
+    platform: textOption("name", "Set up this platform, such as telegram, without asking"),
+    set: textOption("key=value", "Set a key of the platform. Repeatable. Secrets are saved in <home>/.env"),
+    test: switchOption("Send a test message at the end"),
     yes: { type: "boolean", alias: "y", description: "Ask nothing. Omitted options keep their values" },
   },
   async run({ args, rawArgs }) {

@@ -20,7 +20,7 @@ import { databasePath } from "../../config/home.ts";
 import { resolvePaths } from "../../config/paths.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { jsonOption } from "../kit/options.ts";
+import { jsonOption, optionalArgument, switchOption } from "../kit/options.ts";
 import { findDatabase } from "../kit/database.ts";
 
 export const backupCommand = defineCommand({
@@ -30,12 +30,8 @@ export const backupCommand = defineCommand({
       "Copy the home and its SQLite database into a new folder while services run. The copy contains your keys",
   },
   args: {
-    folder: {
-      type: "positional",
-      required: false,
-      description: "A new folder. Default: agentd-backup-<time> in the current folder",
-    },
-    workspace: { type: "boolean", description: "Include the workspace if it is inside the home" },
+    folder: optionalArgument("A new folder. Default: agentd-backup-<time> in the current folder"),
+    workspace: switchOption("Include the workspace if it is inside the home"),
     json: jsonOption,
   },
   async run({ args }) {

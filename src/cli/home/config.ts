@@ -19,14 +19,10 @@ import { createKeyRing } from "../../config/secrets/secrets.ts";
 import { requireUsableRoutes } from "../../webhook/routes/static-routes.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { jsonOption } from "../kit/options.ts";
+import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
-const key = {
-  type: "positional",
-  required: true,
-  description: "A key, such as api_server.port or model.providers.local.type",
-} as const;
+const key = requiredArgument("A key, such as api_server.port or model.providers.local.type");
 
 const get = defineCommand({
   meta: {
@@ -35,7 +31,7 @@ const get = defineCommand({
   },
   args: {
     key: { ...key, required: false },
-    reveal: { type: "boolean", description: "Print secrets instead of [redacted]" },
+    reveal: switchOption("Print secrets instead of [redacted]"),
     json: jsonOption,
   },
   async run({ args }) {
@@ -57,11 +53,9 @@ const set = defineCommand({
   meta: { name: "set", description: "Set a key in the configuration file. Comments are kept" },
   args: {
     key,
-    value: {
-      type: "positional",
-      required: true,
-      description: "A YAML scalar or JSON, such as 8643, true, [terminal, files] or '{\"type\": ...}'",
-    },
+    value: requiredArgument(
+      "A YAML scalar or JSON, such as 8643, true, [terminal, files] or '{\"type\": ...}'",
+    ),
     json: jsonOption,
   },
   async run({ args }) {

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { defineCommand } from "citty";
+import { optionalArgument, switchOption } from "../kit/options.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/nearest.ts";
 import { UsageError } from "../kit/arguments.ts";
@@ -18,12 +19,10 @@ const FILES: Readonly<Record<string, string>> = {
 export const specCommand = defineCommand({
   meta: { name: "spec", description: "Print a machine-readable description of an interface, as JSON" },
   args: {
-    name: {
-      type: "positional",
-      required: false,
-      description: `One of ${Object.keys(FILES).join(", ")}. Omit it to list the specs of this version`,
-    },
-    json: { type: "boolean", description: "Print the list as JSON; a spec always is JSON" },
+    name: optionalArgument(
+      `One of ${Object.keys(FILES).join(", ")}. Omit it to list the specs of this version`,
+    ),
+    json: switchOption("Print the list as JSON; a spec always is JSON"),
   },
   async run({ args }) {
     const folder = await findSpecFolder();

@@ -1,6 +1,16 @@
 /** Options that several commands share, and forms that the parser does not know. Pure. */
 import { UsageError } from "./arguments.ts";
 
+/** Returns an option with a value. */
+export const textOption = (valueHint: string, description: string) =>
+  ({ type: "string", valueHint, description }) as const;
+/** Returns an option without a value. */
+export const switchOption = (description: string) => ({ type: "boolean", description }) as const;
+export const requiredArgument = (description: string) =>
+  ({ type: "positional", required: true, description }) as const;
+export const optionalArgument = (description: string) =>
+  ({ type: "positional", required: false, description }) as const;
+
 export const jsonOption = { type: "boolean", description: "Print JSON" } as const;
 export const yesOption = { type: "boolean", alias: "y", description: "Skip the confirmation" } as const;
 export const cursorOption = {

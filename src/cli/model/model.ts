@@ -8,7 +8,7 @@ import { setConfigValue } from "../../config/file/edit.ts";
 import { currentContext } from "../kit/context.ts";
 import { loadModels, type ModelDeps, describeTrial, hasFailed, tryModel } from "./deps.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { jsonOption } from "../kit/options.ts";
+import { jsonOption, optionalArgument, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 const show = defineCommand({
@@ -46,7 +46,7 @@ const list = defineCommand({
 const set = defineCommand({
   meta: { name: "set", description: "Set the default model" },
   args: {
-    model: { type: "positional", required: true, description: "`provider:model`, or `model`" },
+    model: requiredArgument("`provider:model`, or `model`"),
     json: jsonOption,
   },
   async run({ args }) {
@@ -60,7 +60,7 @@ const set = defineCommand({
 const test = defineCommand({
   meta: { name: "test", description: "Ask a model for one sentence. Exits with 1 if it does not answer" },
   args: {
-    model: { type: "positional", required: false, description: "The model to test. Default: model.default" },
+    model: optionalArgument("The model to test. Default: model.default"),
     json: jsonOption,
   },
   async run({ args }) {
@@ -80,7 +80,7 @@ const test = defineCommand({
 const detect = defineCommand({
   meta: { name: "detect", description: "Find model servers on this machine" },
   args: {
-    add: { type: "boolean", description: "Add the servers to the configuration" },
+    add: switchOption("Add the servers to the configuration"),
     json: jsonOption,
   },
   async run({ args }) {

@@ -8,7 +8,16 @@ import type { Store } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { cursorOption, jsonOption, limitOption, toLimit, yesOption } from "../kit/options.ts";
+import {
+  cursorOption,
+  jsonOption,
+  limitOption,
+  requiredArgument,
+  switchOption,
+  textOption,
+  toLimit,
+  yesOption,
+} from "../kit/options.ts";
 import { confirm } from "../kit/confirm.ts";
 import { toTable } from "../kit/table.ts";
 import { newestMessages, readPages, sessionRows, messageText, oneLine, toJson, toMarkdown } from "./text.ts";
@@ -27,11 +36,9 @@ const owner = {
   default: MAIN_OWNER,
   description: 'Name of the API key that owns the sessions; "anonymous" without keys',
 } as const;
-const session = {
-  type: "positional",
-  required: true,
-  description: "Id or exact title of the session. The newest session with that title is used",
-} as const;
+const session = requiredArgument(
+  "Id or exact title of the session. The newest session with that title is used",
+);
 
 const list = defineCommand({
   meta: { name: "list", description: "List the saved sessions of an owner, newest first" },
@@ -67,7 +74,7 @@ const show = defineCommand({
   args: {
     session,
     owner,
-    all: { type: "boolean", description: "Print all messages" },
+    all: switchOption("Print all messages"),
     json: jsonOption,
   },
   async run({ args }) {
@@ -94,12 +101,8 @@ const exportCommand = defineCommand({
       default: "json",
       description: "Output format",
     },
-    output: {
-      type: "string",
-      valueHint: "file",
-      description: "Write to this file atomically, with mode 0600",
-    },
-    force: { type: "boolean", description: "Replace an existing file" },
+    output: textOption("file", "Write to this file atomically, with mode 0600"),
+    force: switchOption("Replace an existing file"),
   },
   async run({ args }) {
     if (args.force && args.output === undefined) throw new UsageError("--force requires --output.");

@@ -2,6 +2,7 @@
 import process from "node:process";
 import { text } from "node:stream/consumers";
 import { defineCommand } from "citty";
+import { switchOption, textOption } from "../kit/options.ts";
 import { formatModel } from "../../agent/model.ts";
 import { registerSecret } from "../../base/observe/redact.ts";
 import { loadConfig } from "../../config/config.ts";
@@ -25,21 +26,13 @@ export const setupCommand = defineCommand({
   },
   args: {
     provider: { type: "enum", options: [...PROVIDER_TYPES], description: "Type of the provider" },
-    name: {
-      type: "string",
-      valueHint: "name",
-      description: "Name of the provider, for openai_compatible (default local)",
-    },
-    "base-url": { type: "string", valueHint: "url", description: "Base URL of its API" },
-    "api-key-stdin": { type: "boolean", description: "Read the API key from standard input" },
-    "api-key-env": {
-      type: "string",
-      valueHint: "NAME",
-      description: "Read the API key from this environment variable",
-    },
-    model: { type: "string", valueHint: "model", description: "The default model" },
+    name: textOption("name", "Name of the provider, for openai_compatible (default local)"),
+    "base-url": textOption("url", "Base URL of its API"),
+    "api-key-stdin": switchOption("Read the API key from standard input"),
+    "api-key-env": textOption("NAME", "Read the API key from this environment variable"),
+    model: textOption("model", "The default model"),
     approvals: { type: "enum", options: [...APPROVALS], description: "What the agent may do without asking" },
-    test: { type: "boolean", description: "Test the model at the end" },
+    test: switchOption("Test the model at the end"),
   },
   async run({ args }) {
     const answers =

@@ -16,7 +16,15 @@ import { replayHeaders, requestOf } from "../../webhook/deliveries/replay.ts";
 import { STAGES, type StageName } from "../../webhook/receive/stage.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { cursorOption, jsonOption, limitOption, toLimit } from "../kit/options.ts";
+import {
+  cursorOption,
+  jsonOption,
+  limitOption,
+  requiredArgument,
+  switchOption,
+  textOption,
+  toLimit,
+} from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome, postSigned } from "./home.ts";
@@ -33,24 +41,18 @@ import {
 
 const MAX_LIMIT = 500;
 
-const delivery = {
-  type: "positional",
-  required: true,
-  description: "Id of the delivery (dlv_...), or the sender's id, which selects the newest match",
-} as const;
+const delivery = requiredArgument(
+  "Id of the delivery (dlv_...), or the sender's id, which selects the newest match",
+);
 
 const list = defineCommand({
   meta: { name: "list", description: "List verified deliveries, newest first" },
   args: {
-    route: { type: "string", valueHint: "name", description: "Filter by route" },
+    route: textOption("name", "Filter by route"),
     status: { type: "enum", options: [...DELIVERY_STATUSES], description: "Filter by status" },
-    event: { type: "string", valueHint: "type", description: "Filter by event type" },
-    since: {
-      type: "string",
-      valueHint: "time",
-      description: "Received after this age or time: 90m, 12h, 7d, or ISO 8601",
-    },
-    until: { type: "string", valueHint: "time", description: "Received before this age or time" },
+    event: textOption("type", "Filter by event type"),
+    since: textOption("time", "Received after this age or time: 90m, 12h, 7d, or ISO 8601"),
+    until: textOption("time", "Received before this age or time"),
     limit: limitOption("Deliveries", { max: MAX_LIMIT, fallback: 50 }),
     cursor: cursorOption,
     json: jsonOption,
@@ -109,16 +111,10 @@ const replay = defineCommand({
       options: STAGES.filter((stage) => stage !== "signature" && stage !== "rate" && stage !== "admit"),
       description: "Run the stages up to this one in this process, without sending or recording anything",
     },
-    "dry-run": {
-      type: "boolean",
-      description:
-        "Run all stages in this process, without sending or recording anything. The script of the route runs",
-    },
-    url: {
-      type: "string",
-      valueHint: "url",
-      description: "Address of the receiver. Default: this machine",
-    },
+    "dry-run": switchOption(
+      "Run all stages in this process, without sending or recording anything. The script of the route runs",
+    ),
+    url: textOption("url", "Address of the receiver. Default: this machine"),
     json: jsonOption,
   },
   async run({ args }) {

@@ -7,7 +7,7 @@ import {
   type Subscriptions,
 } from "../../webhook/routes/subscription.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { jsonOption } from "../kit/options.ts";
+import { jsonOption, requiredArgument } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
 import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
@@ -99,7 +99,7 @@ function linesOf(each: ListedSubscription): readonly string[] {
 export const removeCommand = defineCommand({
   meta: { name: "remove", description: "Remove a subscription with its secret" },
   args: {
-    name: { type: "positional", required: true, description: "Name of the subscription" },
+    name: requiredArgument("Name of the subscription"),
     json: jsonOption,
   },
   async run({ args }) {

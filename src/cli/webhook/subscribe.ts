@@ -17,7 +17,14 @@ import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { oneLine } from "../sessions/text.ts";
-import { commaList, jsonOption, repeatedOption } from "../kit/options.ts";
+import {
+  commaList,
+  jsonOption,
+  repeatedOption,
+  requiredArgument,
+  switchOption,
+  textOption,
+} from "../kit/options.ts";
 import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
 
 const SECRET_BYTES = 32;
@@ -30,27 +37,11 @@ export const subscribeCommand = defineCommand({
       "Create or change a subscription. Omitted options are reset to their defaults, except for the secret and keys that were added to the file by hand",
   },
   args: {
-    name: {
-      type: "positional",
-      required: true,
-      description: "Name of the route in its URL: a-z, 0-9, - and _. Other characters are converted",
-    },
-    events: {
-      type: "string",
-      valueHint: "a,b",
-      description: "Event types to accept. Default: all",
-    },
-    prompt: {
-      type: "string",
-      valueHint: "template",
-      description: "Prompt template with {fields} of the payload. Default: the payload",
-    },
-    skill: { type: "string", valueHint: "name", description: "Skill to load. Repeatable" },
-    skills: {
-      type: "string",
-      valueHint: "a,b",
-      description: "Loads the first skill in the list that exists",
-    },
+    name: requiredArgument("Name of the route in its URL: a-z, 0-9, - and _. Other characters are converted"),
+    events: textOption("a,b", "Event types to accept. Default: all"),
+    prompt: textOption("template", "Prompt template with {fields} of the payload. Default: the payload"),
+    skill: textOption("name", "Skill to load. Repeatable"),
+    skills: textOption("a,b", "Loads the first skill in the list that exists"),
     deliver: {
       type: "string",
       valueHint: "target",
@@ -58,23 +49,17 @@ export const subscribeCommand = defineCommand({
       description:
         "Where to send the answer: log, local, telegram, telegram:<chat>:<thread>, all and so on. Comma-separated",
     },
-    "deliver-chat-id": { type: "string", valueHint: "id", description: "Chat id for targets without one" },
-    "deliver-only": { type: "boolean", description: "Send the rendered prompt without running the agent" },
-    description: { type: "string", valueHint: "text", description: "Description for people" },
-    secret: {
-      type: "string",
-      valueHint: "text",
-      description: "Secret that signs requests, or env:NAME. Default: the current one, or a new one",
-    },
-    script: {
-      type: "string",
-      valueHint: "file",
-      description: "File in <home>/scripts that processes payloads first",
-    },
-    "retry-on-script-failure": {
-      type: "boolean",
-      description: "Respond with 503 if the script fails, so that the sender retries",
-    },
+    "deliver-chat-id": textOption("id", "Chat id for targets without one"),
+    "deliver-only": switchOption("Send the rendered prompt without running the agent"),
+    description: textOption("text", "Description for people"),
+    secret: textOption(
+      "text",
+      "Secret that signs requests, or env:NAME. Default: the current one, or a new one",
+    ),
+    script: textOption("file", "File in <home>/scripts that processes payloads first"),
+    "retry-on-script-failure": switchOption(
+      "Respond with 503 if the script fails, so that the sender retries",
+    ),
     json: jsonOption,
   },
   async run({ args, rawArgs }) {

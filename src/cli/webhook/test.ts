@@ -11,7 +11,7 @@ import { subscriptionName } from "../../webhook/routes/subscription.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { jsonOption, repeatedOption } from "../kit/options.ts";
+import { jsonOption, repeatedOption, requiredArgument, switchOption, textOption } from "../kit/options.ts";
 import {
   openWebhookHome,
   routeNamed,
@@ -34,29 +34,15 @@ export const testCommand = defineCommand({
       "Send a signed test request to a route of the running gateway. Exits with 0 for a 2xx response",
   },
   args: {
-    name: { type: "positional", required: true, description: "Name of the route" },
-    payload: { type: "string", valueHint: "json", description: "Request body. Default: a small example" },
-    file: {
-      type: "string",
-      valueHint: "path",
-      description: "Read the request body from a file, or from standard input for -",
-    },
-    event: { type: "string", valueHint: "type", description: `Event type (default ${DEFAULT_EVENT})` },
-    header: {
-      type: "string",
-      valueHint: "'name: value'",
-      description: "Additional header. Repeatable",
-    },
-    url: {
-      type: "string",
-      valueHint: "url",
-      description: "Address of the receiver. Default: this machine",
-    },
-    "dry-run": {
-      type: "boolean",
-      description:
-        "Send nothing. Print the result of each stage and the rendered prompt. The script of the route runs",
-    },
+    name: requiredArgument("Name of the route"),
+    payload: textOption("json", "Request body. Default: a small example"),
+    file: textOption("path", "Read the request body from a file, or from standard input for -"),
+    event: textOption("type", `Event type (default ${DEFAULT_EVENT})`),
+    header: textOption("'name: value'", "Additional header. Repeatable"),
+    url: textOption("url", "Address of the receiver. Default: this machine"),
+    "dry-run": switchOption(
+      "Send nothing. Print the result of each stage and the rendered prompt. The script of the route runs",
+    ),
     json: jsonOption,
   },
   async run({ args, rawArgs }) {

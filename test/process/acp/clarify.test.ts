@@ -205,7 +205,7 @@ test("a secret is never requested through a form", async () => {
   assert.equal((await editor.prompt(sessionId, "go")).stopReason, "end_turn");
   assert.deepEqual(asked, []);
   assert.deepEqual(permissions(editor), []);
-  assert.match(editor.text(), /KEYED_TOKEN is needed, a secret/);
+  assert.match(editor.text(), /The secret KEYED_TOKEN is missing/);
   assert.match(editor.text(), /I heard: [^]*KEYED_TOKEN is missing/);
 });
 

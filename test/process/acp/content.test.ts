@@ -79,7 +79,7 @@ test("an unsupported prompt block answers -32602 with its index, and the session
   const data = Buffer.from("no image").toString("base64");
   await refused(
     ask(editor, sessionId, said("x"), { type: "audio", data, mimeType: "audio/wav" }),
-    /^prompt\[1\] is of type audio/,
+    /^prompt\[1\] has the unsupported type audio/,
   );
   await refused(
     ask(editor, sessionId, { type: "image", data, mimeType: "image/png" }),
