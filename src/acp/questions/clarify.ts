@@ -4,7 +4,6 @@ import type {
   ElicitationSchema,
 } from "@agentclientprotocol/sdk/unstable";
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { clientQuirks } from "../wire/client.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { truncate } from "../prompt/content.ts";
 import { disablePermissions } from "./permission.ts";
@@ -25,7 +24,7 @@ export async function askClarify(
   question: ClientQuestion,
 ): Promise<QuestionResult> {
   const questions = question.data["questions"] as readonly ClarifyQuestion[];
-  const quirks = clientQuirks(connection);
+  const quirks = connection.quirks;
   if (connection.features.forms && !quirks.hasNoForms) {
     const result = await askByForm(connection, question, questions);
     if (result) return result;
@@ -54,14 +53,14 @@ async function askByForm(
       { sessionId, toolCallId, ...form },
       { cancellationSignal: signal, stopWaitingOnCancel: true },
     );
-    clientQuirks(connection).isSilent = false;
+    connection.quirks.isSilent = false;
     // Declining or closing the form leaves the decision to the agent, and the turn continues.
     const content = response.action === "accept" ? (response.content as FormContent) : undefined;
     return { type: "reply", reply: { answers: formAnswers(questions, content) }, by: "acp" };
   } catch {
     await macrotask();
     if (signal.aborted) return { type: "open" };
-    clientQuirks(connection).hasNoForms = true;
+    connection.quirks.hasNoForms = true;
     return undefined;
   }
 }
@@ -82,7 +81,7 @@ async function askByChoices(
         choicesRequest(question, each),
         { cancellationSignal: question.signal, stopWaitingOnCancel: true },
       );
-      clientQuirks(connection).isSilent = false;
+      connection.quirks.isSilent = false;
       if (outcome.outcome === "cancelled") return { type: "cancel" };
       const { optionId } = outcome as { readonly optionId: unknown };
       const chosen = each.choices?.find((_, index) => choiceId(index) === optionId);

@@ -6,7 +6,6 @@ import {
   type ToolKind,
 } from "@agentclientprotocol/sdk/unstable";
 import { OURSELVES } from "../../agent/question/question.ts";
-import { clientQuirks } from "../wire/client.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { macrotask, type QuestionResult, type ClientQuestion, sendHint } from "./question.ts";
 import type { AskChoice, ClarifyQuestion, FileChange } from "../../../generated/http/client/types.gen.ts";
@@ -22,7 +21,7 @@ export async function askPermission(
   connection: AcpConnection,
   question: ClientQuestion,
 ): Promise<QuestionResult> {
-  const quirks = clientQuirks(connection);
+  const quirks = connection.quirks;
   if (quirks.hasNoPermissions) return DENIED;
   const stopWaiting = quirks.isSilent ? await shortWait(connection, question) : undefined;
   try {
@@ -49,7 +48,7 @@ export async function askPermission(
 
 /** Stops permission requests to this client and notifies its user. */
 export function disablePermissions(connection: AcpConnection, question: ClientQuestion): void {
-  clientQuirks(connection).hasNoPermissions = true;
+  connection.quirks.hasNoPermissions = true;
   sendHint(connection, question, NO_PERMISSIONS);
 }
 

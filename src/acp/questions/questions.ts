@@ -2,7 +2,6 @@ import { OURSELVES, type QuestionKind } from "../../agent/question/question.ts";
 import { toServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { askClarify } from "./clarify.ts";
-import { clientQuirks } from "../wire/client.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { askPermission, askedCall } from "./permission.ts";
 import {
@@ -65,7 +64,7 @@ export class TurnQuestions {
   /** Closes the question of a `*.responded` or `*.expired` event. */
   settled({ type, data }: JournalEvent): void {
     if (type === "approval.expired" && data["reason"] === "timeout") {
-      clientQuirks(this.#options.connection).isSilent = true;
+      this.#options.connection.quirks.isSilent = true;
     }
     const id = String(data["request_id"]);
     this.#syntheticCalls.end(id, type.endsWith(".responded") && data["choice"] !== "deny");

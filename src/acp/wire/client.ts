@@ -1,6 +1,5 @@
 /** What the connected client supports. */
 import type { ClientCapabilities, AuthMethod } from "@agentclientprotocol/sdk/unstable";
-import type { AcpConnection } from "./connection.ts";
 import { acpClaims } from "../../../generated/acp/claims.gen.ts";
 import type { Launcher } from "./snippets.ts";
 
@@ -46,22 +45,13 @@ function isObject(value: unknown): boolean {
 }
 
 /** How a client handles questions, as observed: the protocol has no capabilities for it. */
-interface ClientQuirks {
+export interface ClientQuirks {
   /** The client answered a permission request with an error: it cannot ask its user. */
   hasNoPermissions: boolean;
   /** The client failed to show a form although it claims to support them. */
   hasNoForms: boolean;
   /** A question timed out: the user may be away. The next answer resets this. */
   isSilent: boolean;
-}
-
-const known = new WeakMap<AcpConnection, ClientQuirks>();
-
-/** Returns the quirks of this client, which last as long as its connection. */
-export function clientQuirks(connection: AcpConnection): ClientQuirks {
-  const quirks = known.get(connection) ?? { hasNoPermissions: false, hasNoForms: false, isSilent: false };
-  known.set(connection, quirks);
-  return quirks;
 }
 
 interface Client {

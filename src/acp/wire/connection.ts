@@ -1,6 +1,6 @@
 import type { AgentContext, AnyMessage } from "@agentclientprotocol/sdk/unstable";
 import { isRecord } from "../../base/json/schema.ts";
-import { NO_FEATURES, type ClientFeatures } from "./client.ts";
+import { NO_FEATURES, type ClientFeatures, type ClientQuirks } from "./client.ts";
 import { sessionNotFound } from "./error.ts";
 import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
@@ -33,6 +33,7 @@ export class AcpConnection {
   readonly #disconnected = new AbortController();
   /** The features of the last `initialize`. */
   features: ClientFeatures = NO_FEATURES;
+  readonly quirks: ClientQuirks = { hasNoPermissions: false, hasNoForms: false, isSilent: false };
 
   constructor({ version, load, afterAnswer, onFault, launcher }: AcpConnectionOptions) {
     this.version = version;

@@ -234,7 +234,7 @@ describe("agentd sessions export", () => {
     assert.equal((JSON.parse(await readFile(file, "utf8")) as { messages: unknown[] }).messages.length, 4);
     const nowhere = await place.sessions("export", "s", "--output", join(place.home, "no/such/file"));
     assert.equal(nowhere.code, 1);
-    assert.match(nowhere.stderr, /cannot be written \(ENOENT\)[^\n]*\n$/);
+    assert.match(nowhere.stderr, /^Cannot write \S+ \(ENOENT\)[^\n]*\n$/);
     assert.equal((await place.sessions("export", "s", "--force")).code, 2);
     assert.deepEqual(
       (await readdir(place.home)).filter((name) => name.includes("out")),
