@@ -1,7 +1,7 @@
-/** agentd, embedded: the same service that the command line starts, in your own process. */
+/** Embeds agentd: starts the service of the command line in your own process. */
 
 // Start
-export { boot as createService, type BootOptions, type Booted } from "./app/start.ts";
+export { startFromHome as createService, type StartOptions, type StartedService } from "./app/start.ts";
 export type { Service } from "./app/service.ts";
 
 // Extend

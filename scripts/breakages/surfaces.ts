@@ -81,7 +81,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "acp-unknown-option",
     guarantee: "A permission option that was not offered denies",
-    file: "acp/questions/permission-request.ts",
+    file: "acp/questions/permission.ts",
     from: `return chosen?.choice ?? "deny";`,
     to: `return chosen?.choice ?? "once";`,
     tests: ["unit/acp/questions.test.ts"],
@@ -145,7 +145,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "failed-command-of-an-editor",
     guarantee: "An editor sees a command that failed as failed",
-    file: "acp/tools/tool-end.ts",
+    file: "acp/tools/view.ts",
     from: `end.status === "ok" && end.code === undefined ? "completed" : "failed"`,
     to: `end.status === "ok" ? "completed" : "failed"`,
     tests: ["unit/acp/tool-start.test.ts"],

@@ -1,19 +1,25 @@
-import { agent, RequestError, type AgentApp } from "@agentclientprotocol/sdk/unstable";
+import {
+  agent,
+  RequestError,
+  type AgentApp,
+  type InitializeRequest,
+  type InitializeResponse,
+} from "@agentclientprotocol/sdk/unstable";
 import { acpClaims } from "../../generated/acp/claims.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { AcpConnection } from "./wire/connection.ts";
 import type { AcpCall, AcpExtensionHandler, AcpMethod } from "./wire/contract.ts";
 import { toRequestError } from "./wire/error.ts";
-import type * as Handlers from "./methods/handlers.ts";
-import { initialized } from "./methods/initialized.ts";
+import type * as Handlers from "./methods.ts";
+import { authMethodsFor, readFeatures } from "./wire/client.ts";
 
 /**
- * Every method that the claims name, bound to the agent. `initialize` is answered by what is loaded already; all that
- * follows loads behind its answer.
+ * Binds every method of the spec to its handler. `initialize` needs only this file; the rest loads after its response is
+ * sent.
  */
 export function createAcpAgent(connection: AcpConnection): AgentApp {
   let loaded: typeof Handlers | undefined;
-  const handlers = async () => (loaded ??= await import("./methods/handlers.ts"));
+  const handlers = async () => (loaded ??= await import("./methods.ts"));
   const app = agent({ name: acpClaims.title }).onConnect(({ client }) => connection.connected(client));
 
   app.onRequest("initialize", ({ params, requestId }) => {
@@ -36,7 +42,7 @@ export function createAcpAgent(connection: AcpConnection): AgentApp {
       method,
       (params) => params,
       (call) =>
-        answering(connection, call.params, async () => {
+        withProtocolErrors(connection, call.params, async () => {
           const { parse, handle } = (await extension()) as AcpExtensionHandler<unknown, unknown>;
           return handle({ ...call, params: parse(call.params) }, connection);
         }),
@@ -54,23 +60,49 @@ function bind<K extends AcpMethod>(
   connection: AcpConnection,
 ): void {
   const handle = (call: AcpCall<K>) =>
-    answering(connection, call.params, async () =>
-      (await find())(untilLeft(method, call, connection) as never, connection),
+    withProtocolErrors(connection, call.params, async () =>
+      (await find())(untilDisconnected(method, call, connection) as never, connection),
     );
   app.onRequest(method, handle as never);
 }
 
-/** A prompt also ends with its client; what else is asked is soon answered. */
-function untilLeft<K extends AcpMethod>(method: K, call: AcpCall<K>, { leaving }: AcpConnection): AcpCall<K> {
-  return method === "session/prompt" ? { ...call, signal: AbortSignal.any([call.signal, leaving]) } : call;
+/** Returns the call; a prompt is also cancelled when the client disconnects. Other calls are short. */
+function untilDisconnected<K extends AcpMethod>(
+  method: K,
+  call: AcpCall<K>,
+  { disconnected }: AcpConnection,
+): AcpCall<K> {
+  return method === "session/prompt"
+    ? { ...call, signal: AbortSignal.any([call.signal, disconnected]) }
+    : call;
 }
 
-/** What the agent throws comes out as the protocol's error. */
-async function answering<T>(connection: AcpConnection, params: unknown, work: () => Promise<T>): Promise<T> {
+/** Turns errors of the agent into errors of the protocol. */
+async function withProtocolErrors<T>(
+  connection: AcpConnection,
+  params: unknown,
+  work: () => Promise<T>,
+): Promise<T> {
   try {
     return await work();
   } catch (error) {
     if (!(error instanceof RequestError || error instanceof ServiceError)) connection.onFault(error);
     throw toRequestError(error, (params as { readonly sessionId?: string } | undefined)?.sessionId);
   }
+}
+
+/** Returns the response of `initialize`. It names the only supported protocol version, whatever the client requests. */
+function initialized(
+  { clientCapabilities }: InitializeRequest,
+  connection: AcpConnection,
+): InitializeResponse {
+  connection.features = readFeatures(clientCapabilities);
+  const { protocolVersion, title, agentCapabilities, _meta } = acpClaims;
+  return {
+    protocolVersion,
+    agentInfo: { name: title, title, version: connection.version },
+    agentCapabilities,
+    authMethods: authMethodsFor(connection),
+    _meta,
+  } as unknown as InitializeResponse;
 }

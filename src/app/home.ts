@@ -1,6 +1,6 @@
 /**
- * A home folder, made private and read: what every start begins with. It imports little, because the host of
- * `agentd rpc` waits for it. Reads the user's home from the system.
+ * The home folder and its configuration: the first step of every start. Imports little, because the host of `agentd rpc`
+ * waits for it.
  */
 import { realpath } from "node:fs/promises";
 import { homedir } from "node:os";
@@ -13,7 +13,7 @@ import { hideSecrets } from "../config/secrets/values.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
 
-export interface OpenHomeOptions {
+export interface HomeOptions {
   /** Default: the environment of this process. */
   readonly env: Environment;
   /** Default: AGENTD_HOME, else `~/.agentd`. */
@@ -22,8 +22,8 @@ export interface OpenHomeOptions {
   readonly log?: Log;
 }
 
-export interface OpenedHome {
-  readonly home: string;
+export interface Home {
+  readonly folder: string;
   /** Complete and valid. */
   readonly config: Config;
   /** The environment of the process. */
@@ -31,19 +31,19 @@ export interface OpenedHome {
   /** The environment of the process over the variables of `<home>/.env`. */
   readonly env: Environment;
   readonly paths: ConfigPaths;
-  /** Variables that hold secrets whatever they are called. */
+  /** Variables that the configuration uses as secrets, under any name. */
   readonly secretNames: ReadonlySet<string>;
-  /** Flaws of the configuration that do not keep it from being used, a clause each. */
+  /** Warnings about the configuration, a clause each. */
   readonly problems: readonly string[];
   readonly log: Log;
   readConfig(): Promise<Config>;
 }
 
 /**
- * Makes the home when there is none, and reads its configuration. From then on no secret of it is printed.
- * ServiceError `invalid_config` that lists what is wrong.
+ * Creates the home if it is missing, reads its configuration, and redacts its secrets from all further output.
+ * ServiceError `invalid_config` lists the errors.
  */
-export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
+export async function openHome(options: HomeOptions): Promise<Home> {
   const userHome = homedir();
   const { env: processEnv, profile } = options;
   const home =
@@ -54,9 +54,9 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
   hideSecrets(loaded);
   const log = options.log ?? createLog(config.log.level);
   for (const notice of notices) log.warn(notice);
-  warn(loaded, log);
+  logWarnings(loaded, log);
   return {
-    home,
+    folder: home,
     config,
     processEnv,
     env: loaded.env,
@@ -72,12 +72,12 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
   };
 }
 
-/** The store of the home. ServiceError `state_store_unavailable`. */
+/** Opens the database of the home. ServiceError `state_store_unavailable`. */
 export function openHomeStore({
   config,
   paths,
   log,
-}: Pick<OpenedHome, "config" | "paths" | "log">): Promise<Store> {
+}: Pick<Home, "config" | "paths" | "log">): Promise<Store> {
   return openStore({
     url: paths.databaseUrl,
     maxReaderBytes: config.limits.max_reader_bytes,
@@ -85,19 +85,19 @@ export function openHomeStore({
   });
 }
 
-/** Makes the workspace. The policy compares paths as they really are, without links, so its places must be so too. */
+/** Creates the workspace and resolves links in all paths: the policy compares real paths. */
 async function realPaths(paths: ConfigPaths): Promise<ConfigPaths> {
   await makePrivateFolder(paths.workspace, "agent.workspace");
   const agentHome = await realpath(paths.agentHome);
-  // Users that services run as often have none.
+  // Service accounts often have no home folder.
   const userHome = await realpath(paths.userHome).catch(() => paths.userHome);
   const workspace = await realpath(paths.workspace);
   return { ...paths, agentHome, userHome, workspace };
 }
 
-function warn(loaded: LoadedConfig, log: Log): void {
+function logWarnings(loaded: LoadedConfig, log: Log): void {
   for (const { path, message } of warningsOf(loaded)) {
-    log.warn("the configuration has a flaw", { key: path, problem: message });
+    log.warn("the configuration has a problem", { key: path, problem: message });
   }
 }
 

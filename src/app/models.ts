@@ -1,12 +1,14 @@
-/** Which models there are, from the configuration and this machine. */
+/** The providers and models that the configuration names, or that this machine serves. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { createModelCatalog, type ModelCatalog } from "../agent/model.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { Environment } from "../config/home.ts";
 import { resolveProviders, type ResolvedProvider } from "../config/providers.ts";
+import type { ToolSpec } from "../agent/engine.ts";
+import { formatIssue, SchemaSet } from "../base/json/validate.ts";
 
-/** What is configured; when nothing is, a model server on this machine, if one answers. */
+/** Returns the configured providers. Without any, returns the model servers that answer on this machine. */
 export async function findProviders(
   config: Config,
   env: Environment,
@@ -24,10 +26,10 @@ export async function findProviders(
     .map((server) => ({ ...server, type: "openai_compatible" as const, timeoutMs: LOCAL_TIMEOUT_MS }));
 }
 
-/** Local models load from disk with their first prompt. */
+/** Local models load from disk at their first prompt. */
 const LOCAL_TIMEOUT_MS = 600_000;
 
-/** The models of the configuration. ServiceError `invalid_config` for a default that is of no provider. */
+/** Returns the catalog of models. ServiceError `invalid_config` when no provider has the default model. */
 export function createCatalog(config: Config, providers: readonly ResolvedProvider[]): ModelCatalog {
   const named = providers.map(({ name, type, models = [], apiKey, contextTokens }) => ({
     name,
@@ -49,4 +51,12 @@ export function createCatalog(config: Config, providers: readonly ResolvedProvid
       cause,
     });
   }
+}
+
+const schemas = new SchemaSet({});
+
+/** Returns undefined when `input` matches the tool's schema, otherwise a sentence that the model can act on. */
+export function checkToolInput(tool: ToolSpec, input: unknown): string | undefined {
+  const issue = schemas.check(tool.parameters, input)?.[0];
+  return issue && `The arguments of ${tool.name} are not valid: ${formatIssue(issue, "the whole")}.`;
 }

@@ -1,5 +1,5 @@
-/** A service: its rooms opened, its clients let in, and all of it stopped. */
 import { waitAtMost } from "../base/deadline.ts";
+/** Starts and stops a service: its modules, its listeners and its scheduler. */
 import type { WiredAgent } from "./wire-agent.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { Questions } from "../agent/question/questions.ts";
@@ -9,19 +9,17 @@ import { systemClock } from "../base/clock.ts";
 import type { Ticker } from "../cron/tick/ticker.ts";
 import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
-import { openListener } from "./start-listener.ts";
-import { createReceiver } from "./start-receiver.ts";
-import { wireService, type WiredService } from "./wire.ts";
+import { startListener } from "./wire-http.ts";
+import { wireService, type WiredService, type CoreOptions, type ServiceOptions } from "./wire.ts";
 import type { RpcHub } from "../rpc/events/hub.ts";
-import type { CoreOptions, ServiceOptions } from "./options.ts";
 import type { Store } from "../store/store.ts";
 
-/** A running agent: its rooms, and how to stop it. */
+/** A running service. */
 export interface Service {
   readonly url: string;
-  /** Where webhooks are received at the start; absent when they are not, be it that the address is still taken. */
+  /** The address of the webhook receiver at the start. Absent when it is disabled or could not listen. */
   readonly webhookUrl?: string;
-  /** Routes of webhooks at the start; without `webhookUrl` the receiver could not listen. Absent: not enabled. */
+  /** The webhook routes at the start. Absent when the receiver is disabled. */
   readonly webhookRoutes?: readonly string[];
   readonly store: Store;
   /** The agent with its commands, skills and processes. */
@@ -32,18 +30,19 @@ export interface Service {
   /** The connections of the gateway. */
   readonly hub: RpcHub;
   /**
-   * Refuses new work, lets what runs end for `graceMs` (default: api_server.drain_seconds), cuts the rest, and closes.
-   * Calling it again waits for the same stop.
+   * Rejects new work, waits up to `graceMs` (default: `api_server.drain_seconds`) for active runs, cancels the rest and
+   * closes. Further calls wait for the same stop.
    */
   stop(options?: { readonly graceMs?: number }): Promise<void>;
 }
 
-/** A service without a listener: its one client is the process that started it. */
+/** A service without a listener. Its only client is the process that started it. */
 export type RpcService = Omit<Service, "url">;
 
 /**
- * Builds every room and starts listening. What dead processes left open is closed meanwhile: see `agent.recovered`. When anything on the way fails, what was opened is closed again.
- * ServiceError `invalid_config` (address taken, unknown toolset) or `state_store_unavailable`.
+ * Builds every module and starts listening. Recovery of the runs of dead processes continues meanwhile: see
+ * `agent.recovered`. A failure closes what is already open. ServiceError `invalid_config` (address in use, unknown
+ * toolset) or `state_store_unavailable`.
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const keyLimits = new KeyLimits(options.keys.holders ?? [], options.clock ?? systemClock);
@@ -51,9 +50,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   try {
     const scheduler = options.config.cron.enabled ? await loadScheduler(options, wired) : undefined;
     const receiver = await createReceiver(options, wired);
-    const listener = await openListener(options, { ...wired, receiver });
+    const listener = await startListener(options, { ...wired, receiver });
     await receiver?.listen();
-    // It looks at the jobs while people connect already, once those whose runs are gone are known to be at rest.
+    // Clients can connect before this: the scheduler waits until recovery has settled interrupted runs.
     const { agent } = wired.wiredAgent;
     void agent.recovered.then(() => (agent.turns.draining ? undefined : scheduler?.start()));
     const webhooks = receiver && { webhookRoutes: receiver.routes };
@@ -70,45 +69,45 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   }
 }
 
-/** As {@link startService}, without a listener: connections are opened on `hub`. */
+/** Starts a service without a listener. The caller opens connections on `hub`. */
 export async function startRpcService(options: CoreOptions): Promise<RpcService> {
   return toService(await wireService(options), options);
 }
 
-/** A service that runs what is due and has no clients. */
+/** A service that runs due jobs and has no clients. */
 export interface TickService extends RpcService {
-  /** Not started: it looks at the jobs when it is told to. */
+  /** Not started: the caller triggers each tick. */
   readonly scheduler: Ticker;
-  /** Refuses new runs, and waits for those at work as long as a service that stops would; then it cuts them. */
+  /** Rejects new runs, waits up to `api_server.drain_seconds` for active ones, then cancels the rest. */
   drain(): Promise<void>;
 }
 
-/** As {@link startRpcService}, for the jobs of the clock, whether or not gateways are to run them. */
+/** Starts a service for scheduled jobs, whether or not gateways run them. */
 export async function startTickService(options: CoreOptions): Promise<TickService> {
   const wired = await wireService(options);
   const scheduler = await loadScheduler(options, wired);
   const { turns, recovered } = wired.wiredAgent.agent;
-  // It ends when the jobs that are due have run: what is left behind by others has to be settled by then.
+  // The service ends after the due jobs: recovery must settle interrupted runs before that.
   await recovered;
   const graceMs = options.config.api_server.drain_seconds * 1000;
   const drain = async () => void (await Promise.all([turns.drain(graceMs), scheduler.drain(graceMs)]));
-  // The service does not stop the scheduler: its sign of life stays, for those who ask when jobs were last looked at.
+  // The scheduler is not stopped: its heartbeat stays and shows when jobs were last checked.
   return { ...toService(wired, options), scheduler, drain };
 }
 
 async function loadScheduler(options: CoreOptions, wired: WiredService): Promise<Ticker> {
-  const { openScheduler } = await import("./start-scheduler.ts");
-  return openScheduler(options, wired);
+  const { createCronScheduler } = await import("./wire-cron.ts");
+  return createCronScheduler(options, wired);
 }
 
-/** Where clients come in. */
-interface Doors {
+/** What brings work into the service. */
+interface Listeners {
   readonly listener?: Listener;
   readonly receiver?: WebhookReceiver | undefined;
   readonly scheduler?: Ticker | undefined;
 }
 
-function toService(wired: WiredService, { config }: CoreOptions, doors: Doors = {}): RpcService {
+function toService(wired: WiredService, { config }: CoreOptions, listeners: Listeners = {}): RpcService {
   const { wiredAgent, hub } = wired;
   const { agent } = wiredAgent;
   return {
@@ -118,19 +117,19 @@ function toService(wired: WiredService, { config }: CoreOptions, doors: Doors = 
     turns: agent.turns,
     questions: agent.deps.questions,
     hub,
-    stop: stopper(wired, { ...doors, drainMs: config.api_server.drain_seconds * 1000 }),
+    stop: stopper(wired, { ...listeners, drainMs: config.api_server.drain_seconds * 1000 }),
   };
 }
 
-/** What answers get to leave the sockets once every run has ended. */
+/** How long sockets may take to send their last responses after every run has ended. */
 const CLOSE_GRACE_MS = 2_000;
-/** How long hosts that do not read are waited for. */
+/** How long to wait for hosts that do not read. */
 const LAST_EVENTS_MS = 2_000;
 
-/** Runs first, then those who watch them, then what both stood on. */
+/** Returns the function that stops runs first, then their followers, then what both depend on. */
 function stopper(
   { wiredAgent, hub, closers }: WiredService,
-  { listener, receiver, scheduler, drainMs }: Doors & { readonly drainMs: number },
+  { listener, receiver, scheduler, drainMs }: Listeners & { readonly drainMs: number },
 ): Service["stop"] {
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
@@ -139,11 +138,30 @@ function stopper(
       receiver?.drain(graceMs),
       scheduler?.stop().then(() => scheduler.drain(graceMs)),
     ]);
-    // What the end of the turns appended is still on its way to those who follow.
+    // Followers still have to read the last events of the runs.
     await waitAtMost(systemClock, LAST_EVENTS_MS, hub.caughtUp());
     hub.close();
     await Promise.all([listener?.close(CLOSE_GRACE_MS), receiver?.close(CLOSE_GRACE_MS)]);
     for (const close of closers) await close();
   };
   return ({ graceMs = drainMs } = {}) => (stopping ??= stop(graceMs));
+}
+
+/**
+ * Returns the webhook receiver, not yet listening, or undefined when it is disabled. ServiceError `invalid_config` for
+ * unusable routes, before any listener opens.
+ */
+async function createReceiver(
+  options: CoreOptions,
+  { wiredAgent, targets, telemetry }: WiredService,
+): Promise<WebhookReceiver | undefined> {
+  if (!options.config.platforms.webhook.enabled) return undefined;
+  const [{ wireWebhook }, { createWebhookApp }, { WebhookReceiver }] = await Promise.all([
+    import("./wire-webhook.ts"),
+    import("../webhook/receive/app.ts"),
+    import("../gateway/webhook-receiver.ts"),
+  ]);
+  const webhook = wireWebhook(options, { ...wiredAgent, targets, metrics: telemetry.webhook });
+  await webhook.deps.routes.warnOfPlatforms();
+  return new WebhookReceiver({ ...webhook, app: createWebhookApp(webhook.deps) });
 }

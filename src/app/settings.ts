@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { McpServerOptions } from "../agent/mcp/connection.ts";
 import type { McpServersOptions } from "../agent/mcp/servers.ts";
 import { commandEnvironment } from "../exec/process-group.ts";
@@ -9,9 +10,8 @@ import type { Processes } from "../agent/tools/process/processes.ts";
 import type { ToolOptions, WebOptions } from "../agent/tools/catalog.ts";
 import { resolveWithin, type Environment } from "../config/home.ts";
 import { resolveSecret } from "../config/secrets/reference.ts";
-import type { HttpSettings } from "../http/deps.ts";
 
-/** Where this service keeps and finds things; absolute paths. */
+/** The absolute paths that a service works with. */
 export interface Paths {
   readonly agentHome: string;
   readonly userHome: string;
@@ -19,7 +19,7 @@ export interface Paths {
   readonly databaseUrl: string;
 }
 
-/** The configuration in the terms of each room: plain numbers with their units in the name. */
+/** Returns the settings of the agent: the configuration with absolute paths and times in milliseconds. */
 export function agentSettings(config: Config, paths: Paths): AgentSettings {
   return {
     instructions: config.agent.instructions,
@@ -60,7 +60,7 @@ export function agentSettings(config: Config, paths: Paths): AgentSettings {
   };
 }
 
-/** Absolute; relative ones are relative to the home. */
+/** Returns the absolute paths of `agent.workspace_roots`. Relative ones are relative to the home. */
 export function workspaceRoots(
   { agent }: Pick<Config, "agent">,
   { agentHome, userHome }: Pick<Paths, "agentHome" | "userHome">,
@@ -68,64 +68,29 @@ export function workspaceRoots(
   return agent.workspace_roots.map((folder) => resolveWithin(agentHome, folder, userHome));
 }
 
-/** As {@link agentSettings}, for the HTTP surface. */
-export function httpSettings(
-  config: Config,
-  more: {
-    readonly toolsets: readonly string[];
-    readonly validateResponses: boolean;
-    readonly env: Environment;
-  },
-): HttpSettings {
-  const { api_server: server, limits, retention } = config;
-  const loopback = ["127.0.0.1", "localhost", "[::1]"];
-  return {
-    modelName: server.model_name,
-    unknownModel: server.unknown_model,
-    allowedHosts: [...loopback, server.host, ...server.allowed_hosts].map((host) => host.toLowerCase()),
-    toolsets: more.toolsets,
-    maxBodyBytes: limits.max_body_bytes,
-    bodyTimeoutMs: limits.body_timeout_seconds * 1000,
-    maxMessages: limits.max_messages,
-    maxTextBytes: limits.max_text_bytes,
-    keepaliveMs: limits.sse_keepalive_seconds * 1000,
-    slowReaderMs: limits.slow_reader_seconds * 1000,
-    maxSubscribersPerRun: limits.max_subscribers_per_run,
-    maxReaderBytes: limits.max_reader_bytes,
-    maxAnswerBytes: limits.max_answer_bytes,
-    maxStoredResponses: limits.max_stored_responses,
-    maxRunEvents: limits.max_run_events,
-    maxConcurrentRuns: limits.max_concurrent_runs,
-    maxQueuePerSession: config.sessions.max_queue,
-    runTtlMs: retention.runs_hours * 3_600_000,
-    eventTtlMs: Math.min(retention.events_hours ?? Infinity, retention.runs_hours) * 3_600_000,
-    approvalTimeoutMs: config.approvals.timeout_seconds * 1000,
-    runTimeoutMs: config.agent.timeout_seconds * 1000,
-    toolItems: server.tool_items,
-    showReasoning: server.show_reasoning,
-    webhookSecret: webhookSecret(config, more.env),
-    webhookAllowedHosts: server.webhook_allowed_hosts,
-    webhookAttempts: limits.webhook_attempts,
-    corsOrigins: server.cors_origins,
-    validateResponses: more.validateResponses,
-  };
+/** Returns the folder of the kept outputs of scheduled jobs. */
+export function cronOutputFolder({ agentHome }: Pick<Paths, "agentHome">): string {
+  return join(agentHome, "cron", "output");
 }
 
-/** Signs completion webhooks. ServiceError `invalid_config` for a reference to what is not set. */
+/** Returns the secret that signs completion webhooks. ServiceError `invalid_config` for a reference to a variable that is not set. */
 export function webhookSecret({ api_server: server }: Config, env: Environment): string | undefined {
   const { webhook_secret: secret } = server;
   return secret === undefined ? undefined : resolveSecret(secret, env, "api_server.webhook_secret");
 }
 
-/** `env` is where references such as `env:NAME` are looked up. ServiceError `invalid_config` for one that is not set. */
+/**
+ * Returns the options of the built-in tools. References such as `env:NAME` are resolved in `env`. ServiceError
+ * `invalid_config` for a variable that is not set.
+ */
 export function toolOptions(
   config: Config,
   env: Environment,
-  parts: { readonly processes: Processes; readonly skills: Skills },
+  { processes, skills }: { readonly processes: Processes; readonly skills: Skills },
 ): ToolOptions {
   const { web, vision } = config;
   return {
-    skills: parts.skills,
+    skills,
     vision: { maxBytes: vision.max_bytes, ...(vision.model === undefined ? {} : { model: vision.model }) },
     web: {
       timeoutMs: web.timeout_seconds * 1000,
@@ -138,7 +103,7 @@ export function toolOptions(
       timeoutMs: config.terminal.timeout_seconds * 1000,
       maxOutputBytes: config.terminal.max_output_bytes,
       envPassthrough: config.terminal.env_passthrough,
-      processes: parts.processes,
+      processes,
     },
   };
 }
@@ -158,7 +123,7 @@ function searchOptions(search: WebSearchConfig, env: Environment): NonNullable<W
   };
 }
 
-/** The servers of MCP that are enabled; a text says why one cannot be used. */
+/** Returns the options of each enabled MCP server, or a text that says why it cannot be used. */
 export function mcpServerOptions(config: Config, env: Environment, paths: Paths): McpServersOptions {
   const { servers, start_timeout_seconds: startSeconds } = config.mcp;
   const enabled = Object.entries(servers).filter(([, server]) => server.enabled);

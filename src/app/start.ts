@@ -8,11 +8,10 @@ import type { Tool } from "../agent/tool/tool.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
 import { registerSecret } from "../base/observe/redact.ts";
-import { checkToolInput } from "./check-input.ts";
+import { checkToolInput, createCatalog, findProviders } from "./models.ts";
 import { createKeyRing, ensureApiKey } from "../config/secrets/secrets.ts";
 import { Variables } from "../config/variables.ts";
-import { createCatalog, findProviders } from "./models.ts";
-import { openHome, type OpenedHome, type OpenHomeOptions } from "./home.ts";
+import { openHome, type Home, type HomeOptions } from "./home.ts";
 import {
   startRpcService,
   startService,
@@ -21,42 +20,42 @@ import {
   type Service,
   type TickService,
 } from "./service.ts";
-import type { CoreOptions } from "./options.ts";
+import type { CoreOptions } from "./wire.ts";
 import type { Store } from "../store/store.ts";
 
-export interface BootOptions extends OpenHomeOptions {
+export interface StartOptions extends HomeOptions {
   readonly host?: string;
   readonly port?: number;
-  /** Instead of the models of the configuration. */
+  /** Replaces the configured models. */
   readonly engine?: Engine;
   readonly tools?: readonly Tool[];
 }
 
-/** A running service and what a person wants to know of its start. */
-export interface Booted {
+/** A running service, and what to print when it has started. */
+export interface StartedService {
   readonly service: Service;
   readonly version: string;
-  /** Effective `provider:model` of prompts that name none. */
+  /** The default model, `provider:model`. */
   readonly model: string;
-  /** `<home>/.env` when the key is kept there. */
+  /** `<home>/.env` when it holds the key. */
   readonly keyFile: string | undefined;
   readonly keyCreated: boolean;
   readonly log: Log;
 }
 
 /**
- * Starts the service of a home folder, which is made when there is none: no configuration, key or network is needed.
- * ServiceError `invalid_config` that lists what is wrong, or `state_store_unavailable`.
+ * Starts the service of a home folder. Needs no configuration, key or network: it creates the folder and a key if they
+ * are missing. ServiceError `invalid_config`, which lists the errors, or `state_store_unavailable`.
  */
-export async function boot(options: BootOptions): Promise<Booted> {
+export async function startFromHome(options: StartOptions): Promise<StartedService> {
   const { env: processEnv } = options;
-  const opened = await openHome(options);
-  const { env, log } = opened;
-  const keyed = await ensureApiKey({ config: withAddress(opened.config, options), home: opened.home });
+  const home = await openHome(options);
+  const { env, log } = home;
+  const keyed = await ensureApiKey({ config: withAddress(home.config, options), home: home.folder });
   const { config, created: keyCreated, path } = keyed;
   if (keyCreated && config.api_server.key !== undefined) registerSecret(config.api_server.key);
   const [core, { default: openApi }] = await Promise.all([
-    coreOptions({ ...opened, config }, options),
+    coreOptions({ ...home, config }, options),
     import("../../generated/specs/http.openapi.json", { with: { type: "json" } }),
   ]);
   const service = await startService({ ...core, keys: createKeyRing(config, { env }), openApi });
@@ -69,29 +68,27 @@ export async function boot(options: BootOptions): Promise<Booted> {
 }
 
 /**
- * As {@link boot}, for a process that serves the one who started it and listens nowhere: it needs no key. `store` is
- * that of the home; it is closed with the service, or when the start fails.
+ * Starts a service without a listener or key, for the process that started this one. The service owns `store`, the open
+ * database of the home; a failed start closes it.
  */
-export async function bootRpc(opened: OpenedHome, store: Store): Promise<RpcService> {
+export async function startRpcFromHome(home: Home, store: Store): Promise<RpcService> {
   try {
-    return await startRpcService({ ...(await coreOptions(opened)), store });
+    return await startRpcService({ ...(await coreOptions(home)), store });
   } catch (error) {
     await store.close();
     throw error;
   }
 }
 
-/** As {@link boot}, for a process that runs the jobs that are due, and listens nowhere: it needs no key. */
-export async function bootTick(options: OpenHomeOptions): Promise<TickService> {
-  const opened = await openHome(options);
-  return startTickService(await coreOptions(opened));
+/** Starts a service without a listener or key that runs the due jobs. */
+export async function startTickFromHome(options: HomeOptions): Promise<TickService> {
+  return startTickService(await coreOptions(await openHome(options)));
 }
 
 async function coreOptions(
-  opened: OpenedHome,
-  own: Pick<BootOptions, "engine" | "tools"> = {},
+  { config, env, folder, log, paths, processEnv, secretNames, problems, readConfig }: Home,
+  own: Pick<StartOptions, "engine" | "tools"> = {},
 ): Promise<CoreOptions> {
-  const { config, env, home, log, paths, processEnv, secretNames, problems, readConfig } = opened;
   const providers = await findProviders(config, env, log);
   const { max_answer_bytes: maxAnswerBytes } = config.limits;
   const engineOptions = { providers, checkInput: checkToolInput, clock: systemClock, log, maxAnswerBytes };
@@ -104,7 +101,7 @@ async function coreOptions(
     env,
     processEnv,
     readConfig,
-    variables: await Variables.open({ env: processEnv, home, secretNames }),
+    variables: await Variables.open({ env: processEnv, home: folder, secretNames }),
     ...(own.tools ? { tools: own.tools } : {}),
     version: packageFile.version,
     configProblems: problems,
@@ -112,7 +109,7 @@ async function coreOptions(
   };
 }
 
-function withAddress(config: Config, { host, port }: BootOptions): Config {
+function withAddress(config: Config, { host, port }: StartOptions): Config {
   const address = { ...(host === undefined ? {} : { host }), ...(port === undefined ? {} : { port }) };
   return { ...config, api_server: { ...config.api_server, ...address } };
 }

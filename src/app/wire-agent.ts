@@ -30,71 +30,79 @@ import { cronCommand, createCronjob } from "../cron/tool/tool.ts";
 import { RunEnds, createCronTrigger } from "../cron/run/trigger.ts";
 import { createWebhookTrigger } from "../webhook/deliveries/trigger.ts";
 import type { Log } from "../base/observe/log.ts";
-import { checkToolInput } from "./check-input.ts";
-import { createJobService } from "./job-service.ts";
+import { checkToolInput } from "./models.ts";
 import { resolveWithin, type Environment } from "../config/home.ts";
 import type { Variables } from "../config/variables.ts";
-import { agentSettings, mcpServerOptions, toolOptions, type Paths } from "./settings.ts";
+import {
+  cronOutputFolder,
+  agentSettings,
+  mcpServerOptions,
+  toolOptions,
+  type Paths,
+  workspaceRoots,
+} from "./settings.ts";
 import type { Store } from "../store/store.ts";
+import { cronSettings } from "../cron/settings.ts";
+import type { JobService } from "../cron/tool/job-service.ts";
 
 export interface WireAgentOptions {
   readonly config: Config;
   readonly paths: Paths;
   readonly models: ModelCatalog;
   readonly engine: Engine;
-  /** Tools besides the built-in ones; one of the same name replaces a built-in one. */
+  /** Additional tools. One with the name of a built-in tool replaces it. */
   readonly tools?: readonly Tool[];
-  /** Where references such as `env:NAME` are looked up. */
+  /** References such as `env:NAME` are resolved here. */
   readonly env: Environment;
   readonly variables: Variables;
-  /** Reads the configuration again, for what can be reloaded. Absent: it stays as it is. */
+  /** Reads the configuration again for a reload. Absent: a reload uses `config`. */
   readonly readConfig?: () => Promise<Config>;
   readonly version: string;
   readonly log: Log;
-  /** Absent: nobody comes by a key. */
+  /** Absent: no client uses a key. */
   readonly keyLimits?: KeyLimits;
   /** Absent: runs are neither traced nor counted. */
   readonly telemetry?: Pick<AgentDeps, "tracing" | "runEnded">;
 }
 
-/** The agent, its commands, and how both end. */
+/** The agent with its commands, tools and skills. */
 export interface WiredAgent {
   readonly agent: Agent;
   readonly commands: Commands;
-  /** What commands run in the background. */
+  /** The background processes of the terminal tool. */
   readonly processes: Processes;
   readonly skills: Skills;
   readonly mcp: McpServers;
   readonly spawnTrees: SpawnTrees;
-  /** Tells of the ends of scheduled runs in this process. */
+  /** Notifies of scheduled runs that end in this process. */
   readonly cronEnds: RunEnds;
   readonly reload: {
-    /** Reads the `.env` file again. Resolves to how many variables changed. */
+    /** Reads the `.env` file again. Resolves to the number of changed variables. */
     env(): Promise<number>;
-    /** Connects the MCP servers that the configuration names now. Resolves to a line for each. */
+    /** Reads the configuration again and connects its MCP servers. Resolves to a status line for each. */
     mcp(): Promise<readonly string[]>;
   };
-  /** Ends what the agent's tools hold: processes, servers. After the turns were drained. */
+  /** Ends background processes and MCP servers. Call it after the runs are drained. */
   close(): Promise<void>;
 }
 
-/** Builds the agent room from the configuration. ServiceError `invalid_config`. */
+/** Builds the agent from the configuration. ServiceError `invalid_config`. */
 export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock): WiredAgent {
   const { config, paths, engine, models, log, variables, version, tools: extra = [] } = options;
   const processes = new Processes({ maxRunning: config.terminal.max_background });
   const skills = createSkills(config, paths);
-  const service = createJobService(options, { store, clock, models, tools: () => agent.deps.tools() });
-  const set = toolOptions(config, options.env, { processes, skills });
-  const builtIn = createTools({ ...set, cron: [createCronjob(service)] });
+  const jobs = createJobService(options, { store, clock, models, tools: () => agent.deps.tools() });
+  const builtInOptions = toolOptions(config, options.env, { processes, skills });
+  const builtIn = createTools({ ...builtInOptions, cron: [createCronjob(jobs)] });
   const tools: readonly Tool[] = [
     ...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)),
     ...extra,
   ];
   const mcp = new McpServers(log);
-  const useMcp = (current: Config) => mcp.use(mcpServerOptions(current, options.env, paths));
+  const connectMcp = (current: Config) => mcp.use(mcpServerOptions(current, options.env, paths));
   const offersMcp = config.agent.toolsets.includes("mcp");
   let starting: Promise<void> | undefined = offersMcp
-    ? useMcp(config).finally(() => (starting = undefined))
+    ? connectMcp(config).finally(() => (starting = undefined))
     : undefined;
   const hosts = new AttachedClients();
   const cronEnds = new RunEnds();
@@ -107,7 +115,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
       models,
       tools: () => (offersMcp ? [...tools, ...mcp.tools()] : tools),
       toolsSettled: async () => {
-        if (starting) await waitAtMost(clock, MCP_PATIENCE_MS, starting);
+        if (starting) await waitAtMost(clock, MCP_WAIT_MS, starting);
       },
       briefing: createBriefing({ skills, names: config.agent.context_files, clock }),
       notices: () => mcp.notices(),
@@ -130,7 +138,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
   const reload: WiredAgent["reload"] = {
     env: () => variables.reload(),
     mcp: async () => {
-      await useMcp(await (options.readConfig?.() ?? config));
+      await connectMcp(await (options.readConfig?.() ?? config));
       return mcp.status().map(describeMcp);
     },
   };
@@ -148,7 +156,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
         },
         () => commands,
       ),
-    () => [cronCommand(service)],
+    () => [cronCommand(jobs)],
     () => quickCommands(config.quick_commands, createRunShell(config.terminal.env_passthrough)),
     async (cwd = paths.workspace) => skillCommands((await skills.list(cwd)).skills),
   );
@@ -160,7 +168,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
   return { agent, commands, processes, skills, mcp, spawnTrees, cronEnds, reload, close };
 }
 
-/** The skills that the configuration allows. */
+/** Returns the skills that the configuration allows. */
 export function createSkills(
   config: Pick<Config, "skills" | "platforms">,
   { agentHome, userHome }: Pick<Paths, "agentHome" | "userHome">,
@@ -168,16 +176,35 @@ export function createSkills(
   return new Skills({
     homeFolder: join(agentHome, "skills"),
     folders: config.skills.folders.map((folder) => resolveWithin(agentHome, folder, userHome)),
-    // All that is bundled is about webhooks: elsewhere it would only take room in the instructions.
+    // The bundled skills are about webhooks. Elsewhere they would only lengthen the instructions.
     bundledFolder: config.platforms.webhook.enabled ? bundledSkillsFolder() : undefined,
     disabled: config.skills.disabled,
   });
 }
 
-/** The first turns wait so long for servers that are starting; tools that come later are there at the next turn. */
-const MCP_PATIENCE_MS = 2_000;
+/** How long a run waits for MCP servers that are starting. The next run gets the tools that arrive later. */
+const MCP_WAIT_MS = 2_000;
 
 function describeMcp({ name, status, tools, error }: McpStatus): string {
   if (status === "failed") return `${name}: failed (${error ?? "unknown"})`;
   return `${name}: ${status}, ${tools} tool${tools === 1 ? "" : "s"}`;
+}
+
+/** Returns what the cronjob tool and `/cron` work with. */
+export function createJobService(
+  { config, paths }: { readonly config: Config; readonly paths: Paths },
+  deps: Pick<AgentDeps, "store" | "clock" | "models" | "tools">,
+): JobService {
+  const { store, clock, models, tools } = deps;
+  return {
+    store,
+    clock,
+    models,
+    settings: cronSettings(config),
+    toolsets: () => [...new Set(tools().map(({ toolset }) => toolset))],
+    workspace: paths.workspace,
+    workspaceRoots: workspaceRoots(config, paths),
+    scriptsFolder: join(paths.agentHome, "scripts"),
+    outputFolder: cronOutputFolder(paths),
+  };
 }

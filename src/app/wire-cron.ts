@@ -1,4 +1,7 @@
-/** The scheduler, built from the configuration. */
+/** The job scheduler, built from the configuration. Loads on demand: most processes that share the store run no jobs. */
+import { createScheduler } from "../cron/scheduler.ts";
+import type { Ticker } from "../cron/tick/ticker.ts";
+import type { WiredService, CoreOptions } from "./wire.ts";
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { WiredAgent } from "./wire-agent.ts";
@@ -6,9 +9,17 @@ import type { CronDeps } from "../cron/deps.ts";
 import { cronSettings } from "../cron/settings.ts";
 import { homesOf } from "../deliver/address.ts";
 import type { Targets } from "../deliver/target.ts";
-import type { Paths } from "./settings.ts";
+import { cronOutputFolder, type Paths } from "./settings.ts";
 
-export function wireCron(
+/** Returns a scheduler that has not started. */
+export function createCronScheduler(
+  options: Pick<CoreOptions, "config" | "paths">,
+  { wiredAgent, targets, telemetry }: Pick<WiredService, "wiredAgent" | "targets" | "telemetry">,
+): Ticker {
+  return createScheduler({ ...wireCron(options, { ...wiredAgent, targets }), ...telemetry.cron });
+}
+
+function wireCron(
   { config, paths }: { readonly config: Config; readonly paths: Paths },
   {
     agent,
@@ -28,7 +39,7 @@ export function wireCron(
     skills,
     settings: cronSettings(config),
     homes: homesOf(targets),
-    // Those that are configured count while their servers are still starting, or have no tools yet.
+    // Configured toolsets count while their servers are still starting, or have no tools yet.
     toolsets: () => [
       ...new Set([...config.agent.toolsets, ...agent.deps.tools().map(({ toolset }) => toolset)]),
     ],
@@ -39,8 +50,4 @@ export function wireCron(
     ends: cronEnds,
     owner: "default",
   };
-}
-
-export function cronOutputFolder({ agentHome }: Pick<Paths, "agentHome">): string {
-  return join(agentHome, "cron", "output");
 }

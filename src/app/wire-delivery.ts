@@ -1,6 +1,6 @@
-/** The targets of a service, built from the configuration. */
+/** Delivery: the targets of a service, built from the configuration, and what follows when a message is settled. */
 import type { Clock } from "../base/clock.ts";
-import { cronOutputFolder } from "./wire-cron.ts";
+import { cronOutputFolder, webhookSecret, type Paths } from "./settings.ts";
 import { createOutputTarget } from "../cron/output/outputs.ts";
 import { createPlatformTargets } from "../deliver/platform/platforms.ts";
 import { createTargets, type Targets } from "../deliver/target.ts";
@@ -10,10 +10,12 @@ import { createWebhookTarget } from "../deliver/targets/webhook.ts";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { Environment } from "../config/home.ts";
-import { webhookSecret, type Paths } from "./settings.ts";
-import type { Store } from "../store/store.ts";
+import type { Store, Tx } from "../store/store.ts";
+import { closeSettledOccurrence } from "../cron/run/end-occurrence.ts";
+import type { OutboxRow } from "../store/schema/tables.ts";
+import { closeSettledDelivery } from "../webhook/deliveries/trigger.ts";
 
-export interface TargetsOptions {
+interface TargetsOptions {
   readonly config: Config;
   readonly env: Environment;
   readonly version: string;
@@ -21,7 +23,8 @@ export interface TargetsOptions {
   readonly paths: Pick<Paths, "agentHome">;
 }
 
-export async function openTargets(
+/** Returns the targets that messages can be addressed to. */
+export async function createServiceTargets(
   { config, env, version, log, paths: { agentHome } }: TargetsOptions,
   { store, clock }: { readonly store: Store; readonly clock: Clock },
 ): Promise<Targets> {
@@ -40,4 +43,10 @@ export async function openTargets(
   });
   const platforms = await createPlatformTargets(config, { clock, log, version, agentHome, env, store });
   return createTargets([createLogTarget(log), local, output, webhook, createAllTarget(), ...platforms]);
+}
+
+/** Updates, in `tx`, the webhook delivery or scheduled run that enqueued a message which is now sent or given up. */
+export async function onMessageSettled(tx: Tx, message: Pick<OutboxRow, "ref">): Promise<void> {
+  await closeSettledDelivery(tx, message);
+  await closeSettledOccurrence(tx, message);
 }

@@ -1,4 +1,4 @@
-/** The receiver of webhooks, built from the configuration. */
+/** The webhook receiver, built from the configuration. */
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { WiredAgent } from "./wire-agent.ts";
@@ -29,13 +29,13 @@ import { createRunScript, createLoadSkill } from "../webhook/receive/script.ts";
 import { requireUsableRoutes, routeDefaults } from "../webhook/routes/route.ts";
 import { webhookSettings, type WebhookSettings } from "../webhook/settings.ts";
 
-export interface WiredWebhook {
+interface WiredWebhook {
   readonly deps: WebhookDeps;
   readonly settings: WebhookSettings;
   readonly sends: DirectSends;
 }
 
-/** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
+/** Wires the receiver and its routes. ServiceError `invalid_config` names the invalid routes. */
 export function wireWebhook(
   { config, env, paths }: { readonly config: Config; readonly env: Environment; readonly paths: Paths },
   {
@@ -48,9 +48,8 @@ export function wireWebhook(
     /** Absent or empty: metrics are off. */
     readonly metrics?: Pick<WebhookDeps, "metrics">;
   },
-): WiredWebhook | undefined {
+): WiredWebhook {
   const settings = webhookSettings(config);
-  if (!settings.isEnabled) return undefined;
   const from = { env };
   const homes = homesOf(targets);
   const { store, clock, log } = agent.deps;
@@ -99,12 +98,12 @@ async function findProblems(
   names: readonly string[],
   { config, env, homes }: { readonly config: Config; readonly env: Environment; readonly homes: Homes },
 ): Promise<readonly string[]> {
-  const nowhere = names.includes(ALL) && homes.size === 0;
   const problems = await platformProblems(names, config, env);
-  return nowhere ? ["All goes nowhere: no platform has a home_channel", ...problems] : problems;
+  const isAllEmpty = names.includes(ALL) && homes.size === 0;
+  return isAllEmpty ? ["deliver: all has no targets: no platform has a home_channel", ...problems] : problems;
 }
 
-/** What the stages of the pipeline need of the machine; whether a delivery is known is asked of the store. */
+/** Returns what the stages of the pipeline need from the machine. The store answers `knownAs` itself. */
 export function createEvaluationPorts(
   { config, env, paths }: { readonly config: Config; readonly env: Environment; readonly paths: Paths },
   { skills, log }: { readonly skills: Pick<Skills, "find">; readonly log: Log },
@@ -120,6 +119,6 @@ export function createEvaluationPorts(
       log,
     }),
     loadSkill: createLoadSkill({ skills, cwd: paths.workspace, log }),
-    warn: (problem) => log.warn("a filter cannot be used", { problem }),
+    warn: (problem) => log.warn("a filter is invalid", { problem }),
   };
 }

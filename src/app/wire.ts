@@ -1,22 +1,48 @@
-/** The rooms that every service has, built from the configuration. The order below is the order in which they open. */
+/** The modules that every service has, built from the configuration in the order of this file. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import { wireAgent, type WiredAgent } from "./wire-agent.ts";
-import { systemClock } from "../base/clock.ts";
+import { wireAgent, type WiredAgent, type WireAgentOptions } from "./wire-agent.ts";
+import { systemClock, type Clock } from "../base/clock.ts";
 import { protectHome } from "../base/system/own-files.ts";
 import { Dispatcher } from "../deliver/outbox/dispatch.ts";
 import { meterTargets } from "../deliver/outbox/metrics.ts";
 import type { Targets } from "../deliver/target.ts";
-import { openTargets } from "./wire-delivery.ts";
+import { createServiceTargets, onMessageSettled } from "./wire-delivery.ts";
+import { cronOutputFolder } from "./settings.ts";
 import { rpcHandlers } from "../rpc/methods/handlers.ts";
 import { RpcHub } from "../rpc/events/hub.ts";
 import { gatewayLimits } from "../rpc/connection/ready.ts";
 import { createSubscriptions } from "../rpc/events/notify.ts";
 import type { RpcDeps } from "../rpc/deps.ts";
-import type { CoreOptions } from "./options.ts";
-import { settleMessage } from "./settle-message.ts";
 import { openStore } from "../store/open.ts";
 import { scheduleSweeps } from "../store/retention/retention.ts";
 import { openTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
+import type { Environment } from "../config/home.ts";
+import type { KeyRing } from "../http/edge/access.ts";
+import type { HttpDeps } from "../http/deps.ts";
+import type { Store } from "../store/store.ts";
+
+/** What every service needs, whatever clients it serves. */
+export interface CoreOptions extends Omit<WireAgentOptions, "telemetry"> {
+  /** Complete and valid, as `loadConfig` returns it. */
+  readonly config: Config;
+  readonly clock?: Clock;
+  /** Warnings about the configuration, a clause each. */
+  readonly configProblems?: readonly string[];
+  /** The environment of the process alone. Default: `env`, which also has the variables of `<home>/.env`. */
+  readonly processEnv?: Environment;
+  /** A store that is already open. Default: that of `paths.databaseUrl`. The service closes it. */
+  readonly store?: Store;
+}
+
+export interface ServiceOptions extends CoreOptions {
+  readonly keys: KeyRing;
+  /** The bundled OpenAPI document. */
+  readonly openApi: Readonly<Record<string, unknown>>;
+  /** For tests: validates every response against the spec. */
+  readonly validateResponses?: boolean;
+  /** For tests: receives every response. */
+  readonly observe?: HttpDeps["observe"];
+}
 
 export interface WiredService {
   readonly wiredAgent: WiredAgent;
@@ -27,12 +53,15 @@ export interface WiredService {
   readonly closers: readonly (() => Promise<void>)[];
 }
 
-/** When anything on the way fails, what was opened is closed again. ServiceError `invalid_config`, `state_store_unavailable`. */
+/**
+ * Opens the store, wires the modules and starts recovery and dispatch. A failure closes what is already open.
+ * ServiceError `invalid_config` or `state_store_unavailable`.
+ */
 export async function wireService(options: CoreOptions): Promise<WiredService> {
   const { config, log, clock = systemClock } = options;
   const onProblem = (message: string, error: unknown) => log.warn(message, { error });
-  const opening = { url: options.paths.databaseUrl, maxReaderBytes: config.limits.max_reader_bytes };
-  const store = options.store ?? (await openStore({ ...opening, ...timeOf(options), onProblem }));
+  const storeOptions = { url: options.paths.databaseUrl, maxReaderBytes: config.limits.max_reader_bytes };
+  const store = options.store ?? (await openStore({ ...storeOptions, ...timeOf(options), onProblem }));
   const closers: (() => Promise<void>)[] = [() => store.close(), async () => options.variables.close()];
   const unprotect = protectHome(options.paths.agentHome);
   closers.push(async () => unprotect());
@@ -42,11 +71,13 @@ export async function wireService(options: CoreOptions): Promise<WiredService> {
     const wiredAgent = wireAgent({ ...options, telemetry: telemetry.agent }, store, clock);
     closers.unshift(() => wiredAgent.close());
     wiredAgent.agent.start();
-    const onCronJobsGone = (ids: readonly string[]) => removeCronOutputs(options.paths, ids);
-    closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem, onCronJobsGone }));
-    const opened = await openTargets(options, { store, clock });
+    const onJobsRemoved = (ids: readonly string[]) => removeCronOutputs(options.paths, ids);
+    closers.unshift(
+      scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem, onCronJobsGone: onJobsRemoved }),
+    );
+    const plainTargets = await createServiceTargets(options, { store, clock });
     const { metrics } = telemetry.delivery;
-    const targets = metrics ? meterTargets(opened, { metrics, now: () => clock.now() }) : opened;
+    const targets = metrics ? meterTargets(plainTargets, { metrics, now: () => clock.now() }) : plainTargets;
     const dispatcher = new Dispatcher({
       store,
       clock,
@@ -55,11 +86,11 @@ export async function wireService(options: CoreOptions): Promise<WiredService> {
       tracer: telemetry.tracer,
       retryDelaysMs: config.delivery.retry_seconds.map((seconds) => seconds * 1000),
       sendTimeoutMs: config.delivery.timeout_seconds * 1000,
-      settled: settleMessage,
+      settled: onMessageSettled,
     });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
-    const hub = new RpcHub(rpcParts(options, wiredAgent), rpcHandlers);
+    const hub = new RpcHub(rpcDeps(options, wiredAgent), rpcHandlers);
     return { wiredAgent, telemetry, hub, targets, closers };
   } catch (error) {
     for (const close of closers) await close();
@@ -67,12 +98,12 @@ export async function wireService(options: CoreOptions): Promise<WiredService> {
   }
 }
 
-/** Time that was injected is the store's, too; else replicas on one server go by its clock, however theirs differ. */
+/** An injected clock applies to the store too. Otherwise the store uses the time of the database, which replicas share. */
 function timeOf({ clock }: CoreOptions): { readonly now?: () => number } {
   return clock ? { now: () => clock.now() } : {};
 }
 
-function rpcParts(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers"> {
+function rpcDeps(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers"> {
   const { config, env, paths, version, log, processEnv = env } = options;
   const { store, clock, keyLimits } = deps.agent.deps;
   return {
@@ -88,18 +119,15 @@ function rpcParts(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers"
   };
 }
 
-/** Of webhooks: what people look at when an event seems to be lost. */
+/** How long webhook deliveries are kept: people look at them when an event seems to be lost. */
 const DELIVERIES_MS = 30 * 24 * 3_600_000;
 const MAX_DELIVERIES = 10_000;
 const MAX_OCCURRENCES = 200_000;
 const DAY_MS = 86_400_000;
 
-/** Loaded here: few services sweep a job in their life. */
+/** Loads its module on demand: few services ever remove a job. */
 async function removeCronOutputs(paths: CoreOptions["paths"], ids: readonly string[]): Promise<void> {
-  const [{ cronOutputFolder }, { removeOutputs }] = await Promise.all([
-    import("./wire-cron.ts"),
-    import("../cron/output/outputs.ts"),
-  ]);
+  const { removeOutputs } = await import("../cron/output/outputs.ts");
   for (const id of ids) await removeOutputs(cronOutputFolder(paths), id);
 }
 

@@ -3,7 +3,7 @@ import process from "node:process";
 import { rootCommand } from "./root.ts";
 import { runCli } from "./chat/run.ts";
 
-/** What an option means that stands alone. Editors replace the words of a command by those of its setup. */
+/** Options that work without a command. Editors replace the arguments of a command with those of its setup. */
 const ALONE: ReadonlyMap<string, readonly string[]> = new Map([
   ["--version", ["version"]],
   ["--setup", ["acp", "--setup"]],

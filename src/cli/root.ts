@@ -2,12 +2,11 @@
 import { defineCommand } from "citty";
 import { lazyCommand } from "./kit/command.ts";
 
-// Commands are loaded when they are called: `agentd version` must not wait for the service.
+// Commands load on demand: `agentd version` must not wait for the service.
 export const rootCommand = defineCommand({
   meta: {
     name: "agentd",
-    description:
-      "One AI agent, driven by any program: HTTP, JSON-RPC, ACP, webhooks and the clock over one core.",
+    description: "One AI agent for any program, over HTTP, JSON-RPC, ACP, webhooks and cron.",
   },
   subCommands: {
     gateway: lazyCommand(
@@ -15,7 +14,7 @@ export const rootCommand = defineCommand({
       async () => (await import("./gateway/gateway.ts")).gatewayCommand,
     ),
     chat: lazyCommand(
-      "Talk with the agent, at a terminal or through pipes",
+      "Chat with the agent in a terminal or through pipes",
       async () => (await import("./chat/chat.ts")).chatCommand,
     ),
     rpc: lazyCommand(
@@ -31,15 +30,15 @@ export const rootCommand = defineCommand({
       async () => (await import("./setup/setup.ts")).setupCommand,
     ),
     doctor: lazyCommand(
-      "Look for what is wrong",
+      "Check the installation for problems",
       async () => (await import("./doctor/doctor.ts")).doctorCommand,
     ),
     model: lazyCommand(
-      "Show, list, choose and try models",
+      "Show, list, select and test models",
       async () => (await import("./model/model.ts")).modelCommand,
     ),
     config: lazyCommand(
-      "Read, change and check the configuration",
+      "Read, change and validate the configuration",
       async () => (await import("./home/config.ts")).configCommand,
     ),
     sessions: lazyCommand(
@@ -47,11 +46,11 @@ export const rootCommand = defineCommand({
       async () => (await import("./sessions/sessions.ts")).sessionsCommand,
     ),
     cron: lazyCommand(
-      "Jobs of the clock: make, list, change, run them",
+      "Create, list, change and run scheduled jobs",
       async () => (await import("./cron/cron.ts")).cronCommand,
     ),
     webhook: lazyCommand(
-      "Subscribe to webhooks, try routes, look at what came in",
+      "Manage webhook subscriptions, test routes and inspect deliveries",
       async () => (await import("./webhook/webhook.ts")).webhookCommand,
     ),
     outbox: lazyCommand(
@@ -60,11 +59,11 @@ export const rootCommand = defineCommand({
       { aliases: ["deliveries"] },
     ),
     platforms: lazyCommand(
-      "List what messages can be sent through, and try it",
+      "List and test message platforms",
       async () => (await import("./platforms/platforms.ts")).platformsCommand,
     ),
     backup: lazyCommand(
-      "Copy the home and its database, while services go on",
+      "Back up the home and its database while services run",
       async () => (await import("./home/backup.ts")).backupCommand,
     ),
     spec: lazyCommand(

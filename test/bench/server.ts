@@ -14,7 +14,7 @@ import { createLog } from "../../src/base/observe/log.ts";
 import { createKeyRing } from "../../src/config/secrets/secrets.ts";
 import { listen } from "../../src/gateway/listen.ts";
 import { Variables } from "../../src/config/variables.ts";
-import { boundHeap } from "../../src/cli/kit/small-heap.ts";
+import { boundHeap } from "../../src/cli/kit/runtime.ts";
 import { startService } from "../../src/app/service.ts";
 import { KEY, testConfig } from "../harness/service.ts";
 import type { Memory, Reply, Request } from "./child.ts";

@@ -8,7 +8,7 @@ import { createScriptedEngine, type Script } from "../../src/agent/engines/scrip
 import { defineTool } from "../../src/agent/tool/tool.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
-import { boot } from "../../src/app/start.ts";
+import { startFromHome } from "../../src/app/start.ts";
 import type { Service } from "../../src/app/service.ts";
 
 const [scenario = "", home = "", database = "", marks = ""] = process.argv.slice(2);
@@ -83,7 +83,7 @@ const POINTS: Readonly<Record<string, string>> = {
   compression: "compression.started",
 };
 
-const { service } = await boot({
+const { service } = await startFromHome({
   env: { AGENTD_DATABASE_URL: database },
   home,
   port: 0,

@@ -5,7 +5,13 @@ import { test } from "node:test";
 import type { DeliveryRow } from "../../src/store/schema/tables.ts";
 import { readAttemptLog } from "../../src/store/outbox/outbox.ts";
 import { assertOnce } from "./webhook-check.ts";
-import { createCrashPlace, until, type CrashPlace, type Heard, type RunningGateway } from "./webhook-place.ts";
+import {
+  createCrashPlace,
+  until,
+  type CrashPlace,
+  type Heard,
+  type RunningGateway,
+} from "./webhook-place.ts";
 
 /** Kills of the test at random points; more by hand: AGENTD_TEST_KILLS. */
 const KILLS = Number(process.env["AGENTD_TEST_KILLS"] ?? 20);

@@ -11,7 +11,7 @@ import { defineTool, ToolError } from "../../src/agent/tool/tool.ts";
 import { createScriptedEngine } from "../../src/agent/engines/scripted.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
-import { boot } from "../../src/app/start.ts";
+import { startFromHome } from "../../src/app/start.ts";
 import { hideSecrets } from "../../src/config/secrets/values.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { Tables } from "../../src/store/schema/tables.ts";
@@ -277,7 +277,7 @@ test("secrets of a home are written nowhere, also those added to .env while it r
   });
   const logLines: string[] = [];
   const log = createLog("debug", (line) => void logLines.push(line));
-  const booted = await boot({
+  const started = await startFromHome({
     env: { AGENTD_DATABASE_URL: database.url, MINE_API_KEY: planted.process },
     home,
     port: 0,
@@ -290,8 +290,8 @@ test("secrets of a home are written nowhere, also those added to .env while it r
     ),
   });
   await using stopping = new AsyncDisposableStack();
-  stopping.defer(() => booted.service.stop({ graceMs: 0 }));
-  const { agent, store } = booted.service;
+  stopping.defer(() => started.service.stop({ graceMs: 0 }));
+  const { agent, store } = started.service;
   const { runId } = await agent.turns.submit({
     address: { owner: OWNER, id: "canary" },
     seed: { source: "test" },

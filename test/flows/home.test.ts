@@ -9,7 +9,7 @@ import { createScriptedEngine, type ScriptState } from "../../src/agent/engines/
 import { followRun } from "../../src/agent/run/follow.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
-import { boot } from "../../src/app/start.ts";
+import { startFromHome } from "../../src/app/start.ts";
 import { createTestDatabase } from "../harness/store.ts";
 
 const OWNER = "default";
@@ -45,7 +45,7 @@ test("a home's MCP servers, skills, context files and commands are the agent's",
   await mkdir(join(home, "workspace"));
   await writeFile(join(home, "workspace", "AGENTS.md"), "Use tabs.");
   const seen: ScriptState[] = [];
-  const { service } = await boot({
+  const { service } = await startFromHome({
     env: { AGENTD_DATABASE_URL: database.url },
     home,
     port: 0,

@@ -15,7 +15,7 @@ import type { Ticker } from "../../src/cron/tick/ticker.ts";
 import { Dispatcher } from "../../src/deliver/outbox/dispatch.ts";
 import { createTargets, type Delivery, type SendOutcome, type Target } from "../../src/deliver/target.ts";
 import { createAllTarget } from "../../src/deliver/address.ts";
-import { settleMessage } from "../../src/app/settle-message.ts";
+import { onMessageSettled } from "../../src/app/wire-delivery.ts";
 import { Skills } from "../../src/agent/skills/skills.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { OccurrenceRow, OutboxRow } from "../../src/store/schema/tables.ts";
@@ -245,7 +245,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     log,
     random: () => 0,
     targets: createTargets([...[...names].map(target), createAllTarget(), output]),
-    settled: settleMessage,
+    settled: onMessageSettled,
   });
   const deps: CronDeps = {
     store,

@@ -2,7 +2,7 @@
 import { createEngine } from "../../src/agent/engines/select.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
-import { checkToolInput } from "../../src/app/check-input.ts";
+import { checkToolInput } from "../../src/app/models.ts";
 import { startModelServer, type ModelServer, type Replies } from "./openai-server.ts";
 import { startTestService, type TestService } from "./service.ts";
 

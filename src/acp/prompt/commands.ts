@@ -1,39 +1,193 @@
-/** The slash commands that a client is told of. */
-import type { AvailableCommand } from "@agentclientprotocol/sdk/unstable";
-import type { Command } from "../../agent/commands/command.ts";
+/** Slash commands: lists them for clients and runs those that arrive as prompts. */
+import type {
+  ContentBlock,
+  PromptResponse,
+  SessionUpdate,
+  AvailableCommand,
+} from "@agentclientprotocol/sdk/unstable";
+import { parseCommand, type Command, type Directive } from "../../agent/commands/command.ts";
+import type { UserMessage } from "../../agent/message.ts";
+import { saveSession } from "../../agent/session/save.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { createId } from "../../base/ids.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import type { AcpSession } from "../session/session.ts";
+import { bounded, fenced } from "../tools/content.ts";
+import { announceApprovals } from "../session/watch.ts";
 
-/** What an editor does by itself: what to do there in the place of the command. */
-const OF_EDITORS: ReadonlyMap<string, string> = new Map([
-  ["new", "Begin a new session in your editor."],
-  ["resume", "Choose a session from the list of your editor."],
-  ["background", "Begin another session in your editor: sessions work side by side."],
-]);
-
-/** Undefined: the command works for editors too. */
-export function editorsWay({ name, category }: Command): string | undefined {
-  return category === "Your own" || category === "Skills" ? undefined : OF_EDITORS.get(name);
+interface DispatchCall {
+  readonly connection: AcpConnection;
+  readonly session: AcpSession;
+  readonly blocks: readonly ContentBlock[];
+  /** Aborts when the prompt is cancelled. */
+  readonly signal: AbortSignal;
 }
 
-/** What each open session was told last. */
-const told = new WeakMap<AcpSession, string>();
+/** The result of a command: a response, or a message for the model. */
+type CommandResult =
+  | { readonly type: "answer"; readonly response: PromptResponse }
+  | { readonly type: "prompt"; readonly message: UserMessage };
 
-/** Tells the client the commands of the session, whether or not it knows them. */
+const MAX_ALIASES = 8;
+
+/**
+ * Runs the command at the start of a text-only prompt, without waiting for a running turn, and sends its output. Returns
+ * undefined if there is no such command: the prompt is for the model.
+ */
+export async function dispatchCommand(call: DispatchCall): Promise<CommandResult | undefined> {
+  const { connection, session, signal } = call;
+  const text = textOf(call.blocks);
+  const isCommand = text !== undefined && (await find(call, text)) !== undefined;
+  const outcome = isCommand ? await Promise.race([run(call, text), cancelled(signal)]) : undefined;
+  if (signal.aborted) return { type: "answer", response: { stopReason: "cancelled" } };
+  // The command, or an earlier turn, may have changed the list of commands.
+  void announceChanges(connection);
+  if (isCommand) void announceApprovals(connection).catch(() => {});
+  if (!outcome) return undefined;
+  const { output, prompt, notice } = outcome;
+  if (output !== undefined && output !== "")
+    await send(connection, session, message(output, (await connection.deps()).clock.now()));
+  if (notice !== undefined && connection.features.notices) {
+    await send(connection, session, { sessionUpdate: "notice", severity: "info", title: notice });
+  }
+  return prompt === undefined
+    ? { type: "answer", response: { stopReason: "end_turn" } }
+    : { type: "prompt", message: { role: "user", text: prompt } };
+}
+
+/** The outcome of a command. */
+interface Outcome {
+  /** Text for the user. */
+  readonly output?: string;
+  /** A prompt for the model. */
+  readonly prompt?: string;
+  readonly notice?: string;
+}
+
+/** Runs the command and returns errors as output, except ServiceError `session_not_found`. */
+async function run(call: DispatchCall, text: string): Promise<Outcome> {
+  try {
+    return outcomeOf(await dispatch(call, text));
+  } catch (error) {
+    if (error instanceof ServiceError && error.code !== "session_not_found") return { output: error.message };
+    throw error;
+  }
+}
+
+/** Returns the directive of a command after resolving aliases. */
+async function dispatch(call: DispatchCall, typed: string): Promise<Directive> {
+  const { connection, session, signal } = call;
+  const { commands, agent, owner, store } = await connection.deps();
+  const { id, seed } = session;
+  let text = typed;
+  for (let hop = 0; hop < MAX_ALIASES; hop++) {
+    const command = await find(call, text);
+    const way = command && editorHint(command);
+    if (way !== undefined) return { type: "exec", output: way };
+    // All commands but help work on a saved session.
+    const isAbout = command !== undefined && command.category !== "Help";
+    if (isAbout) await saveSession(store, { id, owner, seed });
+    const about = isAbout ? { sessionId: id } : {};
+    const done = await commands.dispatch(text, { agent, owner, signal, cwd: seed.cwd, ...about });
+    if (done.type !== "alias") return done;
+    text = done.target;
+  }
+  throw new ServiceError(
+    "command_usage",
+    `The command is an alias of an alias, more than ${MAX_ALIASES} levels deep.`,
+  );
+}
+
+function outcomeOf(done: Directive): Outcome {
+  switch (done.type) {
+    case "exec": {
+      const { output, sessionId } = done;
+      // Only the editor can switch to another session.
+      const where =
+        sessionId === undefined ? "" : `\nOpen session ${sessionId} in your editor to continue there.`;
+      return { output: output + where };
+    }
+    case "prefill":
+      // The protocol cannot fill the input field of the editor.
+      return { output: [done.notice, "The prompt was:", done.message].filter(Boolean).join("\n") };
+    case "send":
+      return { prompt: done.message, ...(done.notice === undefined ? {} : { notice: done.notice }) };
+    case "skill":
+      return { prompt: done.message };
+    case "alias":
+      return {}; // resolved before
+  }
+}
+
+/** Returns the text of a prompt, or undefined if it has other blocks. */
+function textOf(blocks: readonly ContentBlock[]): string | undefined {
+  const texts = blocks.map((block) => (block.type === "text" ? block.text : undefined));
+  return texts.includes(undefined) ? undefined : texts.join("\n\n");
+}
+
+async function find({ connection, session }: DispatchCall, text: string): Promise<Command | undefined> {
+  const parsed = parseCommand(text);
+  if (!parsed) return undefined;
+  const { commands } = await connection.deps();
+  try {
+    return await commands.resolve(parsed.name, session.seed.cwd);
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "unknown_command") return undefined;
+    throw error;
+  }
+}
+
+/** Formats output of several lines as code, which keeps its columns. */
+function message(output: string, nowMs: number): SessionUpdate {
+  const text = bounded(output);
+  return {
+    sessionUpdate: "agent_message_chunk",
+    messageId: createId("msg", nowMs),
+    content: { type: "text", text: text.includes("\n") ? fenced(text) : text },
+  };
+}
+
+async function send({ client }: AcpConnection, { id }: AcpSession, update: SessionUpdate): Promise<void> {
+  await client.notify("session/update", { sessionId: id, update });
+}
+
+function cancelled(signal: AbortSignal): Promise<undefined> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(undefined);
+    signal.addEventListener("abort", () => resolve(undefined), { once: true });
+  });
+}
+
+/** What to do in an editor instead of commands that editors replace. */
+const EDITOR_HINTS: ReadonlyMap<string, string> = new Map([
+  ["new", "Start a new session in your editor."],
+  ["resume", "Select a session from the list in your editor."],
+  ["background", "Start another session in your editor. Sessions run in parallel."],
+]);
+
+/** Returns what to do in an editor instead, or undefined if the command works there. */
+function editorHint({ name, category }: Command): string | undefined {
+  return category === "Your own" || category === "Skills" ? undefined : EDITOR_HINTS.get(name);
+}
+
+/** The commands that were last sent for each open session. */
+const announced = new WeakMap<AcpSession, string>();
+
+/** Sends the commands of the session. */
 export async function announceCommands(connection: AcpConnection, session: AcpSession): Promise<void> {
   await announce(connection, session, await available(connection, session.seed.cwd));
 }
 
-/** Tells of each session whose commands are others than the client was told. Never throws: the next look finds them too. */
-export async function announceChanges(connection: AcpConnection): Promise<void> {
-  // Most sessions work in the same folder, and each look reads its files.
+/** Sends the commands of each session if they have changed. Never throws: the next call finds the same changes. */
+async function announceChanges(connection: AcpConnection): Promise<void> {
+  // Listing reads files of the folder, and most sessions share one.
   const byFolder = new Map<string, AvailableCommand[] | undefined>();
   for (const session of connection.sessions) {
-    if (!told.has(session)) continue;
+    if (!announced.has(session)) continue;
     const { cwd } = session.seed;
     if (!byFolder.has(cwd)) byFolder.set(cwd, await available(connection, cwd).catch(() => undefined));
     const commands = byFolder.get(cwd);
-    if (!commands || told.get(session) === JSON.stringify(commands)) continue;
+    if (!commands || announced.get(session) === JSON.stringify(commands)) continue;
     await announce(connection, session, commands).catch(() => {});
   }
 }
@@ -44,7 +198,7 @@ async function announce(
   availableCommands: AvailableCommand[],
 ): Promise<void> {
   if (session.signal.aborted) return;
-  told.set(session, JSON.stringify(availableCommands));
+  announced.set(session, JSON.stringify(availableCommands));
   const update = { sessionUpdate: "available_commands_update" as const, availableCommands };
   await client.notify("session/update", { sessionId: session.id, update });
 }
@@ -53,7 +207,7 @@ async function available(connection: AcpConnection, cwd: string): Promise<Availa
   const { commands } = await connection.deps();
   const all = await commands.list(cwd);
   return all
-    .filter((command) => editorsWay(command) === undefined)
+    .filter((command) => editorHint(command) === undefined)
     .map(({ name, description, hint }) => ({
       name,
       description,

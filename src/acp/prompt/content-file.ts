@@ -12,30 +12,30 @@ import { ServiceError } from "../../base/errors.ts";
 import { OwnFileError, refuseOwn } from "../../base/system/own-files.ts";
 
 export interface LinkedFiles {
-  /** Folders that the client works in, absolute; the first is that of the session. */
+  /** The absolute folders of the session; the first is its working folder. */
   readonly roots: readonly [string, ...string[]];
   readonly home: string;
   readonly agentHome: string;
-  /** What the client has in its editor of the file at an absolute path without links; undefined: the disk holds it. */
+  /** Returns the editor's text of the file at an absolute path without links, or undefined to read the disk. */
   readonly unsaved: (path: string) => Promise<string | undefined>;
 }
 
-/** Of text; larger files are named, and the agent reads of them what it needs. */
-export const MAX_LINKED_TEXT_BYTES = 524_288;
+/** The limit of a linked text file. The agent reads larger files itself. */
+const MAX_LINKED_TEXT_BYTES = 524_288;
 
-/** The absolute path that a link names; undefined when it leads elsewhere than to a file of this machine. */
+/** Returns the absolute path of a link, or undefined if it is no file of this machine. */
 export function linkedPath(uri: string): string | undefined {
   try {
     const path = /^file:/i.test(uri) ? fileURLToPath(uri) : uri;
     return isAbsolute(path) && !path.includes("\0") ? path : undefined;
   } catch {
-    return undefined; // another machine's, or escapes that no path has
+    return undefined; // a remote host, or escapes that no path can have
   }
 }
 
 /**
- * The text or image that a link leads to. Undefined for what is not shown unasked: files outside of the roots, also by
- * way of symbolic links, files that may hold secrets, large and binary ones, and what is no file.
+ * Returns the text or image that a link names. Returns undefined for files that must not be shown unasked: those outside
+ * of the roots, also through symbolic links, and secret, large or binary ones.
  */
 export async function readLinked(path: string, files: LinkedFiles): Promise<Attachment | undefined> {
   const { roots, unsaved } = files;
@@ -58,11 +58,11 @@ export async function readLinked(path: string, files: LinkedFiles): Promise<Atta
 }
 
 function isSecret(path: string, { roots, home, agentHome }: LinkedFiles): boolean {
-  const places: PolicyPaths = { workspace: roots[0], home, agentHome };
-  return checkRead(path, places) !== undefined;
+  const paths: PolicyPaths = { workspace: roots[0], home, agentHome };
+  return checkRead(path, paths) !== undefined;
 }
 
-/** Whether it is a file of the agent's own home under another name. */
+/** Returns whether the path is a file of the agent's home under another name. */
 async function isOwn(path: string): Promise<boolean> {
   const found = await stat(path).catch(() => undefined);
   try {
@@ -88,7 +88,7 @@ function isShown(text: string): boolean {
   return new TextEncoder().encode(text).length <= MAX_LINKED_TEXT_BYTES;
 }
 
-/** Missing rights, files that vanish, what is of no kind that is taken. */
+/** Returns whether the error is about the file: missing permissions, a deleted file, an unsupported type. */
 function isOfFile(error: unknown): boolean {
   return error instanceof ServiceError || (error instanceof Error && "code" in error);
 }

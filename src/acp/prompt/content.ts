@@ -1,4 +1,3 @@
-/** What the blocks of a prompt say to the model. */
 import { shorten } from "../../base/text.ts";
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import { readAttachment, textAttachment } from "../../agent/attachments/attachment.ts";
@@ -6,33 +5,33 @@ import type { Attachment, UserMessage } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { linkedPath, readLinked, type LinkedFiles } from "./content-file.ts";
-import { joined, nameOf, reference, type Stretch } from "./content-text.ts";
 import { invalidParams } from "../wire/error.ts";
 import type { AcpSession } from "../session/session.ts";
+import { isRecord } from "../../base/json/schema.ts";
 
 export const MAX_BLOCKS = 512;
-/** Of all text, what is embedded included. */
+/** The limit of all text, including embedded resources. */
 export const MAX_TEXT_CHARACTERS = 8_388_608;
 export const MAX_IMAGES = 32;
 const MAX_IMAGE_BYTES = 10_485_760;
-/** Of all images. */
+/** The limit of all images together. */
 export const MAX_IMAGES_BYTES = 33_554_432;
-/** Files that are linked; those beyond are named only. */
+/** The limit of linked files. Further links stay references. */
 export const MAX_LINKED_FILES = 64;
-/** Of all texts that are linked. */
+/** The limit of all linked text files together. */
 export const MAX_LINKED_BYTES = 4_194_304;
 const MAX_NAME_CHARACTERS = 2_000;
-/** A client gets so long for what it has of all files together; the disk holds the rest. */
+/** How long to wait for all files of the client together. The rest is read from disk. */
 const CLIENT_FILES_MS = 5_000;
 
-export interface ContentCall {
+interface ContentCall {
   readonly connection: AcpConnection;
   readonly session: AcpSession;
   /** Aborts when the prompt is cancelled. */
   readonly signal: AbortSignal;
 }
 
-/** As {@link messageOf}, with the files of the session and what the client has of them in its editor. */
+/** Returns the blocks as one message, with linked files of the session as the editor has them. */
 export async function toMessage(
   blocks: readonly ContentBlock[],
   { connection, session, signal }: ContentCall,
@@ -50,9 +49,8 @@ export async function toMessage(
 }
 
 /**
- * The blocks as one message. The text reads as it was written, with references in the place of what is linked or
- * embedded; the contents ride with it as files under their names, so that they are told apart from what the user says.
- * RequestError -32602 that names the block and the limit for one that cannot be taken.
+ * Returns the blocks as one message. The text keeps references in place of linked and embedded resources, whose contents
+ * become named attachments, separate from the user's words. RequestError -32602 names an unsupported block or a limit.
  */
 export async function messageOf(blocks: readonly ContentBlock[], files: LinkedFiles): Promise<UserMessage> {
   if (blocks.length > MAX_BLOCKS) {
@@ -61,80 +59,79 @@ export async function messageOf(blocks: readonly ContentBlock[], files: LinkedFi
       `A prompt takes at most ${MAX_BLOCKS} blocks; this one has ${blocks.length}.`,
     );
   }
-  const load = new Load();
-  const stretches: Stretch[] = [];
+  const contents = new PromptContents();
+  const segments: Segment[] = [];
   for (const [index, block] of blocks.entries()) {
-    stretches.push(await take({ block, at: `prompt[${index}]`, load, files }));
+    segments.push(await readBlockContent({ block, at: `prompt[${index}]`, contents, files }));
   }
-  const { attachments } = load;
-  return { role: "user", text: joined(stretches), ...(attachments.length > 0 ? { attachments } : {}) };
+  const { attachments } = contents;
+  return { role: "user", text: joinSegments(segments), ...(attachments.length > 0 ? { attachments } : {}) };
 }
 
-interface Taking {
+interface BlockCall {
   readonly block: ContentBlock;
   /** Names the block in errors. */
   readonly at: string;
-  readonly load: Load;
+  readonly contents: PromptContents;
   readonly files: LinkedFiles;
 }
 
-async function take({ block, at, load, files }: Taking): Promise<Stretch> {
+async function readBlockContent({ block, at, contents, files }: BlockCall): Promise<Segment> {
   switch (block.type) {
     case "text":
-      load.text(at, block.text);
+      contents.text(at, block.text);
       return { kind: "text", text: block.text };
     case "image":
-      load.image(at, await imageOf(at, block.data, block.uri ?? undefined));
+      contents.image(at, await imageOf(at, block.data, block.uri ?? undefined));
       return { kind: "reference", text: "" };
     case "resource_link":
-      await link(block.uri, load, files);
+      await link(block.uri, contents, files);
       return { kind: "reference", text: reference(block.name, block.uri) };
     case "resource": {
       const { resource } = block;
-      if ("text" in resource) load.embed(at, resource.uri, resource.text);
-      else await blob(at, resource, load);
-      return { kind: "reference", text: reference(nameOf(resource.uri), resource.uri) };
+      if ("text" in resource) contents.embed(at, resource.uri, resource.text);
+      else await blob(at, resource, contents);
+      return { kind: "reference", text: reference(nameFromUri(resource.uri), resource.uri) };
     }
     default:
       throw invalidParams(
         at,
-        `${at} is of type ${shorten(String(block.type), 40)}, which is not taken. Send text, image, resource_link or resource.`,
+        `${at} has the unsupported type ${shorten(String(block.type), 40)}. Send text, image, resource_link or resource.`,
       );
   }
 }
 
-/** RequestError for what is no image, or one that is too large. */
+/** RequestError unless the data is an image within the limit. */
 async function imageOf(at: string, data: string, uri: string | undefined): Promise<Attachment> {
   const read = await readBase64(at, data);
-  if (read?.type !== "image") throw invalidParams(at, `${at} is no image in PNG, JPEG, GIF or WebP.`);
+  if (read?.type !== "image") throw invalidParams(at, `${at} is not a PNG, JPEG, GIF or WebP image.`);
   return uri === undefined ? read : { ...read, name: shorten(uri, MAX_NAME_CHARACTERS) };
 }
 
-async function link(uri: string, load: Load, files: LinkedFiles): Promise<void> {
-  const path = load.readsLinks ? linkedPath(uri) : undefined;
+async function link(uri: string, contents: PromptContents, files: LinkedFiles): Promise<void> {
+  const path = contents.readsLinks ? linkedPath(uri) : undefined;
   const found = path === undefined ? undefined : await readLinked(path, files);
-  if (found) load.linked(found);
+  if (found) contents.linked(found);
 }
 
-/** Text and images are shown; of all else the model learns that it is there. */
+/** Attaches text and images. Other files stay references. */
 async function blob(
   at: string,
   { uri, blob: data }: { uri: string; blob: string },
-  load: Load,
+  contents: PromptContents,
 ): Promise<void> {
   const name = shorten(uri, MAX_NAME_CHARACTERS);
   const read = await readBase64(at, data);
-  if (read?.type === "image") load.image(at, { ...read, name });
-  else if (read?.mediaType === "text/plain") load.linked({ ...read, name });
+  if (read?.type === "image") contents.image(at, { ...read, name });
+  else if (read?.mediaType === "text/plain") contents.linked({ ...read, name });
 }
 
-/** Undefined for bytes of a kind that models do not take. RequestError for what is no base64, or too large. */
+/** Returns undefined for unsupported kinds of files. RequestError for invalid base64 or too many bytes. */
 async function readBase64(at: string, data: string): Promise<Attachment | undefined> {
   const limit = (MAX_IMAGE_BYTES * 4) / 3 + 4;
-  if (data.length > limit)
-    throw invalidParams(at, `${at} has more than ${MAX_IMAGE_BYTES} bytes, the limit.`);
+  if (data.length > limit) throw invalidParams(at, `${at} exceeds the limit of ${MAX_IMAGE_BYTES} bytes.`);
   if (!/^[A-Za-z0-9+/]*={0,2}$/.test(data) || data.length % 4 === 1) {
-    throw invalidParams(at, `${at} holds data that is not base64.`);
+    throw invalidParams(at, `${at} contains invalid base64.`);
   }
   try {
     const limits = { maxImageBytes: MAX_IMAGE_BYTES, maxFileBytes: MAX_IMAGE_BYTES };
@@ -146,8 +143,8 @@ async function readBase64(at: string, data: string): Promise<Attachment | undefi
   }
 }
 
-/** What a prompt brings so far. */
-class Load {
+/** The contents of a prompt, checked against its limits. */
+class PromptContents {
   readonly attachments: Attachment[] = [];
   #characters = 0;
   #images = 0;
@@ -155,37 +152,34 @@ class Load {
   #links = 0;
   #linkedBytes = 0;
 
-  /** RequestError when there is too much text. */
+  /** Counts text. RequestError beyond the limit. */
   text(at: string, text: string): void {
     this.#characters += text.length;
     if (this.#characters <= MAX_TEXT_CHARACTERS) return;
-    throw invalidParams(
-      at,
-      `With ${at} the prompt has more than ${MAX_TEXT_CHARACTERS} characters, the limit.`,
-    );
+    throw invalidParams(at, `The prompt exceeds the limit of ${MAX_TEXT_CHARACTERS} characters at ${at}.`);
   }
 
-  /** RequestError when there is too much text. */
+  /** Adds an embedded text. RequestError beyond the limit. */
   embed(at: string, uri: string, text: string): void {
     this.text(at, text);
     this.attachments.push(textAttachment(shorten(uri, MAX_NAME_CHARACTERS), text));
   }
 
-  /** RequestError when there are too many images. */
+  /** Adds an image. RequestError beyond the limits. */
   image(at: string, image: Attachment): void {
     if (this.#addImage(image)) return;
     throw invalidParams(
       at,
-      `With ${at} the prompt has more images than it takes: ${MAX_IMAGES} with ${MAX_IMAGES_BYTES} bytes in all.`,
+      `The prompt exceeds the limit of ${MAX_IMAGES} images with ${MAX_IMAGES_BYTES} bytes in total at ${at}.`,
     );
   }
 
-  /** Whether one more file that is linked is worth reading. */
+  /** Whether the limits allow another linked file. */
   get readsLinks(): boolean {
     return this.#links < MAX_LINKED_FILES && this.#linkedBytes < MAX_LINKED_BYTES;
   }
 
-  /** One too many adds nothing: its reference stands in the text. */
+  /** Adds a linked file if the limits allow it. Otherwise only its reference stays in the text. */
   linked(file: Attachment): void {
     this.#links++;
     if (file.type === "image") return void this.#addImage(file);
@@ -208,4 +202,95 @@ class Load {
 function bytesOf({ data }: Attachment): number {
   const padding = data.endsWith("==") ? 2 : data.endsWith("=") ? 1 : 0;
   return Math.floor((data.length * 3) / 4) - padding;
+}
+
+/** How the blocks of a prompt stand in one text. Pure. */
+
+/** A part of the message text: written text, or a reference. */
+interface Segment {
+  readonly kind: "text" | "reference";
+  readonly text: string;
+}
+
+const MAX_LABEL_CHARACTERS = 200;
+const MAX_URI_CHARACTERS = 2_000;
+
+/** Joins the segments. References stay inside their sentences; adjacent texts become paragraphs. */
+function joinSegments(segments: readonly Segment[]): string {
+  let whole = "";
+  let before: Segment | undefined;
+  for (const segment of segments) {
+    if (segment.text === "") continue;
+    whole += (before ? between(before, segment) : "") + segment.text;
+    before = segment;
+  }
+  return whole;
+}
+
+/** Returns `[@name](uri)` on one line, escaped. */
+function reference(name: string, uri: string): string {
+  const shown = truncate(oneLine(name), MAX_LABEL_CHARACTERS).replaceAll(/[[\]]/g, "");
+  const target = truncate(oneLine(uri), MAX_URI_CHARACTERS)
+    .replaceAll(" ", "%20")
+    .replaceAll(/[()<>]/g, percent);
+  return `[@${shown === "" ? "resource" : shown}](${target})`;
+}
+
+/** Returns the last path segment of a URI. */
+function nameFromUri(uri: string): string {
+  const path = uri.replace(/[?#].*$/s, "").replace(/\/+$/, "");
+  return path.slice(path.lastIndexOf("/") + 1) || uri;
+}
+
+export function truncate(text: string, max: number): string {
+  return text.length <= max ? text : `${text.slice(0, max - 1).toWellFormed()}…`;
+}
+
+function between(before: Segment, after: Segment): string {
+  if (before.kind === "text" && after.kind === "text") return "\n\n";
+  if (before.kind === "reference" && after.kind === "reference") return " ";
+  const touches =
+    before.kind === "text" ? /[\p{L}\p{N}]$/u.test(before.text) : /^[\p{L}\p{N}]/u.test(after.text);
+  return touches ? " " : "";
+}
+
+function oneLine(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
+  return text.replaceAll(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
+}
+
+const percent = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
+
+/** The required strings of each block type. */
+const FIELDS: Readonly<Record<string, readonly string[]>> = {
+  text: ["text"],
+  image: ["data", "mimeType"],
+  resource_link: ["name", "uri"],
+};
+
+/** Validates blocks of extension requests, which the SDK does not check. RequestError -32602. Allows unknown types. */
+export function readBlocks(value: unknown): readonly ContentBlock[] {
+  if (!Array.isArray(value) || value.length === 0) {
+    throw invalidParams("prompt", "prompt must be a list with at least one block.");
+  }
+  return value.map((block: unknown, index) => readBlock(block, `prompt[${index}]`));
+}
+
+function readBlock(block: unknown, at: string): ContentBlock {
+  if (!isRecord(block)) throw invalidParams(at, `${at} must be an object.`);
+  const { type, resource } = block;
+  if (typeof type !== "string") throw invalidParams(at, `${at}.type must be a string.`);
+  if (type === "resource") checkResource(resource, `${at}.resource`);
+  else checkTexts(block, FIELDS[type] ?? [], at);
+  return block as ContentBlock;
+}
+
+function checkResource(resource: unknown, at: string): void {
+  if (!isRecord(resource)) throw invalidParams(at, `${at} must be an object.`);
+  checkTexts(resource, ["uri", "text" in resource ? "text" : "blob"], at);
+}
+
+function checkTexts(value: Readonly<Record<string, unknown>>, names: readonly string[], at: string): void {
+  const wrong = names.find((name) => typeof value[name] !== "string");
+  if (wrong !== undefined) throw invalidParams(`${at}.${wrong}`, `${at}.${wrong} must be a string.`);
 }

@@ -1,4 +1,4 @@
-/** Turns that were at work before the client opened their session: somebody else began them, maybe elsewhere. */
+/** Follows turns of other clients that were running when the client opened their session. */
 import { isFinalEvent } from "../../agent/run/event.ts";
 import { runningTurn } from "../../agent/run/running.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
@@ -7,14 +7,14 @@ import type { AcpSession } from "../session/session.ts";
 import { AcpTurn } from "./turn.ts";
 import { TurnReporter } from "./turn-reporter.ts";
 
-/** A turn that a client can be told of. */
+/** A running turn that the client can follow. */
 export interface LiveTurn {
   readonly runId: string;
-  /** Its event behind which the telling begins; 0 for all of it. */
+  /** The event after which to start; 0 for all events. */
   readonly after: number;
 }
 
-/** The turn at work, to be told from its beginning. Undefined: there is none, or it is one of the client's own. */
+/** Returns the running turn from its beginning, or undefined if there is none or the client itself started it. */
 export async function liveTurn(
   connection: AcpConnection,
   session: AcpSession,
@@ -25,8 +25,8 @@ export async function liveTurn(
   return running && !isOwn ? { runId: running.runId, after: 0 } : undefined;
 }
 
-/** The same turn, to be told from now on, with the calls that are open. */
-export async function fromNow(connection: AcpConnection, { runId }: LiveTurn): Promise<LiveTurn> {
+/** Returns the same turn from its latest event on, including its open tool calls. */
+export async function fromLatestEvent(connection: AcpConnection, { runId }: LiveTurn): Promise<LiveTurn> {
   const { store } = await connection.deps();
   const events = await store.read
     .selectFrom("events")
@@ -46,8 +46,8 @@ export async function fromNow(connection: AcpConnection, { runId }: LiveTurn): P
 }
 
 /**
- * Tells the client of the turn until its end, or until the session is closed. Its questions for leave are put to the
- * client too, and whoever answers first is heard; other questions are for those who began it.
+ * Reports the turn until it ends or the session is closed. Also asks the client for approvals, where the first answer of
+ * any client counts; other questions go only to the client that started the turn.
  */
 export async function watchTurn(
   connection: AcpConnection,
@@ -57,21 +57,21 @@ export async function watchTurn(
   const deps = await connection.deps();
   const { agent, store, log } = deps;
   const turn = new AcpTurn();
-  turn.begun(runId, (reason) => {
+  turn.started(runId, (reason) => {
     agent.turns.stop(runId, reason).catch((error: unknown) => {
-      log.error("a run could not be stopped", { run: runId, error });
+      log.error("cannot stop a run", { run: runId, error });
     });
   });
-  const left = new AbortController();
-  const watched = { runId, cancel: () => turn.cancel(), leave: () => left.abort() };
-  session.watched?.leave();
+  const detached = new AbortController();
+  const watched = { runId, cancel: () => turn.cancel(), detach: () => detached.abort() };
+  session.watched?.detach();
   session.watched = watched;
   const reporter = new TurnReporter({ connection, deps, session, turn });
-  const signal = AbortSignal.any([session.signal, turn.signal, left.signal]);
+  const signal = AbortSignal.any([session.signal, turn.signal, detached.signal]);
   const isClosed = await closedQuestions(connection, session.id, runId);
   try {
     for await (const events of store.journal.follow({ runId }, { after, signal })) {
-      await reporter.tell(events.filter((event) => !isClosed(event)));
+      await reporter.report(events.filter((event) => !isClosed(event)));
       if (signal.aborted || events.some(({ type }) => isFinalEvent(type))) break;
     }
   } finally {
@@ -80,7 +80,7 @@ export async function watchTurn(
   }
 }
 
-/** Tells questions that are not to be put: those that have an answer by now, and those that are not for leave. */
+/** Returns a filter for events of questions not to ask: answered ones, and those that are no approvals. */
 async function closedQuestions(
   connection: AcpConnection,
   sessionId: string,

@@ -1,28 +1,34 @@
-import { RequestError, type PromptResponse } from "@agentclientprotocol/sdk/unstable";
+import {
+  RequestError,
+  type PromptResponse,
+  type StopReason,
+  type Usage,
+} from "@agentclientprotocol/sdk/unstable";
 import { isFinalEvent } from "../../agent/run/event.ts";
 import type { UserMessage } from "../../agent/message.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { authMethodsFor } from "../methods/auth-methods.ts";
-import { requireModel } from "../settings/chosen.ts";
+import { authMethodsFor } from "../wire/client.ts";
+import { requireModel } from "../session/options.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { toMessage } from "./content.ts";
 import type { AcpCall } from "../wire/contract.ts";
-import { forwardRun } from "./forward-run.ts";
-import { requireProvider } from "../settings/provider.ts";
+import { requireProvider } from "../provider.ts";
 import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 import { requireUndeleted } from "../session/open.ts";
-import { dispatchCommand } from "./slash.ts";
-import { stopOf } from "./stop.ts";
+import { dispatchCommand } from "./commands.ts";
 import { TurnReporter } from "./turn-reporter.ts";
 import { AcpTurn } from "./turn.ts";
+import type { Store } from "../../store/store.ts";
+import { toRequestError, runFailed } from "../wire/error.ts";
+import type { ProviderFailure, RunUsage } from "../../../generated/http/client/types.gen.ts";
 
-/** What a cancelled prompt waits for the work behind it to stop, so that what the client asks next finds it over. */
+/** How long a cancelled prompt waits for its run to stop, so that the next request finds it stopped. */
 const CLEANUP_MS = 400;
 
 /**
- * One prompt, from its blocks to its stop reason. Prompts of a session take turns; a later one waits here. RequestError
- * when the turn failed; a cancel wins over whatever else happens.
+ * Runs a prompt and returns its stop reason. Prompts of a session run one after the other. RequestError if the turn fails;
+ * a cancel prevails over every other result.
  */
 export function runPrompt(
   connection: AcpConnection,
@@ -46,8 +52,8 @@ export function runPrompt(
   );
 }
 
-/** As {@link runPrompt}, for a message that came another way: nobody waits for its answer on the wire. */
-export function runMessage(
+/** Runs a message that is no request of the client: it has no response. */
+function runMessage(
   connection: AcpConnection,
   session: AcpSession,
   { message, signal }: { readonly message: UserMessage; readonly signal: AbortSignal },
@@ -58,36 +64,36 @@ export function runMessage(
   });
 }
 
-interface PlacedTurn {
+interface QueuedTurn {
   readonly turn: AcpTurn;
-  /** Those of the session that had no answer when it came. */
+  /** The earlier unanswered turns of the session. */
   readonly before: readonly AcpTurn[];
 }
 
-interface Talk extends PlacedTurn {
+interface TurnContext extends QueuedTurn {
   readonly connection: AcpConnection;
   readonly session: AcpSession;
   readonly deps: AcpDeps;
 }
 
 interface TurnCall {
-  /** Aborts when the client withdraws the prompt, or is gone. */
+  /** Aborts when the client cancels the prompt or disconnects. */
   readonly signal: AbortSignal;
-  /** Calls back when the answer is on its way. Absent: there is none. */
+  /** Calls back when the response is written. Absent: the turn has no response. */
   readonly answered?: (then: () => void) => void;
 }
 
-/** Takes the turn's place in the session before anything is waited for, and gives it back. */
+/** Enters the turn into the session's queue synchronously, and removes it at the end. */
 async function inTurn(
   session: AcpSession,
   { signal, answered }: TurnCall,
-  work: (turn: PlacedTurn) => Promise<PromptResponse>,
+  work: (turn: QueuedTurn) => Promise<PromptResponse>,
 ): Promise<PromptResponse> {
   const turn = new AcpTurn();
   const before = [...session.turns];
   const cancel = () => turn.cancel();
   session.turns.add(turn);
-  answered?.(() => turn.told());
+  answered?.(() => turn.answerSent());
   signal.addEventListener("abort", cancel, { once: true });
   if (signal.aborted) cancel();
   try {
@@ -99,33 +105,33 @@ async function inTurn(
   } finally {
     signal.removeEventListener("abort", cancel);
     session.turns.delete(turn);
-    turn.placed();
-    if (!answered) turn.told();
+    turn.admitted();
+    if (!answered) turn.answerSent();
   }
 }
 
-/** What was said to the agent while it worked and came too late for it is one more run of the same prompt. */
-async function converse(talk: Talk, message: UserMessage): Promise<PromptResponse> {
-  const { connection, turn } = talk;
+/** Runs the message. Steering text that arrives too late for the run starts another run of the same prompt. */
+async function converse(context: TurnContext, message: UserMessage): Promise<PromptResponse> {
+  const { connection, turn } = context;
   for (let next: UserMessage | undefined = message; ;) {
-    const last = await runOnce(talk, next);
+    const last = await runOnce(context, next);
     if (!last) return { stopReason: "cancelled" };
     const late = last.type === "run.completed" ? (last.data["pending_steer"] as string[] | undefined) : [];
     next = late?.length ? { role: "user", text: late.join("\n\n") } : undefined;
     if (next && !turn.endsWithQuestion) continue;
     const authMethods = authMethodsFor(connection);
-    return stopOf(last, { authMethods, endsWithQuestion: turn.endsWithQuestion });
+    return toPromptResponse(last, { authMethods, endsWithQuestion: turn.endsWithQuestion });
   }
 }
 
-/** Resolves to the final event of the run; undefined when the prompt was cancelled. */
+/** Resolves to the final event of the run, or undefined if the prompt is cancelled. */
 async function runOnce(
-  { connection, session, deps, turn, before }: Talk,
+  { connection, session, deps, turn, before }: TurnContext,
   message: UserMessage,
 ): Promise<JournalEvent | undefined> {
   const { agent, owner, store } = deps;
   const { signal } = turn;
-  await allOf(
+  await waitForAll(
     signal,
     before.map(({ recorded }) => recorded),
   );
@@ -135,39 +141,39 @@ async function runOnce(
     address: { owner, id: session.id },
     seed: session.seed,
     kind: "run",
-    // The editor waits for its answer: at the limit of all runs the prompt waits for its turn.
+    // At the limit of concurrent runs the prompt waits: the editor shows it as running.
     input: { prompt: [message], settings: {}, answerable: true, slot: { group: "acp" } },
     whenBusy: "queue",
-    // Until it is recorded a prompt that was cancelled leaves nothing behind.
+    // A prompt that is cancelled before it is recorded leaves no trace.
     alsoRecord: async () => signal.throwIfAborted(),
   });
   session.isSaved = true;
-  turn.begun(runId, (reason) => void stop(deps, runId, reason));
-  await allOf(
+  turn.started(runId, (reason) => void stop(deps, runId, reason));
+  await waitForAll(
     signal,
     before.map(({ answered }) => answered),
   );
   const reporter = new TurnReporter({ connection, deps, session, turn });
   try {
-    const { last, after } = await forwardRun(store, reporter, { runId, signal });
-    if (!signal.aborted) return last ?? noEnd();
+    const { last, after } = await reportRun(store, reporter, { runId, signal });
+    if (!signal.aborted) return last ?? interrupted();
     await reporter.end();
-    await ended(deps, runId, after);
+    await waitForEnd(deps, runId, after);
     return undefined;
   } finally {
     await reporter.end();
   }
 }
 
-/** The turn ends by its own event; a stop that cannot be recorded is told in the log. */
+/** Requests the stop of the run, whose final event ends the turn. Logs a failure. */
 async function stop({ agent, log }: AcpDeps, runId: string, reason: string): Promise<void> {
   await agent.turns
     .stop(runId, reason)
-    .catch((error: unknown) => log.error("a run could not be stopped", { run: runId, error }));
+    .catch((error: unknown) => log.error("cannot stop a run", { run: runId, error }));
 }
 
-/** Resolves when the run has ended, or has been given time enough: a tool that dies slowly does not keep the client waiting. */
-async function ended({ store, clock }: AcpDeps, runId: string, after: number): Promise<void> {
+/** Resolves when the run has ended, or after a short time: a tool that stops slowly must not keep the client waiting. */
+async function waitForEnd({ store, clock }: AcpDeps, runId: string, after: number): Promise<void> {
   const enough = new AbortController();
   const cancel = clock.after(CLEANUP_MS, () => enough.abort());
   try {
@@ -180,8 +186,8 @@ async function ended({ store, clock }: AcpDeps, runId: string, after: number): P
   }
 }
 
-/** Resolves when all that is wanted has, or the signal aborts. */
-async function allOf(signal: AbortSignal, wanted: readonly Promise<void>[]): Promise<void> {
+/** Resolves when all promises have, or the signal aborts. */
+async function waitForAll(signal: AbortSignal, wanted: readonly Promise<void>[]): Promise<void> {
   if (wanted.length === 0 || signal.aborted) return;
   const { promise: aborted, resolve } = Promise.withResolvers<void>();
   const onAbort = () => resolve();
@@ -190,13 +196,110 @@ async function allOf(signal: AbortSignal, wanted: readonly Promise<void>[]): Pro
   signal.removeEventListener("abort", onAbort);
 }
 
-function noEnd(): never {
+function interrupted(): never {
   throw RequestError.internalError(
     { kind: "internal", retryable: true },
-    "The turn was broken off. Send the prompt again.",
+    "The turn was interrupted. Send the prompt again.",
   );
 }
 
 function isEmpty({ text, attachments }: UserMessage): boolean {
   return text.trim() === "" && !attachments?.length;
+}
+
+/** How far a run was reported. `last` is its final event, or undefined if reporting was aborted. */
+interface ReportedRun {
+  readonly last: JournalEvent | undefined;
+  /** The run sequence number of the last event that was read. */
+  readonly after: number;
+}
+
+/** Reports a run from the event after `after` until it ends or `signal` aborts. Leaves the reporter open. */
+async function reportRun(
+  store: Store,
+  reporter: TurnReporter,
+  options: { readonly runId: string; readonly after?: number; readonly signal: AbortSignal },
+): Promise<ReportedRun> {
+  const { runId, signal } = options;
+  let after = options.after ?? 0;
+  for await (const events of store.journal.follow({ runId }, { after, signal })) {
+    after = events.at(-1)?.runSeq ?? after;
+    await reporter.report(events);
+    const last = events.find(({ type }) => isFinalEvent(type));
+    if (last || signal.aborted) return { last, after };
+  }
+  return { last: undefined, after };
+}
+
+/** Runs a message outside of any request and reports a failure as an update. Never throws. */
+export async function runDetached(
+  connection: AcpConnection,
+  session: AcpSession,
+  message: UserMessage,
+): Promise<void> {
+  try {
+    await runMessage(connection, session, { message, signal: session.signal });
+  } catch (error) {
+    await sendFailure(connection, session, toRequestError(error, session.id).message).catch(() => {});
+  }
+}
+
+async function sendFailure(
+  { client, features }: AcpConnection,
+  { id, signal }: AcpSession,
+  reason: string,
+): Promise<void> {
+  if (signal.aborted) return;
+  const title = "The turn failed.";
+  await client.notify("session/update", {
+    sessionId: id,
+    update: features.notices
+      ? { sessionUpdate: "notice", severity: "error", title, description: reason }
+      : { sessionUpdate: "agent_message_chunk", content: { type: "text", text: `${title} ${reason}` } },
+  });
+}
+
+const STOPS: Readonly<Record<string, StopReason>> = {
+  end: "end_turn",
+  length: "max_tokens",
+  max_steps: "max_turn_requests",
+  refusal: "refusal",
+  tool_calls: "end_turn",
+};
+
+/** Returns the response for the final event of a run. RequestError if the run failed. */
+function toPromptResponse(
+  { type, data }: Pick<JournalEvent, "type" | "data">,
+  options: { readonly authMethods: readonly unknown[]; readonly endsWithQuestion?: boolean },
+): PromptResponse {
+  const usage = usageOf(data["usage"] as RunUsage | undefined);
+  switch (type) {
+    case "run.completed":
+      return { stopReason: STOPS[String(data["stop"])] ?? "end_turn", ...usage };
+    case "run.cancelled":
+      return { stopReason: options.endsWithQuestion === true ? "end_turn" : "cancelled", ...usage };
+    default:
+      throw runFailed(
+        {
+          ...(data["error"] as { readonly code: string; readonly message: string }),
+          failure: data["failure"] as ProviderFailure | undefined,
+          retryAfterSeconds: data["retry_after_seconds"] as number | undefined,
+        },
+        options.authMethods,
+      );
+  }
+}
+
+function usageOf(usage: RunUsage | undefined): { readonly usage?: Usage } {
+  if (!usage || usage.model_calls === 0) return {};
+  return {
+    usage: {
+      totalTokens: usage.total_tokens,
+      inputTokens: usage.input_tokens,
+      outputTokens: usage.output_tokens,
+      thoughtTokens: usage.reasoning_tokens,
+      cachedReadTokens: usage.cached_input_tokens,
+      cachedWriteTokens: usage.cache_write_tokens,
+    },
+  };
 }

@@ -1,4 +1,4 @@
-/** One prompt of the client, from its blocks to its answer. */
+/** The state of one prompt, from its request to its response. */
 export class AcpTurn {
   readonly #cancelled = new AbortController();
   readonly #recorded = Promise.withResolvers<void>();
@@ -9,53 +9,54 @@ export class AcpTurn {
   /** Undefined until the prompt is recorded. */
   runId: string | undefined;
 
-  /** Aborts as soon as the client cancels: questions are withdrawn and answers to them do not count. */
+  /** Aborts when the client cancels: open questions are withdrawn and their answers ignored. */
   get signal(): AbortSignal {
     return this.#cancelled.signal;
   }
 
-  /** True when the agent asked in its message, and the next prompt answers. */
+  /** True if the agent asked in its message and the next prompt answers. */
   get endsWithQuestion(): boolean {
     return this.#endsWithQuestion;
   }
 
-  /** Resolves when the prompt has its place in the queue of the session, or will never have one. */
+  /** Resolves when the prompt is in the session queue, or will never be. */
   get recorded(): Promise<void> {
     return this.#recorded.promise;
   }
 
-  /** Resolves when the answer is on its way: what later turns tell may follow it. */
+  /** Resolves when the response is written: updates of later turns may follow it. */
   get answered(): Promise<void> {
     return this.#answered.promise;
   }
 
-  /** Once; later calls change nothing. */
+  /** Cancels the turn. Further calls have no effect. */
   cancel(): void {
     if (this.signal.aborted) return;
     this.#cancelled.abort();
     this.#end("The editor cancelled the prompt.");
   }
 
-  /** The turn stops, and that is its regular end. */
+  /** Stops the turn as its regular end. */
   endWithQuestion(): void {
     this.#endsWithQuestion = true;
-    this.#end("The question was put as a message; the next prompt answers it.");
+    this.#end("The agent asked in a message. The next prompt answers it.");
   }
 
-  /** The run of the turn, once there is one; `stop` is called at once when the turn was cancelled meanwhile. */
-  begun(runId: string, stop: (reason: string) => void): void {
+  /** Sets the run of the turn. Calls `stop` at once if the turn is already cancelled. */
+  started(runId: string, stop: (reason: string) => void): void {
     this.runId = runId;
     this.#stop = stop;
     this.#recorded.resolve();
     if (this.#stopReason !== undefined) stop(this.#stopReason);
   }
 
-  /** The prompt has its place, or was given up before it had one. */
-  placed(): void {
+  /** Marks the prompt as queued, or as given up before that. */
+  admitted(): void {
     this.#recorded.resolve();
   }
 
-  told(): void {
+  /** Marks the response as written. */
+  answerSent(): void {
     this.#recorded.resolve();
     this.#answered.resolve();
   }

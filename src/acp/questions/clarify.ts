@@ -1,42 +1,47 @@
 import { shorten } from "../../base/text.ts";
-import type { RequestPermissionRequest } from "@agentclientprotocol/sdk/unstable";
+import type {
+  RequestPermissionRequest,
+  ElicitationPropertySchema,
+  ElicitationSchema,
+} from "@agentclientprotocol/sdk/unstable";
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { clientQuirks } from "../wire/client-quirks.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { formAnswers, formMessage, formSchema } from "./elicitation.ts";
-import { noteNoPermissions } from "./permission.ts";
-import { macrotask, type Answered, type PutQuestion } from "./question.ts";
-import { sendText } from "./question-report.ts";
-import { textContent } from "../tools/tool-text.ts";
+import { macrotask, sendText, type QuestionResult, type ClientQuestion } from "./question.ts";
+import { textContent } from "../tools/content.ts";
+import { disablePermissions } from "./permission.ts";
+import { MAX_REPLY_CHARACTERS } from "../../agent/question/reply.ts";
 
-/** More choices than that do not fit where clients show them. */
+/** More choices do not fit into a permission request. */
 const MAX_CHOICES = 6;
 const MAX_TITLE_CHARACTERS = 160;
 
 /**
- * Asks the client's user what the agent wants to know: with a form where the client has forms, else by choices where
- * there are few, else in the conversation.
+ * Asks the user the agent's questions: in a form if the client supports forms, otherwise as choices if they are few,
+ * otherwise in the conversation.
  */
-export async function askClarify(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
+export async function askClarify(
+  connection: AcpConnection,
+  question: ClientQuestion,
+): Promise<QuestionResult> {
   const questions = question.data["questions"] as readonly ClarifyQuestion[];
-  const quirks = clientQuirks(connection);
-  if (connection.offers.forms && !quirks.hasNoForms) {
-    const answered = await askByForm(connection, question, questions);
-    if (answered) return answered;
+  const quirks = connection.quirks;
+  if (connection.features.forms && !quirks.hasNoForms) {
+    const result = await askByForm(connection, question, questions);
+    if (result) return result;
   }
   if (!quirks.hasNoPermissions && questions.every(isShort)) {
-    const answered = await askByChoices(connection, question, questions);
-    if (answered) return answered;
+    const result = await askByChoices(connection, question, questions);
+    if (result) return result;
   }
   return askInConversation(connection, question, questions);
 }
 
-/** Undefined when the client could not show it. */
+/** Returns undefined if the client cannot show the form. */
 async function askByForm(
   connection: AcpConnection,
-  { sessionId, toolCallId, signal }: PutQuestion,
+  { sessionId, toolCallId, signal }: ClientQuestion,
   questions: readonly ClarifyQuestion[],
-): Promise<Answered | undefined> {
+): Promise<QuestionResult | undefined> {
   try {
     const form = {
       mode: "form" as const,
@@ -48,26 +53,26 @@ async function askByForm(
       { sessionId, toolCallId, ...form },
       { cancellationSignal: signal, stopWaitingOnCancel: true },
     );
-    clientQuirks(connection).isSilent = false;
-    // Who declines or closes the form leaves it to the agent; the turn goes on.
-    const content = response.action === "accept" ? (response.content as Filled) : undefined;
+    connection.quirks.isSilent = false;
+    // Declining or closing the form leaves the decision to the agent, and the turn continues.
+    const content = response.action === "accept" ? (response.content as FormContent) : undefined;
     return { type: "reply", reply: { answers: formAnswers(questions, content) }, by: "acp" };
   } catch {
     await macrotask();
     if (signal.aborted) return { type: "open" };
-    clientQuirks(connection).hasNoForms = true;
+    connection.quirks.hasNoForms = true;
     return undefined;
   }
 }
 
-type Filled = Readonly<Record<string, unknown>> | null | undefined;
+type FormContent = Readonly<Record<string, unknown>> | null | undefined;
 
-/** One after the other. Undefined when the client could not show them. */
+/** Asks the questions one by one. Returns undefined if the client cannot show them. */
 async function askByChoices(
   connection: AcpConnection,
-  question: PutQuestion,
+  question: ClientQuestion,
   questions: readonly ClarifyQuestion[],
-): Promise<Answered | undefined> {
+): Promise<QuestionResult | undefined> {
   const answers: Record<string, string> = {};
   for (const each of questions) {
     try {
@@ -76,7 +81,7 @@ async function askByChoices(
         choicesRequest(question, each),
         { cancellationSignal: question.signal, stopWaitingOnCancel: true },
       );
-      clientQuirks(connection).isSilent = false;
+      connection.quirks.isSilent = false;
       if (outcome.outcome === "cancelled") return { type: "cancel" };
       const { optionId } = outcome as { readonly optionId: unknown };
       const chosen = each.choices?.find((_, index) => choiceId(index) === optionId);
@@ -84,7 +89,7 @@ async function askByChoices(
     } catch {
       await macrotask();
       if (question.signal.aborted) return { type: "open" };
-      noteNoPermissions(connection, question);
+      disablePermissions(connection, question);
       return undefined;
     }
   }
@@ -92,7 +97,7 @@ async function askByChoices(
 }
 
 function choicesRequest(
-  { sessionId, toolCallId }: PutQuestion,
+  { sessionId, toolCallId }: ClientQuestion,
   question: ClarifyQuestion,
 ): RequestPermissionRequest {
   const choices = (question.choices ?? []).map(
@@ -118,17 +123,74 @@ const isShort = ({ choices, multi_select: isMulti }: ClarifyQuestion): boolean =
 
 function askInConversation(
   connection: AcpConnection,
-  { id, sessionId }: PutQuestion,
+  { id, sessionId }: ClientQuestion,
   questions: readonly ClarifyQuestion[],
-): Answered {
-  const text = questions.map(inWords).join("\n\n");
+): QuestionResult {
+  const text = questions.map(toText).join("\n\n");
   sendText(connection, sessionId, { messageId: `question_${id}`, text });
   const answers = Object.fromEntries(questions.map((question) => [question.id, ASKED]));
   return { type: "later", reply: { answers } };
 }
 
-const ASKED = "(asked in the conversation: the user's next message is the answer)";
+const ASKED = "(Asked in the conversation. The user's next message is the answer.)";
 
-function inWords({ question, choices }: ClarifyQuestion): string {
+function toText({ question, choices }: ClarifyQuestion): string {
   return [question, ...(choices ?? []).map((choice) => `- ${choice}`)].join("\n");
+}
+
+/** Returns the message above the form. */
+export function formMessage(questions: readonly ClarifyQuestion[]): string {
+  const [first] = questions;
+  return questions.length === 1 && first ? first.question : `${questions.length} questions`;
+}
+
+/**
+ * Returns the form with an optional field for each question. A question with choices has a second field for the user's own
+ * words.
+ */
+export function formSchema(questions: readonly ClarifyQuestion[]): ElicitationSchema {
+  const isOnly = questions.length === 1;
+  const properties = questions.flatMap((question) => {
+    // A single question is the message above the form.
+    const title = isOnly ? "Answer" : question.question;
+    if (!question.choices?.length) return [[question.id, { type: "string", title }] as const];
+    const own = { type: "string", title: "Or in your own words" } as const;
+    return [[question.id, choiceField(question, title)] as const, [ownField(question), own] as const];
+  });
+  return { type: "object", properties: Object.fromEntries(properties), required: [] };
+}
+
+/** Returns the answers by question id, empty for a skipped question. Several choices are joined by line feeds. */
+export function formAnswers(
+  questions: readonly ClarifyQuestion[],
+  content: Readonly<Record<string, unknown>> | null | undefined,
+): Record<string, string> {
+  const answers = questions.map((question) => {
+    const chosen = content?.[question.id];
+    const own = question.choices?.length ? content?.[ownField(question)] : undefined;
+    const parts = [...(Array.isArray(chosen) ? chosen : [chosen]), own];
+    return [
+      question.id,
+      parts.map(textOf).filter(Boolean).join("\n").slice(0, MAX_REPLY_CHARACTERS),
+    ] as const;
+  });
+  return Object.fromEntries(answers);
+}
+
+function choiceField(
+  { choices, multi_select: isMulti }: ClarifyQuestion,
+  title: string,
+): ElicitationPropertySchema {
+  const labels = [...(choices ?? [])];
+  return isMulti
+    ? { type: "array", title, items: { type: "string", enum: labels } }
+    : { type: "string", title, enum: labels };
+}
+
+const ownField = ({ id }: ClarifyQuestion): string => `${id}_own`;
+
+function textOf(value: unknown): string {
+  return typeof value === "string" || typeof value === "number" || typeof value === "boolean"
+    ? String(value).trim()
+    : "";
 }

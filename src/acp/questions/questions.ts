@@ -2,74 +2,78 @@ import { OURSELVES, type QuestionKind } from "../../agent/question/question.ts";
 import { toServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { askClarify } from "./clarify.ts";
-import { clientQuirks } from "../wire/client-quirks.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { MadeCalls } from "./synthetic-calls.ts";
-import { askPermission } from "./permission.ts";
-import { macrotask, type Answered, type PutQuestion, type ReportedCall } from "./question.ts";
-import { sendHint } from "./question-report.ts";
+import { askPermission, askedCall } from "./permission.ts";
+import {
+  macrotask,
+  type QuestionResult,
+  type ClientQuestion,
+  type ReportedCall,
+  sendHint,
+  sendUpdate,
+} from "./question.ts";
 import type { AcpSession } from "../session/session.ts";
-import { toolCallIdOf } from "../tools/tool-call-id.ts";
+import { toolCallIdOf } from "../tools/view.ts";
 import type { AcpTurn } from "../prompt/turn.ts";
 
-export interface TurnQuestionsOptions {
+interface TurnQuestionsOptions {
   readonly connection: AcpConnection;
   readonly session: AcpSession;
   readonly turn: AcpTurn;
-  /** What the client was told last of a call, by the id that it knows; undefined when nothing. */
+  /** Returns a call as it was last sent to the client. */
   readonly callOf: (toolCallId: string) => ReportedCall | undefined;
 }
 
 /**
- * What one turn asks its user: told to the client one after the other, answered into the one record that all surfaces
- * share, and withdrawn when somebody else answers or the turn ends. Nothing here throws or rejects.
+ * The questions of one turn. Asks the client one after the other, stores the answers in the question that all surfaces
+ * share, and withdraws a question that is answered elsewhere or whose turn ends. Never throws or rejects.
  */
 export class TurnQuestions {
   readonly #options: TurnQuestionsOptions;
   readonly #open = new Map<string, AbortController>();
-  readonly #made: MadeCalls;
-  /** The newest of the questions that are put in turn. */
-  #line = Promise.resolve();
+  readonly #syntheticCalls: SyntheticCalls;
+  /** Resolves when the last queued question is settled. */
+  #queue = Promise.resolve();
 
   constructor(options: TurnQuestionsOptions) {
     this.#options = options;
-    this.#made = new MadeCalls(options.connection, options.session.id);
+    this.#syntheticCalls = new SyntheticCalls(options.connection, options.session.id);
   }
 
-  /** Takes an event that asks: `approval.request`, `clarify.request`, `sudo.request` or `secret.request`. */
-  put({ type, runId, data }: JournalEvent): void {
+  /** Queues the question of an `approval.request`, `clarify.request`, `sudo.request` or `secret.request`. */
+  ask({ type, runId, data }: JournalEvent): void {
     const { connection, session, turn, callOf } = this.#options;
     const id = String(data["request_id"]);
     const callId = data["tool_call_id"];
     const toolCallId =
-      typeof callId === "string" ? toolCallIdOf(runId ?? "", callId) : this.#made.make(id, data);
+      typeof callId === "string" ? toolCallIdOf(runId ?? "", callId) : this.#syntheticCalls.make(id, data);
     const withdrawn = new AbortController();
     this.#open.set(id, withdrawn);
-    const question: PutQuestion = {
+    const question: ClientQuestion = {
       id,
       kind: type.split(".")[0] as QuestionKind,
       data,
       sessionId: session.id,
       toolCallId,
-      told: callOf(toolCallId),
+      sentCall: callOf(toolCallId),
       signal: AbortSignal.any([turn.signal, withdrawn.signal]),
     };
-    this.#line = this.#line.then(() => this.#settle(question)).catch(connection.onFault);
+    this.#queue = this.#queue.then(() => this.#settle(question)).catch(connection.onFault);
   }
 
-  /** Takes an event that closes a question, whoever closed it: `*.responded` or `*.expired`. */
+  /** Closes the question of a `*.responded` or `*.expired` event. */
   settled({ type, data }: JournalEvent): void {
     if (type === "approval.expired" && data["reason"] === "timeout") {
-      clientQuirks(this.#options.connection).isSilent = true;
+      this.#options.connection.quirks.isSilent = true;
     }
     const id = String(data["request_id"]);
-    this.#made.end(id, type.endsWith(".responded") && data["choice"] !== "deny");
+    this.#syntheticCalls.end(id, type.endsWith(".responded") && data["choice"] !== "deny");
     this.#withdraw(id);
   }
 
-  /** Withdraws what is open. */
+  /** Withdraws all open questions. */
   close(): void {
-    this.#made.close();
+    this.#syntheticCalls.close();
     for (const id of this.#open.keys()) this.#withdraw(id);
   }
 
@@ -78,28 +82,28 @@ export class TurnQuestions {
     this.#open.delete(id);
   }
 
-  async #settle(question: PutQuestion): Promise<void> {
+  async #settle(question: ClientQuestion): Promise<void> {
     const { connection, turn } = this.#options;
     const { id, signal } = question;
     if (signal.aborted) return;
     const deps = await connection.deps();
     try {
-      const answered = await ask(connection, question);
+      const result = await askClient(connection, question);
       await macrotask();
-      if (signal.aborted || answered.type === "open") return;
-      if (answered.type === "cancel") return turn.cancel();
-      const by = answered.type === "reply" ? answered.by : "acp";
-      await deps.agent.deps.questions.answer(id, { owner: deps.owner, by, ...answered.reply });
-      if (answered.type === "later") turn.endWithQuestion();
+      if (signal.aborted || result.type === "open") return;
+      if (result.type === "cancel") return turn.cancel();
+      const by = result.type === "reply" ? result.by : "acp";
+      await deps.agent.deps.questions.answer(id, { owner: deps.owner, by, ...result.reply });
+      if (result.type === "later") turn.endWithQuestion();
     } catch (error) {
       const { code } = toServiceError(error);
       if (code !== "ask_not_pending" && code !== "ask_not_found") throw error;
-      deps.log.debug("an answer came too late", { question: id, reason: code });
+      deps.log.debug("an answer arrived too late", { question: id, reason: code });
     }
   }
 }
 
-async function ask(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
+async function askClient(connection: AcpConnection, question: ClientQuestion): Promise<QuestionResult> {
   switch (question.kind) {
     case "approval":
       return askPermission(connection, question);
@@ -114,9 +118,44 @@ async function ask(connection: AcpConnection, question: PutQuestion): Promise<An
   }
 }
 
-/** Editors show what is typed into a form, and may keep it. */
+/** Editors show what the user types into a form, and may store it. */
 const NO_PASSWORDS =
-  "A command asks for a password, which is never asked for in an editor. Run it in a terminal, or with the terminal interface of agentd.";
+  "A command needs a password. agentd never asks for passwords in an editor. Run the command in a terminal or in `agentd chat`.";
 
 const noSecrets = (name: string): string =>
-  `${name} is needed, a secret, which is never asked for in an editor. Give it in a terminal: run \`agentd acp --setup\`, or the terminal interface of agentd.`;
+  `The secret ${name} is missing. agentd never asks for secrets in an editor. Enter it in a terminal: run \`agentd acp --setup\` or \`agentd chat\`.`;
+
+/** Calls for questions of sub-agents: a question must name a call, and the client does not know the sub-agent's. */
+class SyntheticCalls {
+  readonly #connection: AcpConnection;
+  readonly #sessionId: string;
+  readonly #open = new Set<string>();
+
+  constructor(connection: AcpConnection, sessionId: string) {
+    this.#connection = connection;
+    this.#sessionId = sessionId;
+  }
+
+  /** Sends a call with the id of the question. */
+  make(id: string, data: JournalEvent["data"]): string {
+    this.#open.add(id);
+    sendUpdate(this.#connection, this.#sessionId, {
+      sessionUpdate: "tool_call",
+      ...askedCall({ data, toolCallId: id, sentCall: undefined }),
+    });
+    return id;
+  }
+
+  end(id: string, isAllowed: boolean): void {
+    if (!this.#open.delete(id)) return;
+    sendUpdate(this.#connection, this.#sessionId, {
+      sessionUpdate: "tool_call_update",
+      toolCallId: id,
+      status: isAllowed ? "completed" : "failed",
+    });
+  }
+
+  close(): void {
+    for (const id of this.#open) this.end(id, false);
+  }
+}

@@ -1,30 +1,40 @@
-/** What the client lends to a session that it has open: its servers of tools, its files, more folders. */
 import { abortable } from "../../base/deadline.ts";
-import type { McpServer } from "@agentclientprotocol/sdk/unstable";
+import type {
+  McpServer,
+  AgentContext,
+  ReadTextFileRequest,
+  WriteTextFileRequest,
+} from "@agentclientprotocol/sdk/unstable";
 import type { AcpConnection } from "../wire/connection.ts";
-import { clientFiles } from "./client-files.ts";
-import { checkServers, type ClientServer } from "./client-server.ts";
-import { joinServers, type JoinedServers } from "./client-servers.ts";
-import { checkRoots, toRoot, type SessionRoot } from "./roots.ts";
-import { checkFolder } from "./folder.ts";
+import { checkRoots, toRoot, type SessionRoot, checkFolder } from "./folder.ts";
 import type { AcpSession } from "./session.ts";
+import type { McpServerOptions } from "../../agent/mcp/connection.ts";
+import { McpServers } from "../../agent/mcp/servers.ts";
+import { commandEnvironment } from "../../exec/process-group.ts";
+import type { Clock } from "../../base/clock.ts";
+import { sha256 } from "../../base/digest.ts";
+import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
+import type { AcpDeps, ClientMcpSettings } from "../deps.ts";
+import { invalidParams } from "../wire/error.ts";
+import { isWithin } from "../../agent/question/policy/paths.ts";
+import { ToolError, type FileAccess } from "../../agent/tool/tool.ts";
 
-/** What the requests that open a session say of it. */
+/** The parameters of requests that open a session. */
 export interface ResourceParams {
   readonly cwd: string;
   readonly additionalDirectories?: readonly string[];
   readonly mcpServers?: readonly McpServer[];
 }
 
-export interface CheckedResources {
-  /** Where the session works. */
+interface CheckedResources {
+  /** The working folder. */
   readonly folder: SessionRoot;
-  /** Where it works besides. */
+  /** Additional folders. */
   readonly more: readonly SessionRoot[];
   readonly servers: readonly ClientServer[];
 }
 
-/** Nothing is started yet. RequestError -32602 for what cannot be lent. */
+/** Validates the parameters and starts nothing. RequestError -32602. */
 export async function checkResources(params: ResourceParams): Promise<CheckedResources> {
   const servers = checkServers(params.mcpServers ?? []);
   const more = await checkRoots(params.additionalDirectories ?? []);
@@ -32,9 +42,9 @@ export async function checkResources(params: ResourceParams): Promise<CheckedRes
 }
 
 /**
- * Lends it for as long as the session is open here, in the place of what was lent to it before; servers that are the
- * same go on, and connect again where they failed. They connect in the background: resolves when they have, or after
- * `acp.mcp_wait_seconds`, or nobody waits any more.
+ * Attaches the resources until the session is closed here, and replaces earlier ones. Unchanged servers stay connected, or
+ * reconnect if they failed. Servers connect in the background: resolves when they have, after `acp.mcp_wait_seconds`, or
+ * when `signal` aborts.
  */
 export async function attachToSession(
   connection: AcpConnection,
@@ -42,33 +52,261 @@ export async function attachToSession(
   { folder, more, servers, signal }: CheckedResources & { readonly signal: AbortSignal },
 ): Promise<void> {
   const deps = await connection.deps();
-  const before = loans.get(session);
+  const before = attached.get(session);
   if (!before) session.onClose(() => detach(session));
   const files = deps.settings.clientFiles && clientFiles(connection, session.id, [folder, ...more]);
   const roots = more.flatMap(({ given, real }) => [...new Set([given, real])]);
-  const returned = deps.agent.deps.hosts.attach(session.id, { roots, ...(files ? { files } : {}) });
+  const detachFiles = deps.agent.deps.hosts.attach(session.id, { roots, ...(files ? { files } : {}) });
   const key = JSON.stringify([folder.given, servers]);
   const isSame = before?.key === key;
-  const joined = isSame ? before.joined : joinServers(deps, { id: session.id, cwd: folder.given }, servers);
-  loans.set(session, { key, joined, returned });
-  void before?.returned();
-  if (!isSame) void before?.joined.release();
-  // It may have been closed while the agent loaded.
+  const mcpServers = isSame
+    ? before.mcpServers
+    : attachServers(deps, { id: session.id, cwd: folder.given }, servers);
+  attached.set(session, { key, mcpServers, detachFiles });
+  void before?.detachFiles();
+  if (!isSame) void before?.mcpServers.release();
+  // The session may have been closed while the agent loaded.
   if (session.signal.aborted) return detach(session);
-  await abortable(joined.start(), signal).catch((error: unknown) => {
+  await abortable(mcpServers.start(), signal).catch((error: unknown) => {
     if (!signal.aborted) throw error;
   });
 }
 
-interface Loan {
+interface AttachedResources {
   readonly key: string;
-  readonly joined: JoinedServers;
-  readonly returned: () => Promise<void>;
+  readonly mcpServers: AttachedServers;
+  readonly detachFiles: () => Promise<void>;
 }
 
-const loans = new WeakMap<AcpSession, Loan>();
+const attached = new WeakMap<AcpSession, AttachedResources>();
 
 async function detach(session: AcpSession): Promise<void> {
-  const loan = loans.get(session);
-  await Promise.all([loan?.returned(), loan?.joined.release()]);
+  const resources = attached.get(session);
+  await Promise.all([resources?.detachFiles(), resources?.mcpServers.release()]);
+}
+
+interface AttachedServers {
+  /**
+   * Connects the disconnected servers. Resolves when all have connected or failed, or after `acp.mcp_wait_seconds`.
+   */
+  start(): Promise<void>;
+  /** Removes their tools from the session. Resolves when their processes have ended. */
+  release(): Promise<void>;
+}
+
+const MAX_NAME_CHARACTERS = 32;
+const MARK_CHARACTERS = 16;
+/** The longest time that a prompt waits for starting servers. */
+const MAX_PROMPT_WAIT_MS = 20_000;
+/** Time for a server that times out to report it before the wait ends. */
+const FAILURE_REPORT_MS = 500;
+
+/** Attaches the tools of the servers to a session that works in `cwd`, as the servers connect. */
+function attachServers(
+  { agent, clock, log, settings: { mcp } }: AcpDeps,
+  session: { readonly id: string; readonly cwd: string },
+  servers: readonly ClientServer[],
+): AttachedServers {
+  if (servers.length === 0) return { start: async () => {}, release: async () => {} };
+  const secrets = servers.flatMap(serverSecrets);
+  for (const secret of secrets) registerSecret(secret);
+  const mcpServers = new McpServers(log);
+  const options = mcp.isOffered ? namedOptions(servers, session.cwd, mcp) : {};
+  let settled = Promise.resolve();
+  const sentNotices = new Set<string>();
+  const notices = () => (mcp.isOffered ? mcpServers.notices() : [NOT_OFFERED]);
+  const release = agent.deps.hosts.attach(session.id, {
+    tools: () => mcpServers.tools(),
+    settled: () => settled,
+    notices: () => notices().filter((notice) => !sentNotices.has(notice) && sentNotices.add(notice)),
+    close: async () => {
+      await mcpServers.close();
+      secrets.forEach(forgetSecret);
+    },
+  });
+  const start = () => {
+    sentNotices.clear();
+    const started = mcpServers.use(options);
+    settled = within(started, Math.min(mcp.startTimeoutMs + FAILURE_REPORT_MS, MAX_PROMPT_WAIT_MS), clock);
+    return within(started, mcp.waitMs, clock);
+  };
+  return { start, release };
+}
+
+const NOT_OFFERED = "The editor's MCP servers are ignored because agent.toolsets does not include mcp.";
+
+/** Returns the options by server name, unique among these servers and the configured ones. */
+function namedOptions(
+  servers: readonly ClientServer[],
+  cwd: string,
+  { configuredNames, startTimeoutMs, timeoutMs }: ClientMcpSettings,
+): Readonly<Record<string, McpServerOptions>> {
+  const taken = new Set(configuredNames);
+  const limits = { startTimeoutMs, timeoutMs };
+  return Object.fromEntries(
+    servers.map((server) => [
+      distinctName(server.name, taken),
+      { ...limits, ...toServerOptions(server, cwd) },
+    ]),
+  );
+}
+
+function toServerOptions(server: ClientServer, cwd: string) {
+  if ("url" in server) {
+    return { mark: markOf([server.url]), url: server.url, headers: valuesOf(server.headers) };
+  }
+  const { command, args, env } = server;
+  const all = { ...commandEnvironment([], {}), ...valuesOf(env) };
+  // The folder decides what a relative path starts.
+  return { mark: markOf([cwd, command, ...args]), command, args, env: all, cwd };
+}
+
+/** Returns a hash of what identifies a server: a grant for one must not apply to another of the same name. */
+function markOf(parts: readonly string[]): string {
+  return sha256(JSON.stringify(parts)).slice(0, MARK_CHARACTERS);
+}
+
+function valuesOf(entries: readonly { readonly name: string; readonly value: string }[]) {
+  return Object.fromEntries(entries.map(({ name, value }) => [name, value]));
+}
+
+function distinctName(given: string, taken: Set<string>): string {
+  const clean = given.replace(/[^A-Za-z0-9_-]+/g, "_").slice(0, MAX_NAME_CHARACTERS) || "server";
+  let name = clean;
+  for (let count = 2; taken.has(name); count += 1) name = `${clean}_${count}`;
+  taken.add(name);
+  return name;
+}
+
+/** Waits for `work`, at most `ms`. */
+export async function within(work: Promise<void>, ms: number, clock: Clock): Promise<void> {
+  const late = Promise.withResolvers<void>();
+  const cancel = clock.after(ms, late.resolve);
+  await Promise.race([work, late.promise]).finally(cancel);
+}
+
+/** A server of a supported type. */
+type ClientServer = Extract<McpServer, { type: "http" }> | Exclude<McpServer, { type: string }>;
+
+const MAX_SERVERS = 32;
+const SECRET_NAME = /key|token|secret|passw|pwd|auth|credential|cookie|session|signature|_pat$|^pat$/i;
+/** Headers without credentials. */
+const PLAIN_HEADER =
+  /^(accept(-.*)?|content-.*|user-agent|host|origin|referer|cache-control|connection|mcp-protocol-version)$/i;
+/** A long run of letters and digits, unlike an address or a setting. */
+const RANDOM_VALUE = /^(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_+/=]{24,}$/;
+/** A path, such as the value of SSH_AUTH_SOCK. */
+const PATH = /^\/[\w.@-]+(\/[\w.@-]*)+$/;
+
+/**
+ * Returns the servers without `_meta`, which may differ in each request. RequestError -32602 for unsupported types, too
+ * many servers and invalid URLs.
+ */
+export function checkServers(servers: readonly McpServer[]): readonly ClientServer[] {
+  if (servers.length > MAX_SERVERS) {
+    throw invalidParams("mcpServers", `A session can have at most ${MAX_SERVERS} MCP servers.`);
+  }
+  return servers.map(checkServer);
+}
+
+/** Returns the secrets of a server. Header values also count without their scheme, such as `Bearer`. */
+export function serverSecrets(server: ClientServer): readonly string[] {
+  if ("url" in server) {
+    return server.headers
+      .filter(({ name }) => !PLAIN_HEADER.test(name))
+      .flatMap(({ value }) => [...new Set([value, value.replace(/^\w+ +/, "")])]);
+  }
+  return server.env
+    .filter(({ name, value }) => !PATH.test(value) && (SECRET_NAME.test(name) || RANDOM_VALUE.test(value)))
+    .map(({ value }) => value);
+}
+
+function checkServer(server: McpServer): ClientServer {
+  const { name } = server;
+  if (!("type" in server)) {
+    const { command, args, env } = server;
+    return { name, command, args, env: env.map(plain) };
+  }
+  const { type } = server;
+  if (type !== "http") {
+    const known = "use a command, or a server of type http";
+    throw invalidParams("mcpServers", `The MCP server ${name} has the unsupported type ${type}: ${known}.`);
+  }
+  if (!/^https?:$/.test(URL.parse(server.url)?.protocol ?? "")) {
+    throw invalidParams("mcpServers", `The url of the MCP server ${name} must be an http or https URL.`);
+  }
+  return { type, name, url: server.url, headers: server.headers.map(plain) };
+}
+
+const plain = ({ name, value }: { readonly name: string; readonly value: string }) => ({ name, value });
+
+/** The longest wait for a file of the client; then the disk is read. */
+const READ_MS = 5_000;
+/** Clients may format a file before they save it. */
+const WRITE_MS = 30_000;
+/** Longer texts are read from the disk. */
+const MAX_CHARACTERS = 5_242_880;
+
+/** Returns access to files in the session's folders through the client, as far as it supports that. */
+function clientFiles(
+  connection: AcpConnection,
+  sessionId: string,
+  roots: readonly SessionRoot[],
+): FileAccess {
+  const { client } = connection;
+  const known = (path: string) => asClientKnows(path, roots);
+  return {
+    read: async (path, signal) => {
+      const name = connection.features.readsFiles ? known(path) : undefined;
+      // The client may not know the file: fall back to the disk.
+      return name === undefined
+        ? undefined
+        : readText(client, { sessionId, path: name }, signal).catch(() => undefined);
+    },
+    writes: (path) => connection.features.writesFiles && known(path) !== undefined,
+    write: (path, content, signal) =>
+      writeText(client, { sessionId, path: known(path) ?? path, content }, signal),
+  };
+}
+
+async function readText(
+  client: AgentContext,
+  file: ReadTextFileRequest,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const cancellationSignal = AbortSignal.any([signal, AbortSignal.timeout(READ_MS)]);
+  const options = { cancellationSignal, stopWaitingOnCancel: true };
+  const answer: unknown = await client.request("fs/read_text_file", file, options);
+  const { content } = answer as { readonly content?: unknown };
+  return typeof content === "string" && content.length <= MAX_CHARACTERS ? content : undefined;
+}
+
+async function writeText(
+  client: AgentContext,
+  file: WriteTextFileRequest,
+  signal: AbortSignal,
+): Promise<void> {
+  const late = AbortSignal.timeout(WRITE_MS);
+  const options = { cancellationSignal: AbortSignal.any([signal, late]), stopWaitingOnCancel: true };
+  try {
+    await client.request("fs/write_text_file", file, options);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (late.aborted) {
+      throw new ToolError(
+        `The editor did not confirm within ${WRITE_MS / 1000} s that it wrote ${file.path}. Read the file before you write again.`,
+      );
+    }
+    const reason = error instanceof Error ? error.message.slice(0, 300) : "no reason given";
+    throw new ToolError(`The editor did not write ${file.path}: ${reason}`);
+  }
+}
+
+/** Returns the path under the folder name that the client used, or undefined outside of its folders. */
+function asClientKnows(path: string, roots: readonly SessionRoot[]): string | undefined {
+  for (const { given, real } of roots) {
+    if (isWithin(path, given)) return path;
+    if (isWithin(path, real)) return `${given}${path.slice(real.length)}`;
+  }
+  return undefined;
 }

@@ -1,5 +1,5 @@
-/** Sessions become open to the client here, and are closed. */
 import { waitAtMost } from "../../base/deadline.ts";
+/** Opens, forks and closes sessions for the client. */
 import { settingsOf } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
@@ -10,16 +10,22 @@ import { checkResources, attachToSession, type ResourceParams } from "./attach.t
 import type { AcpDeps } from "../deps.ts";
 import { AcpSession, type AcpSessionSeed } from "./session.ts";
 import { watchSession } from "./watch.ts";
+import { RequestError } from "@agentclientprotocol/sdk/unstable";
+import { announceCommands } from "../prompt/commands.ts";
+import { sessionOptions, type OpenResponse } from "./options.ts";
+import { watchTurn, type LiveTurn } from "../prompt/live-turn.ts";
+import { sendUsage } from "../prompt/turn-reporter.ts";
+import { createSessionId } from "../../base/ids.ts";
 
-/** A session that the client can name. One that nobody prompted yet need not be saved. */
-export interface KnownSession {
+/** A session that the client can open. It may be unsaved if it has no prompt yet. */
+interface ExistingSession {
   readonly id: string;
   readonly seed: AcpSessionSeed;
   readonly row: SessionRow | undefined;
 }
 
-/** RequestError -32002 for a session that is neither saved nor open here, for another owner's too. What a gone process left open in it is closed. */
-export async function knownSession(connection: AcpConnection, id: string): Promise<KnownSession> {
+/** Finds a saved or open session. RequestError -32002 for a missing one, or one of another owner. */
+export async function findSession(connection: AcpConnection, id: string): Promise<ExistingSession> {
   const { agent, owner } = await connection.deps();
   const row = await agent.sessions.saved(id, owner);
   const open = connection.find(id);
@@ -39,25 +45,26 @@ function seedOf({ source, cwd, model, meta }: SessionRow, workspace: string): Ac
 }
 
 /**
- * Opens a session, or goes on with one that is open, in the folder and with the servers that the client names.
- * RequestError -32602 for what cannot be worked with, -32002 for one that was deleted meanwhile, ServiceError
- * `too_many_live_sessions`. `signal` aborts when the client does not want it any more: then servers are not waited for.
+ * Opens a session, or reuses an open one, with the folders and MCP servers of the request. RequestError -32602 for invalid
+ * folders or servers, -32002 for a session deleted meanwhile; ServiceError `too_many_live_sessions`. An abort of `signal`
+ * ends the wait for servers.
  */
 export async function openSession(
   connection: AcpConnection,
-  { id, seed, row }: KnownSession,
+  { id, seed, row }: ExistingSession,
   params: ResourceParams,
   { signal }: { readonly signal: AbortSignal },
 ): Promise<AcpSession> {
-  const loan = await checkResources(params);
+  const resources = await checkResources(params);
   const deps = await connection.deps();
-  const cwd = row ? await moved(deps, row, loan.folder.given) : loan.folder.given;
-  const folder = cwd === loan.folder.given ? loan.folder : { given: cwd, real: await withoutLinks(cwd) };
+  const cwd = row ? await resolveFolder(deps, row, resources.folder.given) : resources.folder.given;
+  const folder =
+    cwd === resources.folder.given ? resources.folder : { given: cwd, real: await withoutLinks(cwd) };
   const session = await findOrBegin(connection, { id, seed: { ...seed, cwd } });
   session.moveTo(cwd);
   session.isSaved ||= row !== undefined;
   try {
-    await attachToSession(connection, session, { ...loan, folder, signal });
+    await attachToSession(connection, session, { ...resources, folder, signal });
     if (await isDeleted(connection, session)) throw sessionNotFound(id);
   } catch (error) {
     await closeSession(connection, session);
@@ -68,14 +75,14 @@ export async function openSession(
 
 async function findOrBegin(
   connection: AcpConnection,
-  { id, seed }: Pick<KnownSession, "id" | "seed">,
+  { id, seed }: Pick<ExistingSession, "id" | "seed">,
 ): Promise<AcpSession> {
   const { agent, owner } = await connection.deps();
-  // Nothing is waited for between this and the opening: of two requests at once one begins it.
-  const known = connection.find(id);
-  if (known) return known;
+  // No await between here and open(): of two concurrent requests only one opens the session.
+  const existing = connection.find(id);
+  if (existing) return existing;
   const live = agent.live.open({ id, owner, seed });
-  // As long as the client has it open it is no idle one.
+  // A viewer keeps the session from being closed as idle.
   live.viewers++;
   const session = new AcpSession({ id, seed, openedAtMs: live.openedAtMs });
   session.onClose(() => {
@@ -87,8 +94,8 @@ async function findOrBegin(
   return session;
 }
 
-/** The folder where the session works from now on: another one than before unless a turn is at work in it. */
-async function moved({ agent, owner }: AcpDeps, row: SessionRow, cwd: string): Promise<string> {
+/** Returns the working folder of the session: `cwd`, or the previous one while a turn is running. */
+async function resolveFolder({ agent, owner }: AcpDeps, row: SessionRow, cwd: string): Promise<string> {
   const before = row.cwd ?? agent.deps.settings.workspace;
   if (before === cwd || (await withoutLinks(before)) === (await withoutLinks(cwd))) return before;
   try {
@@ -101,8 +108,8 @@ async function moved({ agent, owner }: AcpDeps, row: SessionRow, cwd: string): P
 }
 
 /**
- * For requests that go on with an open session. RequestError -32002 when somebody else deleted it: to go on would bring
- * it back without all that was said in it. It is closed behind the answer.
+ * RequestError -32002 if another client deleted the session: using it would recreate it without its messages. Closes it
+ * after the response.
  */
 export async function requireUndeleted(
   connection: AcpConnection,
@@ -121,13 +128,135 @@ async function isDeleted(connection: AcpConnection, session: AcpSession): Promis
   return session.isSaved && row === undefined;
 }
 
-/** What runs and what holds on to the session gets so long. */
+/** How long turns and cleanup of a closed session may take. */
 const CLOSE_MS = 5_000;
 
-/** What the session runs is cancelled, and what it holds here is given back; it stays saved. */
+/** Closes the session here: cancels its turns and releases its resources. It stays saved. */
 export async function closeSession(connection: AcpConnection, session: AcpSession): Promise<void> {
   const { clock } = await connection.deps();
   connection.close(session);
   await waitAtMost(clock, CLOSE_MS, session.settled());
   await waitAtMost(clock, CLOSE_MS, session.released());
+}
+
+/**
+ * Returns the response that opens a session. RequestError -32002 if the session was closed meanwhile, -32800 if the client
+ * cancelled the request.
+ */
+export async function openResponse(
+  connection: AcpConnection,
+  session: AcpSession,
+  signal: AbortSignal,
+): Promise<OpenResponse> {
+  const answer = await sessionOptions(connection, session);
+  if (session.signal.aborted) throw sessionNotFound(session.id);
+  if (signal.aborted) throw RequestError.requestCancelled();
+  return answer;
+}
+
+/** Runs `work` and closes the session if it fails. */
+export async function closeOnFailure<T>(
+  connection: AcpConnection,
+  session: AcpSession,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    await closeSession(connection, session);
+    throw error;
+  }
+}
+
+/** Sends an update that a client needs after the response that opens a session. */
+type AfterOpen = (connection: AcpConnection, session: AcpSession) => void | Promise<void>;
+
+const AFTER_OPEN: readonly AfterOpen[] = [announceCommands, sendUsage];
+
+interface OpeningCall {
+  readonly requestId: string | number | null;
+  /** The running turn of the session, to follow. */
+  readonly live?: LiveTurn | undefined;
+}
+
+/** Runs {@link AFTER_OPEN} and follows the running turn after the response is sent. */
+export function afterOpen(
+  connection: AcpConnection,
+  session: AcpSession,
+  { requestId, live }: OpeningCall,
+): void {
+  const announcements: readonly AfterOpen[] = live
+    ? [...AFTER_OPEN, () => watchTurn(connection, session, live)]
+    : AFTER_OPEN;
+  connection.afterAnswer(requestId, () => {
+    for (const announcement of announcements) void announce(connection, session, announcement);
+  });
+}
+
+/** Sends one update. Logs a failure: a client works without it. */
+async function announce(
+  connection: AcpConnection,
+  session: AcpSession,
+  announcement: AfterOpen,
+): Promise<void> {
+  try {
+    if (!session.signal.aborted) await announcement(connection, session);
+  } catch (error) {
+    const { log } = await connection.deps();
+    log.warn("cannot send an update of an opened session", { session: session.id, error });
+  }
+}
+
+interface ForkCall {
+  readonly params: ResourceParams;
+  /** Aborts when the client cancels the request. */
+  readonly signal: AbortSignal;
+}
+
+interface Forked {
+  readonly session: AcpSession;
+  readonly response: OpenResponse;
+}
+
+/**
+ * Opens a copy of a session: its messages up to the last complete one, its model, effort and mode, but no grants. The copy
+ * of an empty session is an empty session with the same settings.
+ */
+export async function forkSession(
+  connection: AcpConnection,
+  parent: ExistingSession,
+  { params, signal }: ForkCall,
+): Promise<Forked> {
+  // Check before copying: a copy that cannot be opened would remain.
+  await checkResources(params);
+  const { agent, clock, owner } = await connection.deps();
+  const row = await branch(connection, parent);
+  const { yolo: _, todos: __, ...settings } = parent.seed.settings ?? {};
+  const seed = { ...parent.seed, source: "acp", settings };
+  const id = row?.id ?? createSessionId(clock.now());
+  try {
+    const session = await openSession(connection, { id, seed, row }, params, { signal });
+    const response = await closeOnFailure(connection, session, () =>
+      openResponse(connection, session, signal),
+    );
+    return { session, response };
+  } catch (error) {
+    if (row) await agent.sessions.delete(id, owner);
+    throw error;
+  }
+}
+
+/** Copies the session. Returns undefined if it is empty. */
+async function branch(
+  connection: AcpConnection,
+  { id, row }: ExistingSession,
+): Promise<SessionRow | undefined> {
+  const { agent, owner } = await connection.deps();
+  if (!row) return undefined;
+  try {
+    return await agent.sessions.branch(id, owner, { source: "acp" });
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "nothing_to_branch") return undefined;
+    throw error;
+  }
 }

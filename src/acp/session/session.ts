@@ -3,30 +3,30 @@ import type { AcpTurn } from "../prompt/turn.ts";
 
 export type AcpSessionSeed = SessionSeed & { readonly cwd: string };
 
-export interface AcpSessionOptions {
+interface AcpSessionOptions {
   readonly id: string;
   readonly seed: AcpSessionSeed;
   readonly openedAtMs: number;
 }
 
-/** A turn that a client is told of and did not begin. */
-export interface WatchedTurn {
+/** A turn that the client follows but did not start. */
+interface WatchedTurn {
   readonly runId: string;
-  /** Stops the turn itself. */
+  /** Stops the turn. */
   cancel(): void;
-  /** It goes on, and is told no more. */
-  leave(): void;
+  /** Stops following; the turn continues. */
+  detach(): void;
 }
 
 /** A session that the client has open. */
 export class AcpSession {
   readonly id: string;
   readonly openedAtMs: number;
-  /** Prompts of the client that have no answer yet, in their order; the first may be at work. */
+  /** Unanswered prompts of the client, in order. The first one may be running. */
   readonly turns = new Set<AcpTurn>();
-  /** The turn that somebody else began, while this client is told of it. */
+  /** The turn of another client that this client follows. */
   watched: WatchedTurn | undefined;
-  /** It was in the store: when it is there no more, somebody deleted it. */
+  /** The session was in the store: if it is missing there, it was deleted. */
   isSaved = false;
   #seed: AcpSessionSeed;
   readonly #closing = new AbortController();
@@ -38,36 +38,36 @@ export class AcpSession {
     this.openedAtMs = openedAtMs;
   }
 
-  /** What the session is made with when its first prompt comes; of one that is saved, what it has. */
+  /** The values with which the first prompt saves the session, or those of the saved session. */
   get seed(): AcpSessionSeed {
     return this.#seed;
   }
 
-  /** Aborts when the client closes the session, or leaves. */
+  /** Aborts when the client closes the session or disconnects. */
   get signal(): AbortSignal {
     return this.#closing.signal;
   }
 
-  /** From now on the session works in this folder. */
+  /** Changes the working folder of the session. */
   moveTo(cwd: string): void {
     this.#seed = { ...this.#seed, cwd };
   }
 
   /**
-   * What runs and what waits is cancelled, and nothing of it is told any more; see {@link AcpTurn}. The newest first: a
-   * prompt that waits is gone before the one ends that it waits for.
+   * Cancels running and queued turns; they send no more updates (see {@link AcpTurn}). The newest goes first: a queued
+   * prompt must be gone before the turn ahead of it ends.
    */
   cancel(): void {
     for (const turn of [...this.turns].toReversed()) turn.cancel();
   }
 
-  /** As {@link cancel}, and the turn too that somebody else began. */
+  /** Cancels all turns, including the followed turn of another client. */
   interrupt(): void {
     this.cancel();
     this.watched?.cancel();
   }
 
-  /** Runs when the session is closed; {@link released} waits for it. */
+  /** Adds cleanup that {@link released} runs after the session is closed. */
   onClose(release: () => void | Promise<void>): void {
     this.#releases.push(release);
   }
@@ -77,12 +77,12 @@ export class AcpSession {
     this.#closing.abort();
   }
 
-  /** Resolves when the prompts that were cancelled are answered. */
+  /** Resolves when all cancelled prompts are answered. */
   async settled(): Promise<void> {
     await Promise.all([...this.turns].map(({ answered }) => answered));
   }
 
-  /** Gives back what the session held here. Once; what fails is left behind. */
+  /** Runs the cleanup once, ignoring failures. */
   async released(): Promise<void> {
     await Promise.allSettled(this.#releases.splice(0).map(async (release) => release()));
   }

@@ -1,19 +1,17 @@
-/** What a client is told of a session that happens outside of its turns: whoever chose or named something. */
+/** Notifies a client of changes to its sessions outside of turns, such as a new title, mode or model. */
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { chosenOf, type Chosen } from "../settings/chosen.ts";
-import { configOptions } from "../settings/config-options.ts";
+import { readChoices, type SessionChoices, configOptions, modeState } from "./options.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { modeState } from "../settings/modes.ts";
 import type { AcpSession } from "./session.ts";
 
-/** After a failure the watch waits so long before it looks again; each time longer. */
+/** The delay after a failure, doubled each time. */
 const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 30_000;
 
 /**
- * Follows the session from now on until it is closed here or the client leaves; resolves once it listens. What this client chooses itself
- * comes this way too, so that every change is told once.
+ * Follows the session until it is closed here or the client disconnects; resolves when it listens. Reports the client's
+ * own changes too, so that every change is reported exactly once.
  */
 export async function watchSession(connection: AcpConnection, session: AcpSession): Promise<void> {
   const { store } = await connection.deps();
@@ -21,30 +19,30 @@ export async function watchSession(connection: AcpConnection, session: AcpSessio
   void follow(connection, session, row?.last_seq ?? 0);
 }
 
-/** A store that fails for a while costs no change: what came meanwhile is read again. */
+/** Follows the journal and resumes from its cursor after a failure of the store. */
 async function follow(connection: AcpConnection, session: AcpSession, from: number): Promise<void> {
   const { store, clock, log } = await connection.deps();
   const { id } = session;
-  const signal = AbortSignal.any([session.signal, connection.leaving]);
+  const signal = AbortSignal.any([session.signal, connection.disconnected]);
   let after = from;
   for (let waitMs = FIRST_RETRY_MS; !signal.aborted; waitMs = Math.min(waitMs * 2, MAX_RETRY_MS)) {
     try {
       for await (const events of store.journal.follow({ sessionId: id }, { after, signal })) {
-        await tell(connection, session, events);
+        await notify(connection, session, events);
         after = events.at(-1)?.seq ?? after;
         waitMs = FIRST_RETRY_MS;
       }
       return;
     } catch (error) {
       if (signal.aborted) return;
-      log.warn("a session cannot be watched for changes", { session: id, error });
+      log.warn("cannot watch a session for changes, trying again", { session: id, error });
       await new Promise<void>((resolve) => clock.after(waitMs, resolve));
     }
   }
 }
 
-/** Changes that come together are told once, as they stand now. */
-async function tell(
+/** Reports changes that arrive together once, with their current values. */
+async function notify(
   connection: AcpConnection,
   session: AcpSession,
   events: readonly JournalEvent[],
@@ -75,18 +73,18 @@ async function choiceUpdates(
   const has = (key: string) => changes.some(({ data }) => data[key] !== undefined);
   if (!CHOICES.some(has)) return [];
   const deps = await connection.deps();
-  const chosen = await chosenOf(deps, session);
+  const choices = await readChoices(deps, session);
   const options: SessionUpdate = {
     sessionUpdate: "config_option_update",
-    configOptions: configOptions(connection, deps, chosen),
+    configOptions: configOptions(connection, deps, choices),
   };
-  // Without a switch for approvals, clients show them as the mode.
-  const isMode = has("mode") || (has("yolo") && !connection.offers.booleanOptions);
-  return isMode ? [options, modeUpdate(connection, chosen)] : [options];
+  // Clients without a switch for approvals show them as the mode.
+  const isMode = has("mode") || (has("yolo") && !connection.features.booleanOptions);
+  return isMode ? [options, modeUpdate(connection, choices)] : [options];
 }
 
-function modeUpdate({ offers }: AcpConnection, chosen: Chosen): SessionUpdate {
-  return { sessionUpdate: "current_mode_update", currentModeId: modeState(chosen, offers).currentModeId };
+function modeUpdate({ features }: AcpConnection, choices: SessionChoices): SessionUpdate {
+  return { sessionUpdate: "current_mode_update", currentModeId: modeState(choices, features).currentModeId };
 }
 
 /** Whether approvals were off for all sessions when the client was last notified of it. */
@@ -99,11 +97,11 @@ export async function announceApprovals(connection: AcpConnection): Promise<void
   if ((lastOff.get(connection) ?? false) === isOff) return;
   lastOff.set(connection, isOff);
   for (const session of connection.sessions) {
-    const chosen = await chosenOf(deps, session);
-    const options = configOptions(connection, deps, chosen);
+    const choices = await readChoices(deps, session);
+    const options = configOptions(connection, deps, choices);
     const updates: readonly SessionUpdate[] = [
       { sessionUpdate: "config_option_update", configOptions: options },
-      modeUpdate(connection, chosen),
+      modeUpdate(connection, choices),
     ];
     for (const update of updates) {
       if (session.signal.aborted) break;

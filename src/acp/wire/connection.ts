@@ -1,25 +1,25 @@
 import type { AgentContext, AnyMessage } from "@agentclientprotocol/sdk/unstable";
 import { isRecord } from "../../base/json/schema.ts";
-import { NO_OFFERS, type ClientOffers } from "./client-capabilities.ts";
+import { NO_FEATURES, type ClientFeatures, type ClientQuirks } from "./client.ts";
 import { sessionNotFound } from "./error.ts";
 import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 import type { Launcher } from "./snippets.ts";
 
-export interface AcpConnectionOptions {
-  /** Of agentd. */
+interface AcpConnectionOptions {
+  /** The version of agentd. */
   readonly version: string;
-  /** Loads the agent. Called when a request needs it, again after it failed. */
+  /** Loads the agent when a request first needs it, and again after a failure. */
   readonly load: () => Promise<AcpDeps>;
-  /** Runs `after` once the answer to a request is on its way. */
+  /** Runs `after` once the response to a request is written. */
   readonly afterAnswer: (requestId: string | number | null, after: () => void) => void;
-  /** Is told of errors that are nobody's input: the client gets no more than their kind. */
+  /** Receives internal errors; the client sees only their kind. */
   readonly onFault: (error: unknown) => void;
-  /** How this program is started. */
+  /** Returns the command that starts this program. */
   readonly launcher: () => Launcher;
 }
 
-/** The one client of this process, and what it has open. */
+/** The client of this process and its open sessions. */
 export class AcpConnection {
   readonly version: string;
   readonly afterAnswer: AcpConnectionOptions["afterAnswer"];
@@ -30,9 +30,10 @@ export class AcpConnection {
   #refreshed: Promise<AcpDeps> | undefined;
   #client: AgentContext | undefined;
   readonly #sessions = new Map<string, AcpSession>();
-  readonly #leaving = new AbortController();
-  /** As `initialize` told them last. */
-  offers: ClientOffers = NO_OFFERS;
+  readonly #disconnected = new AbortController();
+  /** The features of the last `initialize`. */
+  features: ClientFeatures = NO_FEATURES;
+  readonly quirks: ClientQuirks = { hasNoPermissions: false, hasNoForms: false, isSilent: false };
 
   constructor({ version, load, afterAnswer, onFault, launcher }: AcpConnectionOptions) {
     this.version = version;
@@ -43,7 +44,7 @@ export class AcpConnection {
   }
 
   get client(): AgentContext {
-    if (!this.#client) throw new Error("the connection is not open yet");
+    if (!this.#client) throw new Error("The connection is not open yet.");
     return this.#client;
   }
 
@@ -55,15 +56,15 @@ export class AcpConnection {
     return [...this.#sessions.values()];
   }
 
-  /** The agent, loaded with the first call. */
+  /** Returns the agent, which loads at the first call. */
   deps(): Promise<AcpDeps> {
     this.#deps ??= this.#loaded();
     return this.#deps;
   }
 
   /**
-   * The agent as the configuration is now: loaded anew when that says something else, unless a session is open, which
-   * works with the agent that is there.
+   * Returns the agent for the current configuration. Reloads it after a change, unless a session is open: that one keeps
+   * its agent.
    */
   refresh(): Promise<AcpDeps> {
     this.#refreshed ??= this.#renewed().finally(() => (this.#refreshed = undefined));
@@ -71,9 +72,9 @@ export class AcpConnection {
   }
 
   async #renewed(): Promise<AcpDeps> {
-    // What is loading may have read what stood there before.
+    // A load in progress may have read the previous configuration.
     const deps = await this.deps().catch(() => this.deps());
-    if ((await deps.isCurrent()) || this.#sessions.size > 0 || this.leaving.aborted) return deps;
+    if ((await deps.isCurrent()) || this.#sessions.size > 0 || this.disconnected.aborted) return deps;
     this.#deps = this.#loaded(deps);
     return this.#deps;
   }
@@ -103,34 +104,34 @@ export class AcpConnection {
     return session;
   }
 
-  /** The session is open no more, unless it was opened again; what it runs is cancelled. */
+  /** Closes the session and cancels its turns. A newer session with the same id stays open. */
   close(session: AcpSession): void {
     session.close();
     if (this.#sessions.get(session.id) === session) this.#sessions.delete(session.id);
   }
 
   /**
-   * A message as it is read, before anything handles it: a cancel that stands in front of an answer is heard in front of
-   * it, however long its handler takes.
+   * Handles a message as it is read, before its handler runs: a cancel that precedes another message takes effect before
+   * it, even if its handler loads slowly.
    */
-  hear(message: AnyMessage): void {
+  onMessage(message: AnyMessage): void {
     if (!("method" in message) || message.method !== "session/cancel" || !isRecord(message.params)) return;
     const { sessionId } = message.params;
     if (typeof sessionId === "string") this.find(sessionId)?.cancel();
   }
 
-  /** Aborts when the client sends no more. */
-  get leaving(): AbortSignal {
-    return this.#leaving.signal;
+  /** Aborts when the client disconnects. */
+  get disconnected(): AbortSignal {
+    return this.#disconnected.signal;
   }
 
-  /** The client sends no more: what it runs is cancelled, so that its requests are answered. */
-  leave(): void {
-    this.#leaving.abort();
+  /** Cancels all turns of the client, so that its requests are answered. */
+  disconnect(): void {
+    this.#disconnected.abort();
     for (const session of this.#sessions.values()) session.cancel();
   }
 
-  /** Ends what was loaded for the client, after what it had open. */
+  /** Closes the open sessions, then the agent. */
   async stop(): Promise<void> {
     for (const session of this.sessions) this.close(session);
     const deps = await this.#deps?.catch(() => undefined);

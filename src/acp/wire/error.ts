@@ -7,17 +7,17 @@ const SESSION_NOT_FOUND = -32_002;
 const INVALID_PARAMS = -32_602;
 const INTERNAL = -32_603;
 
-/** Clients look for this text. */
+/** Returns the error for an unknown session. Clients match its text. */
 export function sessionNotFound(sessionId: string): RequestError {
   return new RequestError(SESSION_NOT_FOUND, `Session not found: ${sessionId}`, { sessionId });
 }
 
-/** Names the parameter and what would be right. */
+/** Returns the error for an invalid parameter. The message names the parameter and the expected value. */
 export function invalidParams(param: string, message: string): RequestError {
   return new RequestError(INVALID_PARAMS, message, { param });
 }
 
-/** Errors of the agent as the protocol numbers them. */
+/** Converts an error of the agent into an error of the protocol. */
 export function toRequestError(thrown: unknown, sessionId?: string): RequestError {
   if (thrown instanceof RequestError) return thrown;
   const error = toServiceError(thrown);
@@ -38,18 +38,18 @@ export function toRequestError(thrown: unknown, sessionId?: string): RequestErro
   }
 }
 
-/** How a run failed, as its final event says. */
-export interface RunFailure {
+/** A failed run, from its final event. */
+interface RunFailure {
   readonly code: string;
   readonly message: string;
   readonly failure: ProviderFailure | undefined;
   readonly retryAfterSeconds: number | undefined;
 }
 
-/** Clients show it in a corner of the screen. */
+/** Clients show the message in a corner of the screen. */
 const MAX_MESSAGE_CHARACTERS = 400;
 
-/** A refused key is a matter of signing in, all else of the provider or of ours. */
+/** Returns the error of a failed run: "authentication required" for a rejected key, otherwise an internal error. */
 export function runFailed(
   { code, message, failure, retryAfterSeconds: retryAfter }: RunFailure,
   authMethods: readonly unknown[],

@@ -1,29 +1,29 @@
-/** Tells a client now and then that a turn which is silent still works. */
+/** Sends an update during silent turns, so that clients see they are alive. */
 import type { AnyMessage, SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import { isRecord } from "../../base/json/schema.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { AcpConnection } from "./connection.ts";
 
-interface Told {
+interface LastUpdate {
   atMs: number;
   /** The last `usage_update`. */
   usage: SessionUpdate | undefined;
 }
 
-export interface KeepaliveOptions {
+interface KeepaliveOptions {
   readonly connection: Pick<AcpConnection, "client" | "sessions">;
   readonly clock: Clock;
-  /** How long a turn may be silent. */
+  /** The longest silence within a turn. */
   readonly everyMs: number;
 }
 
 /**
- * Repeats the usage that was told last: clients take it for what it is, where an empty piece of text would become a
- * message. Before there is any, the session's own time.
+ * Repeats the last usage update, which clients accept as it is; an empty text chunk would become a message. Before the
+ * first one, sends the session's time of update.
  */
 export class Keepalive {
   readonly #options: KeepaliveOptions;
-  readonly #told = new Map<string, Told>();
+  readonly #lastUpdate = new Map<string, LastUpdate>();
   #cancel = () => {};
 
   constructor(options: KeepaliveOptions) {
@@ -31,15 +31,16 @@ export class Keepalive {
     this.#wait();
   }
 
-  /** A message that the client gets. */
+  /** Records a message to the client. */
   sent(message: AnyMessage): void {
     if (!("method" in message) || !isRecord(message.params)) return;
     const { sessionId, update } = message.params;
     if (typeof sessionId !== "string") return;
-    const told = this.#told.get(sessionId) ?? { atMs: 0, usage: undefined };
-    told.atMs = this.#options.clock.now();
-    if (isRecord(update) && update["sessionUpdate"] === "usage_update") told.usage = update as SessionUpdate;
-    this.#told.set(sessionId, told);
+    const lastUpdate = this.#lastUpdate.get(sessionId) ?? { atMs: 0, usage: undefined };
+    lastUpdate.atMs = this.#options.clock.now();
+    if (isRecord(update) && update["sessionUpdate"] === "usage_update")
+      lastUpdate.usage = update as SessionUpdate;
+    this.#lastUpdate.set(sessionId, lastUpdate);
   }
 
   stop(): void {
@@ -49,26 +50,26 @@ export class Keepalive {
   #wait(): void {
     const { clock, everyMs } = this.#options;
     this.#cancel = clock.after(Math.ceil(everyMs / 4), () => {
-      this.#look();
+      this.#check();
       this.#wait();
     });
   }
 
-  #look(): void {
+  #check(): void {
     const { connection, clock, everyMs } = this.#options;
     const busy = new Set(connection.sessions.filter(({ turns }) => turns.size > 0).map(({ id }) => id));
     const now = clock.now();
-    for (const [id, told] of this.#told) {
-      // The silence of a turn begins with it; what was told last holds for the next turn too.
-      if (!busy.has(id)) told.atMs = now;
-      if (!connection.sessions.some((session) => session.id === id)) this.#told.delete(id);
+    for (const [id, lastUpdate] of this.#lastUpdate) {
+      // The silence of a turn starts with it; the last usage stays for the next turn.
+      if (!busy.has(id)) lastUpdate.atMs = now;
+      if (!connection.sessions.some((session) => session.id === id)) this.#lastUpdate.delete(id);
     }
     for (const id of busy) {
-      const told = this.#told.get(id) ?? { atMs: now, usage: undefined };
-      this.#told.set(id, told);
-      if (now - told.atMs < everyMs) continue;
-      told.atMs = now;
-      const update: SessionUpdate = told.usage ?? {
+      const lastUpdate = this.#lastUpdate.get(id) ?? { atMs: now, usage: undefined };
+      this.#lastUpdate.set(id, lastUpdate);
+      if (now - lastUpdate.atMs < everyMs) continue;
+      lastUpdate.atMs = now;
+      const update: SessionUpdate = lastUpdate.usage ?? {
         sessionUpdate: "session_info_update",
         updatedAt: new Date(now).toISOString(),
       };

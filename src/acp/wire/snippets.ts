@@ -1,23 +1,23 @@
-/** What editors have to be told to start this program. Pure. */
+/** The settings with which editors start this program. Pure. */
 
-/** A command that starts the program, without what it is to do. */
+/** The command that starts the program, without a subcommand. */
 export interface Launcher {
-  /** Absolute: what an editor was started with seldom has the PATH of a shell. */
+  /** Absolute: editors rarely have the PATH of a shell. */
   readonly command: string;
   readonly args: readonly string[];
-  /** What the program must find in its environment. */
+  /** The variables that the program needs. */
   readonly env: Readonly<Record<string, string>>;
 }
 
 export interface SnippetOptions {
-  /** What the editor calls the agent. */
+  /** The name of the agent in the editor. */
   readonly name: string;
   readonly launcher: Launcher;
-  readonly package: PackageFacts;
+  readonly package: PackageMetadata;
 }
 
-/** Of the published package. */
-export interface PackageFacts {
+/** Metadata of the published package. */
+interface PackageMetadata {
   readonly name: string;
   readonly version: string;
   readonly description: string;
@@ -27,20 +27,20 @@ export interface PackageFacts {
 export const EDITORS = ["zed", "jetbrains", "vscode", "registry"] as const;
 export type Editor = (typeof EDITORS)[number];
 
-interface Place {
-  /** Heading of the block. */
+interface SnippetLocation {
+  /** The heading of the block. */
   readonly title: string;
-  /** Where the block belongs, a clause. */
+  /** Where the block belongs, as a clause. */
   readonly where: string;
 }
 
-export const paths: Readonly<Record<Editor, Place>> = {
+export const snippetLocations: Readonly<Record<Editor, SnippetLocation>> = {
   zed: {
     title: "Zed",
     where:
-      "~/.config/zed/settings.json (on Windows %APPDATA%\\Zed\\settings.json); then choose it in the agent panel",
+      "~/.config/zed/settings.json (on Windows %APPDATA%\\Zed\\settings.json); then select it in the agent panel",
   },
-  jetbrains: { title: "JetBrains IDEs", where: "~/.jetbrains/acp.json; then choose it in the AI chat" },
+  jetbrains: { title: "JetBrains IDEs", where: "~/.jetbrains/acp.json; then select it in the AI chat" },
   vscode: {
     title: "VS Code with the extension ACP Client",
     where: "the user's settings.json (command `Preferences: Open User Settings (JSON)`)",
@@ -48,11 +48,11 @@ export const paths: Readonly<Record<Editor, Place>> = {
   registry: {
     title: "ACP registry",
     where:
-      "<id>/agent.json of the registry, beside an icon.svg; it starts the published package, not this copy",
+      "<id>/agent.json of the registry, beside an icon.svg; it starts the published package, not this installation",
   },
 };
 
-/** The block of each editor, as it stands in the editor's file. */
+/** Returns the settings block of each editor. */
 export function snippets(options: SnippetOptions): Readonly<Record<Editor, object>> {
   const { name, launcher } = options;
   const start = { ...launcher, args: [...launcher.args, "acp"] };
@@ -78,7 +78,7 @@ function registryEntry({ name, package: own }: SnippetOptions): object {
   };
 }
 
-/** Lower-case letters, digits and hyphens, a letter first; "" when nothing of the name can stand in one. */
+/** Returns an id of lowercase letters, digits and hyphens that starts with a letter, or "" if none remains. */
 function toId(name: string): string {
   const hyphened = name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
   return hyphened.replace(/^[^a-z]+/, "").replace(/-+$/, "");

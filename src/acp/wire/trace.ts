@@ -1,4 +1,4 @@
-/** What a record of the connection may hold: messages without secrets, and not longer than anybody reads. Pure. */
+/** Messages as the trace log records them: without secrets, and shortened. Pure. */
 import type { AnyMessage } from "@agentclientprotocol/sdk/unstable";
 import { MASK, redact } from "../../base/observe/redact.ts";
 import { isRecord } from "../../base/json/schema.ts";
@@ -6,11 +6,11 @@ import { isRecord } from "../../base/json/schema.ts";
 const MAX_TEXT = 2_000;
 const MAX_ITEMS = 50;
 const MAX_DEPTH = 12;
-/** Lists of `{name, value}` whose values are for a server alone. */
+/** Lists of `{name, value}` whose values are secret. */
 const SECRET_LISTS = ["env", "headers"];
 
-/** The message as plain data for the log. */
-export function traced(message: AnyMessage): unknown {
+/** Returns the message as plain data for the log. */
+export function toTraceEntry(message: AnyMessage): unknown {
   return shortened(message, 0);
 }
 
@@ -31,9 +31,9 @@ function shortened(value: unknown, depth: number): unknown {
   );
 }
 
-/** Redacted first: what is cut may have lost the shape by which a secret is known. */
+/** Redacts before it cuts: a cut secret may not be recognizable. */
 function shortText(text: string): string {
-  // A secret that begins within what is kept ends within this much.
+  // A secret that starts within the kept part ends within twice its length.
   const clean = redact(text.slice(0, MAX_TEXT * 2));
   if (clean.length <= MAX_TEXT && text.length <= MAX_TEXT * 2) return clean;
   return `${clean.slice(0, MAX_TEXT)}... ${text.length} characters`;

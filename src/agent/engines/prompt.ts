@@ -1,5 +1,12 @@
 import type { AssistantContent, ModelMessage, ToolContent, UserModelMessage } from "ai";
-import type { AssistantMessage, AssistantPart, Attachment, Message, ToolMessage, UserMessage } from "../message.ts";
+import type {
+  AssistantMessage,
+  AssistantPart,
+  Attachment,
+  Message,
+  ToolMessage,
+  UserMessage,
+} from "../message.ts";
 import { isRecord } from "../../base/json/schema.ts";
 
 /** Converts the transcript to the model SDK's form. Returns system messages separately, because they go first. */

@@ -1,36 +1,38 @@
-/** `agentd acp --check`: whether an editor could work with this program, in a line. */
+/** `agentd acp --check` and `--setup`. */
 import process from "node:process";
+import { runCommand } from "citty";
 import packageFile from "../../../package.json" with { type: "json" };
 import { DEMO_MODEL, formatModel } from "../../agent/model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { currentContext } from "../kit/context.ts";
-import { print } from "../kit/output.ts";
+import { UsageError } from "../kit/arguments.ts";
+import { print, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
-/** Loads all that serving an editor needs, as the first session would. Exit code 1 when one could not begin. */
+/** Prints in one line whether an editor can use this program: loads everything that a session needs. Exits with 1 if a session could not start. */
 export async function check(): Promise<void> {
   const { isReady, line } = await load();
   if (!isReady) process.exitCode = EXIT_FAILURE;
   print(redact(`agentd ${packageFile.version} is ${isReady ? "ready" : "not ready"}: ${oneLine(line)}`));
 }
 
-interface Verdict {
+interface CheckResult {
   readonly isReady: boolean;
-  /** The model that answers, or what is wrong and what to do. */
+  /** The model that answers, or the problem and what to do. */
   readonly line: string;
 }
 
-async function load(): Promise<Verdict> {
+async function load(): Promise<CheckResult> {
   try {
-    const [{ openHome, openHomeStore }, { bootRpc }, { missingProvider }] = await Promise.all([
+    const [{ openHome, openHomeStore }, { startRpcFromHome }, { missingProvider }] = await Promise.all([
       import("../../app/home.ts"),
       import("../../app/start.ts"),
-      import("../../acp/settings/provider.ts"),
-      import("../../acp/methods/handlers.ts"),
+      import("../../acp/provider.ts"),
+      import("../../acp/methods.ts"),
     ]);
-    const opened = await openHome(currentContext());
-    const service = await bootRpc(opened, await openHomeStore(opened));
+    const home = await openHome(currentContext());
+    const service = await startRpcFromHome(home, await openHomeStore(home));
     const { models } = service.agent.deps;
     const missing = missingProvider(models);
     await service.stop();
@@ -42,12 +44,23 @@ async function load(): Promise<Verdict> {
 }
 
 function describe(model: string): string {
-  if (model !== formatModel(DEMO_MODEL)) return `${model} answers (\`agentd model test\` tries it)`;
-  return "the built-in demo model answers (`agentd setup` sets up a real one)";
+  if (model !== formatModel(DEMO_MODEL)) return `${model} is configured (test it with \`agentd model test\`)`;
+  return "the built-in demo model answers (set up a real one with `agentd setup`)";
 }
 
-/** What is wrong with a configuration comes as a list. */
+/** Joins the lines of an error list. */
 function oneLine(text: string): string {
   const lines = text.split("\n").map((line) => line.trim());
   return lines.filter((line) => line !== "").join(" ");
+}
+
+/** Runs the setup, which editors open in a terminal. Exits with 0 if a provider is set up, otherwise with 1. */
+export async function setUp(): Promise<void> {
+  try {
+    await runCommand((await import("../setup/setup.ts")).setupCommand, { rawArgs: [] });
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    warn(`${error.message} These are options of \`agentd setup\`.`);
+    process.exitCode = EXIT_FAILURE;
+  }
 }

@@ -1,45 +1,50 @@
-/** The agent behind `agentd acp`, loaded behind the answer to `initialize`. */
+/** The agent behind `agentd acp`, with trace, keepalive and log file. Loads after the response to `initialize`. */
 import { isDeepStrictEqual } from "node:util";
-import type { AcpDeps } from "../../acp/deps.ts";
-import { acpSettings } from "../../acp/settings/settings.ts";
+import { type AcpDeps, acpSettings, type AcpSettings } from "../../acp/deps.ts";
 import { systemClock } from "../../base/clock.ts";
-import { bootRpc } from "../../app/start.ts";
+import { startRpcFromHome } from "../../app/start.ts";
 import { loadConfig } from "../../config/config.ts";
 import { resolveWithin } from "../../config/home.ts";
-import { openHome, openHomeStore, type OpenedHome } from "../../app/home.ts";
-import { keepLog } from "./log-file.ts";
-import { watchWire, type WatchedWire } from "./watch.ts";
+import { openHome, openHomeStore, type Home } from "../../app/home.ts";
 import { currentContext } from "../kit/context.ts";
-import { keepHeapSmall } from "../kit/small-heap.ts";
+import { keepHeapSmall } from "../kit/runtime.ts";
+import type { AcpConnection } from "../../acp/wire/connection.ts";
+import { Keepalive } from "../../acp/wire/keepalive.ts";
+import { toTraceEntry } from "../../acp/wire/trace.ts";
+import type { Wire, WireWatcher } from "../../acp/wire/wire.ts";
+import { createLog } from "../../base/observe/log.ts";
+import { appendFileSync, mkdirSync, renameSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import process from "node:process";
 
-/** What turns get that do not end when they are cancelled. */
+/** How long cancelled turns may take to stop. */
 const GRACE_MS = 250;
 
-/** ServiceError `invalid_config` that lists what is wrong, or `state_store_unavailable`. */
-export async function loadAcpDeps(watched: WatchedWire): Promise<AcpDeps> {
-  const opened = await openHome(currentContext());
-  const { approvals, acp } = opened.config;
-  const { agentHome, userHome } = opened.paths;
-  keepLog(acp.log_file === undefined ? undefined : resolveWithin(agentHome, acp.log_file, userHome));
+/** Loads the agent. ServiceError `invalid_config`, which lists the errors, or `state_store_unavailable`. */
+export async function loadAcpDeps(watched: AcpWire): Promise<AcpDeps> {
+  const home = await openHome(currentContext());
+  const { approvals, acp } = home.config;
+  const { agentHome, userHome } = home.paths;
+  teeLog(acp.log_file === undefined ? undefined : resolveWithin(agentHome, acp.log_file, userHome));
   watched.wire.limit(acp.max_line_bytes);
-  // An editor has a person in front of it: its questions wait as long as its own block says.
+  // Editors have their own approval timeout.
   const config = {
-    ...opened.config,
+    ...home.config,
     approvals: { ...approvals, timeout_seconds: acp.approval_timeout_seconds },
   };
-  const service = await bootRpc({ ...opened, config }, await openHomeStore(opened));
+  const service = await startRpcFromHome({ ...home, config }, await openHomeStore(home));
   const settings = acpSettings(config);
-  const unwatch = watchWire(watched, { settings, isTraced: acp.trace });
-  // Behind the loading, which needs room and would be slower without.
+  const unwatch = attachWatchers(watched, { settings, isTraced: acp.trace });
+  // After loading, which needs a larger heap.
   keepHeapSmall();
   return {
     ...service.deps,
     store: service.store,
     clock: systemClock,
-    log: opened.log,
+    log: home.log,
     settings,
     owner: "default",
-    isCurrent: () => isCurrent(opened),
+    isCurrent: () => isCurrent(home),
     close: () => {
       unwatch();
       return service.stop({ graceMs: GRACE_MS });
@@ -47,12 +52,95 @@ export async function loadAcpDeps(watched: WatchedWire): Promise<AcpDeps> {
   };
 }
 
-/** A login may have happened in another process. */
-async function isCurrent({ home, processEnv, config, env }: OpenedHome): Promise<boolean> {
+/** Returns whether the configuration is unchanged: a setup may have run in another process. */
+async function isCurrent({ folder: home, processEnv, config, env }: Home): Promise<boolean> {
   const now = await loadConfig({ home, env: processEnv }).catch(() => undefined);
   return isDeepStrictEqual([now?.config, now?.env], [config, env]) && !now?.issues.some(isError);
 }
 
 function isError({ severity }: { readonly severity: string }): boolean {
   return severity === "error";
+}
+
+interface AcpWire {
+  readonly wire: Wire;
+  readonly connection: AcpConnection;
+}
+
+/** Attaches trace and keepalive as configured. Returns the function that detaches them. */
+function attachWatchers(
+  { wire, connection }: AcpWire,
+  { settings, isTraced }: { readonly settings: AcpSettings; readonly isTraced: boolean },
+): () => void {
+  const ends: (() => void)[] = [];
+  if (isTraced) {
+    // The trace is logged regardless of the log level.
+    const log = createLog("debug");
+    const write: WireWatcher = (direction, message) =>
+      log.debug(`acp ${direction}`, { frame: toTraceEntry(message) });
+    for (const [direction, message] of wire.takeFirst()) write(direction, message);
+    ends.push(wire.watch(write));
+  }
+  if (settings.keepaliveMs !== undefined) {
+    const keepalive = new Keepalive({ connection, clock: systemClock, everyMs: settings.keepaliveMs });
+    ends.push(
+      () => keepalive.stop(),
+      wire.watch((direction, message) => direction === "out" && keepalive.sent(message)),
+    );
+  }
+  return () => {
+    for (const end of ends) end();
+  };
+}
+
+/** Beyond this size the file becomes `<file>.1`, replacing the previous one. */
+const MAX_BYTES = 16_777_216;
+
+let path: string | undefined;
+let sizeBytes = 0;
+let isWatching = false;
+
+/** Copies standard error to the file at an absolute path, for editors that do not show it. Undefined stops that. */
+function teeLog(file: string | undefined): void {
+  if (file === path) return;
+  path = file;
+  if (path === undefined) return;
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    sizeBytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  } catch (error) {
+    disableLog(error);
+  }
+  if (!isWatching) watchStderr();
+}
+
+function watchStderr(): void {
+  isWatching = true;
+  const { stderr } = process;
+  const write = stderr.write.bind(stderr);
+  stderr.write = ((chunk: string | Uint8Array, ...more: []) => {
+    append(chunk);
+    return write(chunk, ...more);
+  }) as typeof stderr.write;
+}
+
+function append(chunk: string | Uint8Array): void {
+  if (path === undefined) return;
+  try {
+    if (sizeBytes > MAX_BYTES) {
+      renameSync(path, `${path}.1`);
+      sizeBytes = 0;
+    }
+    appendFileSync(path, chunk, { mode: 0o600 });
+    sizeBytes += typeof chunk === "string" ? Buffer.byteLength(chunk) : chunk.length;
+  } catch (error) {
+    disableLog(error);
+  }
+}
+
+/** Disables the log file: a log must not fail its caller. */
+function disableLog(error: unknown): void {
+  const file = path;
+  path = undefined;
+  process.stderr.write(`Cannot write the log file ${file} (acp.log_file): ${String(error)}\n`);
 }

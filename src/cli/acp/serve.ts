@@ -1,5 +1,5 @@
-/** The one connection of `agentd acp`, from its first line to the end of the process. */
 import { waitAtMost } from "../../base/deadline.ts";
+/** The connection of `agentd acp`, from its first line to the end of the process. */
 import process from "node:process";
 import packageFile from "../../../package.json" with { type: "json" };
 import { createAcpAgent } from "../../acp/agent.ts";
@@ -7,33 +7,32 @@ import { AcpConnection } from "../../acp/wire/connection.ts";
 import { Wire } from "../../acp/wire/wire.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { FrameOutput } from "../../base/system/frame-output.ts";
-import { reportFault } from "./fault.ts";
-import { ownLauncher } from "./launcher.ts";
-import type { Leaving } from "./shutdown.ts";
+import { reportError, type Shutdown } from "./process.ts";
+import { ownLauncher } from "./bootstrap.ts";
 
-/** What a client gets that does not read. */
-const LAST_WORDS_MS = 500;
+/** How long to wait for a client that does not read. */
+const FLUSH_TIMEOUT_MS = 500;
 
-/** Serves until the client leaves or a signal ends it; then the process exits. */
-export async function serveAcp(output: FrameOutput, leaving: Leaving): Promise<never> {
+/** Serves until the client disconnects or a signal arrives, then exits the process. */
+export async function serveAcp(output: FrameOutput, shutdown: Shutdown): Promise<never> {
   const wire = new Wire({ input: process.stdin, output, clock: systemClock, onEnd: () => end() });
   const connection: AcpConnection = new AcpConnection({
     version: packageFile.version,
     load: async () => (await import("./deps.ts")).loadAcpDeps({ wire, connection }),
     afterAnswer: (id, after) => wire.afterAnswer(id, after),
-    onFault: reportFault,
+    onFault: reportError,
     launcher: ownLauncher,
   });
   const end = () => {
-    leaving.begin();
-    connection.leave();
+    shutdown.begin();
+    connection.disconnect();
   };
   wire.watch((direction, message) => {
-    if (direction === "in") connection.hear(message);
+    if (direction === "in") connection.onMessage(message);
   });
-  leaving.hold(() => wire.end());
+  shutdown.onSignal(() => wire.end());
   await createAcpAgent(connection).connect(wire.stream).closed;
   await connection.stop();
-  await waitAtMost(systemClock, LAST_WORDS_MS, output.flushed());
-  return leaving.exit();
+  await waitAtMost(systemClock, FLUSH_TIMEOUT_MS, output.flushed());
+  return shutdown.exit();
 }

@@ -5,10 +5,10 @@ import type { ChatProgram } from "../../chat/run-chat.ts";
 import type { SessionTarget } from "../../chat/current-session.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, warn } from "../kit/output.ts";
-import { readVersion } from "../kit/package-file.ts";
+import { readVersion } from "../kit/version.ts";
 import { EXIT_FAILURE } from "./run.ts";
 import { fstatSync } from "node:fs";
-import { readStandardInput } from "../kit/standard-input.ts";
+import { readStandardInput } from "../kit/streams.ts";
 
 /** Exit code of an interrupted program, as shells expect. */
 const EXIT_INTERRUPTED = 130;

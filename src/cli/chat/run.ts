@@ -4,8 +4,7 @@ import { runCommand, type CommandDef } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/nearest.ts";
 import { normalizeArguments, findFirstArgument, UsageError } from "../kit/arguments.ts";
-import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf } from "../kit/command.ts";
-import { renderUsage } from "../kit/usage.ts";
+import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf, renderUsage } from "../kit/command.ts";
 
 export const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;

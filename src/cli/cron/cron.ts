@@ -1,38 +1,35 @@
-/** `agentd cron`: jobs of the clock, straight from the database, whether the gateway runs or not. */
+/** `agentd cron`: manages scheduled jobs in the database, whether the gateway runs or not. */
 import { defineCommand } from "citty";
 import { lazyCommand } from "../kit/command.ts";
 
-const create = async () => (await import("./create.ts")).createCommand;
-const runs = async () => (await import("./runs.ts")).runsCommand;
-const remove = async () => (await import("./remove.ts")).removeCommand;
+const create = async () => (await import("./define.ts")).createCommand;
+const runs = async () => (await import("./list.ts")).runsCommand;
+const remove = async () => (await import("./change.ts")).removeCommand;
 
 export const cronCommand = defineCommand({
   meta: {
     name: "cron",
-    description: "Jobs of the clock: what the agent does by itself, when, and what came of it",
+    description: "Create, list, change and run scheduled jobs",
   },
   subCommands: {
-    create: lazyCommand("Make a job: a schedule, and what is to be done", create),
-    add: lazyCommand("The same as create", create),
+    create: lazyCommand("Create a job", create),
+    add: lazyCommand("Alias of create", create),
     list: lazyCommand("List the jobs", async () => (await import("./list.ts")).listCommand),
-    show: lazyCommand(
-      "Show a job: all there is to know",
-      async () => (await import("./list.ts")).showCommand,
-    ),
-    edit: lazyCommand("Change a job", async () => (await import("./edit.ts")).editCommand),
-    pause: lazyCommand("Let a job rest", async () => (await import("./pause.ts")).pauseCommand),
-    resume: lazyCommand("Let it go on", async () => (await import("./pause.ts")).resumeCommand),
+    show: lazyCommand("Show a job in detail", async () => (await import("./list.ts")).showCommand),
+    edit: lazyCommand("Change a job", async () => (await import("./define.ts")).editCommand),
+    pause: lazyCommand("Pause a job", async () => (await import("./change.ts")).pauseCommand),
+    resume: lazyCommand("Resume a job", async () => (await import("./change.ts")).resumeCommand),
     run: lazyCommand("Run a job now", async () => (await import("./run.ts")).runCommand),
-    remove: lazyCommand("Remove a job and its outputs", remove),
-    rm: lazyCommand("The same as remove", remove),
-    delete: lazyCommand("The same as remove", remove),
-    runs: lazyCommand("List what ran, and what came of it", runs),
-    history: lazyCommand("The same as runs", runs),
+    remove: lazyCommand("Remove a job with its history and outputs", remove),
+    rm: lazyCommand("Alias of remove", remove),
+    delete: lazyCommand("Alias of remove", remove),
+    runs: lazyCommand("List runs and their results", runs),
+    history: lazyCommand("Alias of runs", runs),
     status: lazyCommand(
-      "Does the scheduler tick, and what is late?",
+      "Show the status of the scheduler and late jobs",
       async () => (await import("./status.ts")).statusCommand,
     ),
-    tick: lazyCommand("Run what is due, once", async () => (await import("./tick.ts")).tickCommand),
-    import: lazyCommand("Take in a file of jobs", async () => (await import("./import.ts")).importCommand),
+    tick: lazyCommand("Run all due jobs once", async () => (await import("./tick.ts")).tickCommand),
+    import: lazyCommand("Import jobs from a file", async () => (await import("./import.ts")).importCommand),
   },
 });

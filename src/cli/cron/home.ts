@@ -1,4 +1,4 @@
-/** What the commands of the clock work on: the jobs of a home, whether its gateway runs or not. */
+/** Opens the jobs of a home for the cron commands, whether its gateway runs or not. */
 import { realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../../../generated/config/types.gen.ts";
@@ -12,7 +12,7 @@ import { Jobs } from "../../cron/job/jobs.ts";
 import { cronSettings, type CronSettings } from "../../cron/settings.ts";
 import type { Store } from "../../store/store.ts";
 import { currentContext } from "../kit/context.ts";
-import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 import { warn } from "../kit/output.ts";
 
 export interface CronHome {
@@ -29,7 +29,7 @@ export interface CronContext extends CronHome {
   readonly jobs: Jobs;
 }
 
-/** Makes nothing. From then on no secret of the home is printed. ServiceError `invalid_config`. */
+/** Reads the home without creating it, and redacts its secrets from all output. ServiceError `invalid_config`. */
 export async function readCronHome(): Promise<CronHome> {
   const { home, env, userHome } = currentContext();
   const loaded = await loadConfig({ home, env });
@@ -47,10 +47,13 @@ export async function readCronHome(): Promise<CronHome> {
 }
 
 /**
- * Works on the jobs; the home and its database are made when there are none. What is wrong with the wish is told as
+ * Changes jobs. Creates the home and its database if they are missing. Prefixes errors with
  * `Failed to <action> job: ...`.
  */
-export async function changeJobs(action: string, work: (place: CronContext) => Promise<void>): Promise<void> {
+export async function changeJobs(
+  action: string,
+  work: (cronContext: CronContext) => Promise<void>,
+): Promise<void> {
   await prepareHome(currentContext().home);
   const home = await readCronHome();
   await withDatabase(await findDatabase(), (store) =>
@@ -60,34 +63,34 @@ export async function changeJobs(action: string, work: (place: CronContext) => P
   );
 }
 
-/** As {@link changeJobs}, for what needs a job: where there is no database none is made. */
-export async function changeKnownJob(
+/** Changes an existing job. Fails without a database instead of creating one. */
+export async function changeExistingJob(
   action: string,
-  work: (place: CronContext) => Promise<void>,
+  work: (cronContext: CronContext) => Promise<void>,
 ): Promise<void> {
   if (!(await findDatabase()).exists) throw failure(action, noJobs());
   await changeJobs(action, work);
 }
 
-/** Looks at the jobs. Where there is no database none is made: that is told, and the answer is false. */
-export async function lookAtJobs(work: (place: CronContext) => Promise<void>): Promise<boolean> {
+/** Reads the jobs. Without a database, prints a hint and resolves to false. */
+export async function readJobs(work: (cronContext: CronContext) => Promise<void>): Promise<boolean> {
   const home = await readCronHome();
   const database = await findDatabase();
   if (!database.exists) {
-    warn(noDatabase(database.place));
+    warn(noDatabase(database.location));
     return false;
   }
   await withDatabase(database, (store) => work({ ...home, store, jobs: new Jobs(store, home.settings) }));
   return true;
 }
 
-/** As {@link lookAtJobs}, for what needs a job. ServiceError `not_found` where there is no database. */
-export async function lookAtJob(work: (place: CronContext) => Promise<void>): Promise<void> {
-  if (!(await lookAtJobs(work))) throw noJobs();
+/** Reads an existing job. ServiceError `not_found` without a database. */
+export async function readJob(work: (cronContext: CronContext) => Promise<void>): Promise<void> {
+  if (!(await readJobs(work))) throw noJobs();
 }
 
 function noJobs(): ServiceError {
-  return new ServiceError("not_found", "There are no jobs yet: `agentd cron create` makes one.");
+  return new ServiceError("not_found", "No jobs exist yet. Create one with `agentd cron create`.");
 }
 
 function failure(action: string, error: unknown): unknown {

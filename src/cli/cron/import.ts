@@ -1,4 +1,4 @@
-/** `agentd cron import`: takes over the jobs that another service of this kind keeps in a file. */
+/** `agentd cron import`: imports the jobs of another service from a file. */
 import { readFile, stat } from "node:fs/promises";
 import process from "node:process";
 import { defineCommand } from "citty";
@@ -6,38 +6,39 @@ import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { readJobFile } from "../../cron/import/job-file.ts";
 import { importJobs, type ImportedJob, type JobImport } from "../../cron/import/import-jobs.ts";
-import { changeJobs, lookAtJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
-import { warnOfStillness } from "./status.ts";
+import { changeJobs, readJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
+import { warnIfNotTicking } from "./status.ts";
 import { masked, shown } from "./text.ts";
-import { contextOf } from "./input.ts";
+import { contextOf } from "./options.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 export const importCommand = defineCommand({
   meta: {
     name: "import",
     description:
-      "Take over the jobs of a jobs.json, under their ids: what is there already stays as it is, so a second import adds nothing. Exit code 1 when one could not be taken over",
+      "Import the jobs of a jobs.json under their ids. Existing jobs stay unchanged, so a second import adds nothing. Exits with 1 if a job is rejected",
   },
   args: {
-    file: { type: "positional", required: true, description: "Path of the file" },
-    "dry-run": { type: "boolean", description: "Only tell what would become of each job" },
-    json: { type: "boolean", description: "Print JSON" },
+    file: requiredArgument("Path of the file"),
+    "dry-run": switchOption("Only print what would happen to each job"),
+    json: jsonOption,
   },
   async run({ args }) {
     const isDryRun = args["dry-run"] === true;
     const text = await readText(args.file);
     let done: JobImport = { jobs: [], problems: [] };
-    const take = async (place: CronHome & Partial<CronContext>) => {
-      const jobContext = await contextOf(place, text.includes('"model"') ? ANY_MODEL : {});
-      done = await importJobs(text, { jobs: place.jobs, jobContext, isDryRun });
+    const runImport = async (cronContext: CronHome & Partial<CronContext>) => {
+      const jobContext = await contextOf(cronContext, text.includes('"model"') ? ANY_MODEL : {});
+      done = await importJobs(text, { jobs: cronContext.jobs, jobContext, isDryRun });
     };
-    const takeAndWarn = async (place: CronContext) => {
-      await take(place);
-      if (done.jobs.some(({ outcome }) => outcome === "imported")) await warnOfStillness(place);
+    const importAndWarn = async (cronContext: CronContext) => {
+      await runImport(cronContext);
+      if (done.jobs.some(({ outcome }) => outcome === "imported")) await warnIfNotTicking(cronContext);
     };
-    if (!isDryRun) await changeJobs("import", takeAndWarn);
-    else if (!(await lookAtJobs(take))) await take(await readCronHome());
+    if (!isDryRun) await changeJobs("import", importAndWarn);
+    else if (!(await readJobs(runImport))) await runImport(await readCronHome());
     report(done, { isDryRun, isJson: args.json === true });
     if (done.jobs.some(({ outcome }) => outcome === "refused")) process.exitCode = EXIT_FAILURE;
   },
@@ -45,22 +46,22 @@ export const importCommand = defineCommand({
 
 const MAX_BYTES = 64 * 1024 * 1024;
 
-/** ServiceError for what is no such file; before anything is made for it. */
+/** Reads the file before anything is created. ServiceError for an invalid one. */
 async function readText(path: string): Promise<string> {
   try {
-    if ((await stat(path)).size > MAX_BYTES) throw new RangeError(`It is larger than ${MAX_BYTES} bytes.`);
+    if ((await stat(path)).size > MAX_BYTES) throw new RangeError(`It exceeds ${MAX_BYTES} bytes.`);
     const text = await readFile(path, "utf8");
     readJobFile(text);
     return text;
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new ServiceError("invalid_request", `${JSON.stringify(path)} cannot be imported. ${why}`, {
+    throw new ServiceError("invalid_request", `Cannot import ${JSON.stringify(path)}. ${why}`, {
       cause,
     });
   }
 }
 
-/** Whatever model a job names is looked for. */
+/** Loads the models for any model that a job names. */
 const ANY_MODEL = { model: "any" };
 
 function report(
@@ -86,8 +87,8 @@ function report(
 }
 
 function lineOf({ id, name, outcome, reason }: ImportedJob, isDryRun: boolean): string {
-  const called = `${shown(name)} (${id})`;
-  if (outcome === "imported") return `${isDryRun ? "Would import" : "Imported"} job: ${called}`;
-  if (outcome === "exists") return `Left as it is: ${called} is here already`;
-  return `Not imported: ${called}: ${masked(reason ?? "")}`;
+  const label = `${shown(name)} (${id})`;
+  if (outcome === "imported") return `${isDryRun ? "Would import" : "Imported"} job: ${label}`;
+  if (outcome === "exists") return `Unchanged: ${label} already exists`;
+  return `Not imported: ${label}: ${masked(reason ?? "")}`;
 }

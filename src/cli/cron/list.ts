@@ -1,28 +1,35 @@
-/** `agentd cron list` and `show`: nothing changes. */
+/** `agentd cron list`, `show` and `runs`, which only read. */
 import { defineCommand } from "citty";
-import { jobEntry } from "../../cron/job/format.ts";
+import { jobEntry, occurrenceEntry } from "../../cron/job/format.ts";
 import { isOver } from "../../cron/job/job.ts";
 import { redact } from "../../base/observe/redact.ts";
-import { lookAtJob, lookAtJobs } from "./home.ts";
-import { warnOfStillness } from "./status.ts";
-import { brokenBlock, jobBlock, jobText, NO_JOBS } from "./text.ts";
+import { readJob, readJobs } from "./home.ts";
+import { warnIfNotTicking } from "./status.ts";
+import { brokenBlock, jobBlock, jobText, NO_JOBS, runsTable } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-
-const json = { type: "boolean", description: "Print JSON" } as const;
+import {
+  cursorOption,
+  jsonOption,
+  limitOption,
+  optionalArgument,
+  requiredArgument,
+  switchOption,
+  toLimit,
+} from "../kit/options.ts";
+import { join } from "node:path";
 
 export const listCommand = defineCommand({
   meta: {
     name: "list",
-    description:
-      "List the jobs that will run, or would if they were not paused; times are in each job's own zone",
+    description: "List active and paused jobs. Times are in the time zone of each job",
   },
   args: {
-    all: { type: "boolean", description: "Those too that are over: completed, or missed" },
-    json,
+    all: switchOption("Include completed and missed jobs"),
+    json: jsonOption,
   },
   async run({ args }) {
-    const isThere = await lookAtJobs(async (place) => {
-      const { jobs: all, broken } = await place.jobs.list({ withOver: true });
+    const isThere = await readJobs(async (cronContext) => {
+      const { jobs: all, broken } = await cronContext.jobs.list({ withOver: true });
       const jobs = args.all ? all : all.filter(({ state }) => !isOver(state));
       if (args.json) {
         const rows = broken.map(({ id, name }) => ({ id, name: redact(name), state: "broken" }));
@@ -31,8 +38,9 @@ export const listCommand = defineCommand({
         print(["Scheduled jobs:", ...jobs.map(jobBlock), ...broken.map(brokenBlock)].join("\n\n"));
       } else print(NO_JOBS);
       const left = all.length - jobs.length;
-      if (left > 0) warn(`${left} more ${left === 1 ? "is" : "are"} over: --all lists them, too.`);
-      if (jobs.some(({ state }) => state === "scheduled")) await warnOfStillness(place);
+      if (left > 0)
+        warn(`${left} more ${left === 1 ? "job has" : "jobs have"} ended. Pass --all to include them.`);
+      if (jobs.some(({ state }) => state === "scheduled")) await warnIfNotTicking(cronContext);
     });
     if (isThere) return;
     if (args.json) printJson({ jobs: [], count: 0 });
@@ -41,17 +49,48 @@ export const listCommand = defineCommand({
 });
 
 export const showCommand = defineCommand({
-  meta: { name: "show", description: "Show a job: all there is to know of it" },
+  meta: { name: "show", description: "Show a job in detail" },
   args: {
-    job: { type: "positional", required: true, description: "Id or name of the job" },
-    json,
+    job: requiredArgument("Id or name of the job"),
+    json: jsonOption,
   },
   async run({ args }) {
-    await lookAtJob(async (place) => {
-      const job = await place.jobs.find(args.job);
+    await readJob(async (cronContext) => {
+      const job = await cronContext.jobs.find(args.job);
       if (args.json) printJson({ job: jobEntry(job) });
       else print(jobText(job));
-      if (job.state === "scheduled") await warnOfStillness(place);
+      if (job.state === "scheduled") await warnIfNotTicking(cronContext);
     });
+  },
+});
+
+const MAX_LIMIT = 500;
+
+export const runsCommand = defineCommand({
+  meta: {
+    name: "runs",
+    description: "List the runs of a job, or of all jobs, newest first, including missed and skipped ones",
+  },
+  args: {
+    job: optionalArgument("Id or name of the job. Default: all jobs"),
+    limit: limitOption("Runs", { max: MAX_LIMIT, fallback: 20 }),
+    cursor: cursorOption,
+    json: jsonOption,
+  },
+  async run({ args }) {
+    const limit = toLimit(args.limit, MAX_LIMIT);
+    const isThere = await readJobs(async ({ jobs, settings, outputFolder }) => {
+      const job = args.job === undefined ? undefined : await jobs.find(args.job);
+      const { occurrences, nextCursor } = await jobs.history(job?.id, { limit, cursor: args.cursor });
+      if (args.json) {
+        printJson({ runs: occurrences.map(occurrenceEntry), next_cursor: nextCursor ?? null });
+      } else if (occurrences.length > 0) {
+        const zone = job?.definition.zone ?? settings.zone;
+        print(runsTable(occurrences, { zone, isOneJob: job !== undefined }));
+        warn(`Outputs are in ${join(outputFolder, job?.id ?? "<job id>")}.`);
+      } else warn(job === undefined ? "No job has run yet." : "The job has not run yet.");
+      if (nextCursor !== undefined && !args.json) warn(`More runs follow: pass --cursor ${nextCursor}`);
+    });
+    if (!isThere && args.json) printJson({ runs: [], next_cursor: null });
   },
 });

@@ -1,77 +1,152 @@
-/** Options of `agentd cron create` and `edit`: what they are called, and what was said with them. Pure. */
+/** The options of `agentd cron create` and `edit`, and how they become the input of a job. */
 import type { ArgsDef } from "citty";
 import { UsageError } from "../kit/arguments.ts";
-import { commaList, repeatedOption } from "../webhook/options.ts";
+import { commaList, jsonOption, repeatedOption, switchOption, textOption } from "../kit/options.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { createJobContext } from "../../cron/job/context.ts";
+import type { JobContext } from "../../cron/job/input.ts";
+import type { JobChange, JobModels } from "../../cron/job/fields.ts";
+import type { CronHome, CronContext } from "./home.ts";
+import { readStandardInput } from "../kit/streams.ts";
 
-const text = (valueHint: string, description: string) =>
-  ({ type: "string", valueHint, description }) as const;
-const flag = (description: string) => ({ type: "boolean", description }) as const;
-
-/** Of both commands. */
+/** The options of both commands. */
 export const definitionArgs = {
-  name: text("text", "What to call it; without one the start of the prompt"),
-  deliver: text(
+  name: textOption("text", "Name of the job. Default: the start of the prompt"),
+  deliver: textOption(
     "target",
-    "Where the answer goes, several with commas or given again: origin, local, all, telegram, telegram:CHAT[:THREAD], sms:+15550100, ...; local only keeps it as a file",
+    "Where to send the answer: origin, local, all, telegram, telegram:CHAT[:THREAD], sms:+15550100 and so on. local only saves it as a file. Comma-separated or repeatable",
   ),
-  "failure-deliver": text("target", "Where failures are told instead, in the same forms"),
-  repeat: text("number", "How often it runs; forever for no end. One-shots run once"),
-  skill: text("name", "Skill that is loaded, in their order; may be given again"),
-  script: text("file", "File in <home>/scripts that runs first; what it prints is shown to the agent"),
-  "no-agent": flag("What the script prints is the message; no agent runs"),
-  "context-from": text("job", "Job whose newest output the agent is shown; may be given again"),
-  workdir: text("folder", "Where the tools work, instead of the workspace"),
-  model: text("model", "Model, or provider:model, instead of the default"),
-  provider: text("name", "Provider of --model"),
-  "reasoning-effort": text("level", "How much the model thinks, where it can be told"),
-  toolsets: text("a,b", "Sets of tools, instead of cron.toolsets"),
-  tz: text(
+  "failure-deliver": textOption("target", "Where to report failures instead, in the same format"),
+  repeat: textOption("number", "Number of runs, or forever. One-shot jobs run once"),
+  skill: textOption("name", "Skill to load. Repeatable, loaded in order"),
+  script: textOption("file", "File in <home>/scripts to run first. The agent sees its output"),
+  "no-agent": switchOption("Send the output of the script as the message, without running the agent"),
+  "context-from": textOption("job", "Job whose latest output the agent sees. Repeatable"),
+  workdir: textOption("folder", "Working folder of the tools. Default: the workspace"),
+  model: textOption("model", "Model or provider:model. Default: model.default"),
+  provider: textOption("name", "Provider of --model"),
+  "reasoning-effort": textOption("level", "Reasoning effort, for models that support it"),
+  toolsets: textOption("a,b", "Toolsets. Default: cron.toolsets"),
+  tz: textOption(
     "zone",
-    "IANA zone in which the schedule is read, such as Europe/Berlin; without it that of the configuration",
+    "IANA time zone of the schedule, such as Europe/Berlin. Default: the configured zone",
   ),
-  "catch-up": flag("Run once for what was missed, whatever cron.catch_up_missed says"),
-  "no-catch-up": flag("Never run for what was missed"),
-  grace: text("seconds", "How late a run may begin before its instant counts as missed"),
+  "catch-up": switchOption("Catch up on missed runs with one run, regardless of cron.catch_up_missed"),
+  "no-catch-up": switchOption("Never catch up on missed runs"),
+  grace: textOption("seconds", "How late a run may start before it counts as missed"),
   overlap: {
     type: "enum" as const,
     options: ["skip", "allow"],
-    description: "At an instant while the run before is at work: skip it, or run beside it",
+    description: "Skip or allow a run while the previous one is still running",
   },
-  jitter: text("seconds", "Begin each run up to so much later, so that not all begin at once"),
-  "token-budget": text("number", "Tokens a run may use"),
-  inactivity: text("seconds", "Stop a run in which nothing happens for so long; 0 never"),
-  json: flag("Print JSON"),
+  jitter: textOption("seconds", "Delay each run by a random time up to this, to spread the load"),
+  "token-budget": textOption("number", "Token limit of a run"),
+  inactivity: textOption("seconds", "Stop a run after this time without activity; 0 disables it"),
+  json: jsonOption,
 } satisfies ArgsDef;
 
-/** The last value of an option that is given; undefined when it is not, and "" when it is empty. */
+/** Returns the last value of an option, "" if it is empty, or undefined if it is absent. */
 export function optionOf(words: readonly string[], name: string): string | undefined {
   return repeatedOption(words, name).at(-1);
 }
 
-/** All values of one that may be given again, or hold several with commas. Undefined: it is not given. */
+/** Returns all values of a repeatable or comma-separated option, or undefined if it is absent. */
 export function listOption(words: readonly string[], name: string): readonly string[] | undefined {
   const values = repeatedOption(words, name);
   return values.length === 0 ? undefined : values.flatMap(commaList);
 }
 
-/** Whether a switch is there, as `normalizeArguments` leaves it: the parser reads `--no-x` as the opposite of `--x`. */
+/** Returns whether normalized words have a switch. The parser itself would read `--no-x` as the negation of `--x`. */
 export function hasSwitch(words: readonly string[], name: string): boolean {
   const end = words.indexOf("--");
   return words.slice(0, end < 0 ? words.length : end).includes(`--${name}`);
 }
 
-/** True for the first, false for the second, undefined for neither. UsageError for both. */
+/** Returns true for the first switch, false for the second, undefined for neither. UsageError for both. */
 export function eitherSwitch(words: readonly string[], yes: string, no: string): boolean | undefined {
   const [isYes, isNo] = [hasSwitch(words, yes), hasSwitch(words, no)];
-  if (isYes && isNo) throw new UsageError(`--${yes} and --${no} contradict each other.`);
+  if (isYes && isNo) throw new UsageError(`--${yes} and --${no} exclude each other.`);
   return isYes ? true : isNo ? false : undefined;
 }
 
-/** Undefined when the option is not given, null when it is empty. UsageError for what is no number. */
+/** Returns the number, null if the option is empty, or undefined if it is absent. UsageError for other values. */
 export function numberOption(words: readonly string[], name: string): number | null | undefined {
   const given = optionOf(words, name)?.trim();
   if (given === undefined) return undefined;
   if (given === "") return null;
   if (/^-?\d{1,15}$/.test(given)) return Number(given);
   throw new UsageError(`--${name} must be a whole number, not ${JSON.stringify(given)}.`);
+}
+
+/** Reads the options: absent ones are undefined, empty ones null. UsageError for conflicts. */
+export function inputOf(words: readonly string[]): JobChange {
+  const text = (name: string) => emptyAsNull(optionOf(words, name));
+  const list = (name: string) => emptyListAsNull(listOption(words, name));
+  const provider = optionOf(words, "provider");
+  const model = optionOf(words, "model");
+  if (provider && !model) throw new UsageError("--provider requires --model.");
+  return {
+    name: text("name"),
+    deliver: list("deliver"),
+    failureDeliver: list("failure-deliver"),
+    repeat: text("repeat"),
+    skills: list("skill"),
+    script: text("script"),
+    isScriptOnly: hasSwitch(words, "no-agent") ? true : undefined,
+    contextFrom: list("context-from"),
+    workdir: text("workdir"),
+    model: provider ? `${provider}:${model}` : text("model"),
+    reasoningEffort: text("reasoning-effort"),
+    toolsets: list("toolsets"),
+    tokenBudget: numberOption(words, "token-budget"),
+    inactivitySeconds: numberOption(words, "inactivity"),
+    zone: text("tz"),
+    catchUp: eitherSwitch(words, "catch-up", "no-catch-up"),
+    misfireGraceSeconds: numberOption(words, "grace"),
+    overlap: text("overlap"),
+    jitterSeconds: numberOption(words, "jitter"),
+  };
+}
+
+/** Returns the prompt. Reads standard input for `-`. */
+export async function readPromptOption(text: string | undefined): Promise<string | undefined> {
+  if (text !== "-") return text;
+  const piped = await readStandardInput();
+  if (piped.trim() === "") throw new UsageError("Standard input is empty.");
+  return piped;
+}
+
+/** Returns what validates the input. Loads models only for a named one: that may query servers on this machine. */
+export async function contextOf(
+  cronContext: CronHome & Partial<CronContext>,
+  { model }: Pick<JobChange, "model">,
+): Promise<JobContext> {
+  const { config, settings, jobs, scriptsFolder } = cronContext;
+  return createJobContext({
+    nowMs: Date.now(),
+    zone: settings.zone,
+    models: model ? await loadJobModels() : NO_MODELS,
+    toolsets: config.agent.toolsets,
+    findJob: async (ref) => (jobs ? jobs.find(ref) : refuse(ref)),
+    scriptsFolder,
+  });
+}
+
+function refuse(ref: string): never {
+  throw new ServiceError("not_found", `Unknown job ${JSON.stringify(ref)}: no jobs exist yet.`);
+}
+
+const NO_MODELS: JobModels = { resolve: () => undefined, providers: [] };
+
+async function loadJobModels(): Promise<JobModels> {
+  const { loadModels } = await import("../model/deps.ts");
+  return (await loadModels()).models;
+}
+
+function emptyAsNull(text: string | undefined): string | null | undefined {
+  return text?.trim() === "" ? null : text;
+}
+
+function emptyListAsNull(list: readonly string[] | undefined): readonly string[] | null | undefined {
+  return list?.length === 0 ? null : list;
 }

@@ -1,4 +1,4 @@
-/** `agentd cron run`: asks for a run at once; a gateway takes it within a second. */
+/** `agentd cron run`: requests an immediate run, which a gateway starts within a second. */
 import { access } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
@@ -9,42 +9,38 @@ import type { Job } from "../../cron/job/job.ts";
 import { jobEntry, occurrenceEntry } from "../../cron/job/format.ts";
 import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
 import { isTicking } from "../../cron/tick/status.ts";
-import { changeKnownJob, type CronContext } from "./home.ts";
-import { endText } from "./runs-text.ts";
-import { nameAndId } from "./text.ts";
+import { changeExistingJob, type CronContext } from "./home.ts";
+import { endText, nameAndId } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 export const runCommand = defineCommand({
   meta: {
     name: "run",
     description:
-      "Run a job now, beside its schedule: a running gateway takes it within a second, else `agentd cron tick` does. A paused job stays paused",
+      "Run a job now, in addition to its schedule. A running gateway starts it within a second, otherwise the next `agentd cron tick`. A paused job stays paused",
   },
   args: {
-    job: { type: "positional", required: true, description: "Id or name of the job" },
-    wait: {
-      type: "boolean",
-      description:
-        "Wait for its end, and tell what came of it; exit code 1 when it, or its delivery, did not end well",
-    },
-    json: { type: "boolean", description: "Print JSON" },
+    job: requiredArgument("Id or name of the job"),
+    wait: switchOption("Wait for the result. Exits with 1 if the run or its delivery failed"),
+    json: jsonOption,
   },
   async run({ args }) {
     const isJson = args.json === true;
-    await changeKnownJob("run", async (place) => {
-      const job = await place.jobs.run(args.job);
-      const ticks = await isTicking(place.store, Date.now());
+    await changeExistingJob("run", async (cronContext) => {
+      const job = await cronContext.jobs.run(args.job);
+      const ticks = await isTicking(cronContext.store, Date.now());
       if (!isJson) print(`Triggered job: ${nameAndId(job)}`);
-      if (!ticks) warn("Warning: no gateway is running to take it. `agentd cron tick` runs it now.");
+      if (!ticks) warn("Warning: no gateway is running. Run the job with `agentd cron tick`.");
       if (!args.wait || !ticks) {
         if (isJson) printJson({ job: jobEntry(job) });
         if (args.wait) process.exitCode = EXIT_FAILURE;
         return;
       }
-      const run = await endOf(place, job);
-      const output = await outputOf(place, run);
-      const ended = await sentOf(place, run);
+      const run = await waitForRun(cronContext, job);
+      const output = await waitForOutput(cronContext, run);
+      const ended = await waitForMessages(cronContext, run);
       if (isJson) printJson({ job: jobEntry(job), run: occurrenceEntry(ended), output: output ?? null });
       else {
         print(`  Outcome: ${endText(ended)}`);
@@ -55,61 +51,58 @@ export const runCommand = defineCommand({
   },
 });
 
-/** Other processes tell of their work through the store alone. */
-const LOOK_MS = 250;
-/** Between looks at whether somebody still works. */
-const PULSE_MS = 10_000;
-/** What the file of an output gets once its run has ended. */
+/** The poll interval: other processes report only through the store. */
+const POLL_MS = 250;
+/** The interval of checks that a gateway still runs. */
+const LIVENESS_MS = 10_000;
+/** How long to wait for the output file after the run. */
 const OUTPUT_MS = 10_000;
 
-/** ServiceError when nobody is left to run it. */
-async function endOf({ store, jobs }: CronContext, { id, manualAtMs = 0 }: Job): Promise<Occurrence> {
-  for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
+/** Resolves to the finished run. ServiceError if no gateway is left to run it. */
+async function waitForRun({ store, jobs }: CronContext, { id, manualAtMs = 0 }: Job): Promise<Occurrence> {
+  for (let waitedMs = 0; ; waitedMs += POLL_MS) {
     const row = await store.find("occurrences", { job_id: id, scheduled_at: manualAtMs, cause: "manual" });
     if (row && row.ended_at !== null) return toOccurrence(row);
-    if (waitedMs % PULSE_MS === 0 && waitedMs > 0) {
+    if (waitedMs % LIVENESS_MS === 0 && waitedMs > 0) {
       if (!row && !(await jobs.get(id)))
-        throw new ServiceError("not_found", "It was removed before its run began.");
+        throw new ServiceError("not_found", "The job was removed before its run started.");
       if (!(await isTicking(store, Date.now())))
-        throw new ServiceError(
-          "internal_error",
-          "the gateway is gone; `agentd cron runs` tells what became of it.",
-        );
+        throw new ServiceError("internal_error", "The gateway stopped. See the run with `agentd cron runs`.");
     }
-    await systemClock.sleep(LOOK_MS);
+    await systemClock.sleep(POLL_MS);
   }
 }
 
-/** What its messages get to leave. Those that wait for another try are told as on their way. */
+/** How long to wait for messages. Messages that wait for a retry count as pending. */
 const MESSAGES_MS = 10_000;
 
-/** The run, once it is known what became of its messages, or as it is when that takes long. */
-async function sentOf({ store }: CronContext, run: Occurrence): Promise<Occurrence> {
-  let seen = run;
-  for (let waitedMs = 0; seen.deliveryStatus === "pending" && waitedMs < MESSAGES_MS; waitedMs += LOOK_MS) {
-    await systemClock.sleep(LOOK_MS);
+/** Resolves to the run when its messages are settled, or as it is after a while. */
+async function waitForMessages({ store }: CronContext, run: Occurrence): Promise<Occurrence> {
+  let latest = run;
+  for (let waitedMs = 0; latest.deliveryStatus === "pending" && waitedMs < MESSAGES_MS; waitedMs += POLL_MS) {
+    await systemClock.sleep(POLL_MS);
     const row = await store.find("occurrences", { id: run.id });
     if (!row) break;
-    seen = toOccurrence(row);
+    latest = toOccurrence(row);
   }
-  return seen;
+  return latest;
 }
 
-/** Undefined: there is none, or it is not there yet. */
-async function outputOf(
+/** Resolves to the path of the output, or undefined if it has none or it is not written yet. */
+async function waitForOutput(
   { outputFolder }: CronContext,
   { jobId, outputFile }: Occurrence,
 ): Promise<string | undefined> {
   if (outputFile === undefined) return undefined;
   const path = join(outputFolder, jobId, outputFile);
-  for (let waitedMs = 0; waitedMs < OUTPUT_MS; waitedMs += LOOK_MS) {
+  for (let waitedMs = 0; waitedMs < OUTPUT_MS; waitedMs += POLL_MS) {
     const isThere = await access(path).then(
       () => true,
       () => false,
     );
     if (isThere) return path;
-    await systemClock.sleep(LOOK_MS);
+    await systemClock.sleep(POLL_MS);
   }
-  warn(`Its output is not written yet; it will be ${path}.`);
+  warn(`The output is not written yet. It will be at ${path}.`);
   return undefined;
 }

@@ -1,31 +1,41 @@
-/** `agentd cron status`: nothing changes. */
+/** `agentd cron status`, and the warning when no scheduler runs. */
 import { defineCommand } from "citty";
-import { isTicking, readCronStatus, type CronStatus } from "../../cron/tick/status.ts";
-import { lookAtJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
-import { statusEntry, statusText, stillnessWarning, type StatusContext } from "./status-text.ts";
+import {
+  isTicking,
+  readCronStatus,
+  type CronStatus,
+  type DueJob,
+  type TickerStatus,
+} from "../../cron/tick/status.ts";
+import { readJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
+import { redact } from "../../base/observe/redact.ts";
+import { JOB_STATES } from "../../cron/job/job.ts";
+import { zonedTime } from "../../cron/schedule/zoned-time.ts";
+import { formatRows, shown } from "./text.ts";
 
 export const statusCommand = defineCommand({
   meta: {
     name: "status",
-    description: "How the scheduler stands: when it last looked at the jobs, what is due next, what is late",
+    description: "Show the status of the scheduler: its last tick, the next job and late jobs",
   },
-  args: { json: { type: "boolean", description: "Print JSON" } },
+  args: { json: jsonOption },
   async run({ args }) {
     const show = (status: CronStatus, jobContext: StatusContext) => {
       if (args.json) printJson(statusEntry(status, jobContext));
       else print(statusText(status, jobContext));
-      tell(stillnessWarning(status.state, jobContext));
+      report(schedulerWarning(status.state, jobContext));
     };
-    const isThere = await lookAtJobs(async (place) => {
-      const jobContext = contextOf(place);
-      show(await readCronStatus(place.store, jobContext), jobContext);
+    const isThere = await readJobs(async (cronContext) => {
+      const jobContext = contextOf(cronContext);
+      show(await readCronStatus(cronContext.store, jobContext), jobContext);
     });
     if (!isThere) show(EMPTY, contextOf(await readCronHome()));
   },
 });
 
-/** Of a home without a database. */
+/** The status of a home without a database. */
 const EMPTY: CronStatus = {
   state: "none",
   tickers: [],
@@ -39,18 +49,164 @@ const EMPTY: CronStatus = {
   failures: { count: 0, named: [] },
 };
 
-/** Says, on stderr, when nobody would run the jobs. */
-export async function warnOfStillness(place: CronContext): Promise<void> {
-  const jobContext = contextOf(place);
-  if (await isTicking(place.store, jobContext.nowMs)) return;
-  const { state } = await readCronStatus(place.store, jobContext);
-  tell(stillnessWarning(state, jobContext));
+/** Warns on stderr if no scheduler runs the jobs. */
+export async function warnIfNotTicking(cronContext: CronContext): Promise<void> {
+  const jobContext = contextOf(cronContext);
+  if (await isTicking(cronContext.store, jobContext.nowMs)) return;
+  const { state } = await readCronStatus(cronContext.store, jobContext);
+  report(schedulerWarning(state, jobContext));
 }
 
 function contextOf({ settings }: Pick<CronHome, "settings">): StatusContext {
   return { nowMs: Date.now(), zone: settings.zone, isEnabled: settings.isEnabled };
 }
 
-function tell(warning: string | undefined): void {
+function report(warning: string | undefined): void {
   if (warning !== undefined) warn(warning);
+}
+
+/** What the status needs besides the store. */
+interface StatusContext {
+  readonly nowMs: number;
+  /** The configured time zone. */
+  readonly zone: string;
+  /** False: `cron.enabled` is off. */
+  readonly isEnabled: boolean;
+}
+
+export function statusText(status: CronStatus, jobContext: StatusContext): string {
+  const { next, late, failures, open, broken } = status;
+  const at = ({ id, name, dueAtMs }: DueJob) =>
+    `${shown(name)} (${id}), ${zonedTime(dueAtMs, jobContext.zone)}`;
+  const more = (count: number, named: readonly unknown[]) =>
+    count > named.length ? [`... and ${count - named.length} more`] : [];
+  return [
+    ...formatRows(
+      [
+        ["Scheduler", schedulerText(status, jobContext)],
+        ["Last tick", lastTickText(status, jobContext)],
+        ["Error", lastErrorOf(status)],
+        ["Jobs", jobsText(status)],
+        ["Broken", broken > 0 ? `${broken} unreadable, which do not run` : undefined],
+        ["Running", String(open)],
+        ["Next due", next === undefined ? "nothing" : at(next)],
+        ["Clock", clockText(status, jobContext)],
+        ["Late", late.count === 0 ? "nothing" : `${late.count} overdue by more than a minute`],
+        ["Failed", failures.count === 0 ? "nothing" : `${failures.count}`],
+      ],
+      "",
+    ),
+    ...section("Late:", [...late.named.map(at), ...more(late.count, late.named)]),
+    ...section("Failed:", [
+      ...failures.named.map(({ id, name, lastStatus }) => `${shown(name)} (${id}): ${lastStatus}`),
+      ...more(failures.count, failures.named),
+    ]),
+  ].join("\n");
+}
+
+export function statusEntry(status: CronStatus, { isEnabled }: StatusContext): object {
+  const { late, next, failures } = status;
+  return {
+    enabled: isEnabled,
+    scheduler: status.state,
+    last_tick_at: iso(status.lastTickAtMs),
+    tickers: status.tickers.map(tickerEntry),
+    jobs: status.jobs,
+    broken: status.broken,
+    at_work: status.open,
+    next: next === undefined ? null : dueEntry(next),
+    corrected: status.corrected ? { at: iso(status.corrected.atMs), count: status.corrected.count } : null,
+    late: { count: late.count, oldest_due_at: iso(late.oldestDueAtMs), jobs: late.named.map(dueEntry) },
+    failures: {
+      count: failures.count,
+      jobs: failures.named.map(({ id, name, lastStatus }) => ({
+        id,
+        name: redact(name),
+        last_status: lastStatus,
+      })),
+    },
+  };
+}
+
+/** Returns a warning if no scheduler runs the jobs. */
+export function schedulerWarning(
+  state: CronStatus["state"],
+  { isEnabled }: StatusContext,
+): string | undefined {
+  if (state === "ticking") return undefined;
+  const off = isEnabled ? "" : " (and cron.enabled is off in this configuration)";
+  if (state === "stalled")
+    return `Warning: the scheduler has stalled${off}, so jobs do not run. See \`agentd cron status\` and restart \`agentd gateway\`.`;
+  return `Warning: no gateway is running${off}, so jobs do not run on schedule. Start \`agentd gateway\`, or run due jobs with \`agentd cron tick\`.`;
+}
+
+function schedulerText({ state, tickers }: CronStatus, { isEnabled }: StatusContext): string {
+  const off = isEnabled ? "" : "; cron.enabled is off in this configuration";
+  if (state === "none") return `not running: no \`agentd gateway\` runs${off}`;
+  if (state === "stalled") return `stalled: no tick for more than 200 s${off}`;
+  const running = tickers.filter((each) => each.state === "ticking").map(tickerText);
+  return `running, ${running.join("; ")}${off}`;
+}
+
+function tickerText({ host, pid, owner }: TickerStatus): string {
+  return pid === undefined ? owner : `process ${pid} on ${host ?? "this machine"}`;
+}
+
+function clockText({ corrected }: CronStatus, { zone }: StatusContext): string | undefined {
+  if (corrected === undefined) return undefined;
+  const { atMs, count } = corrected;
+  return `was ahead: ${count} scheduled too late, corrected ${zonedTime(atMs, zone)}`;
+}
+
+function lastTickText({ lastTickAtMs }: CronStatus, { nowMs, zone }: StatusContext): string {
+  if (lastTickAtMs === undefined) return "unknown";
+  const seconds = Math.max(0, Math.round((nowMs - lastTickAtMs) / 1000));
+  return `${zonedTime(lastTickAtMs, zone)}, ${agoText(seconds)} ago`;
+}
+
+function agoText(seconds: number): string {
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7_200) return `${Math.floor(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.floor(seconds / 3_600)} h` : `${Math.floor(seconds / 86_400)} days`;
+}
+
+/** Returns the last error of a current scheduler. */
+function lastErrorOf({ tickers }: CronStatus): string | undefined {
+  const error = tickers.find(
+    ({ state, lastError }) => state !== "gone" && lastError !== undefined,
+  )?.lastError;
+  return error === undefined ? undefined : shown(error);
+}
+
+function jobsText({ jobs }: CronStatus): string {
+  if (jobs.all === 0) return "none";
+  const there = JOB_STATES.filter((state) => jobs[state] > 0);
+  return (
+    there.map((state) => `${jobs[state]} ${state === "scheduled" ? "active" : state}`).join(", ") || "none"
+  );
+}
+
+function section(title: string, lines: readonly string[]): readonly string[] {
+  return lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
+}
+
+function tickerEntry(ticker: TickerStatus): object {
+  return {
+    owner: ticker.owner,
+    host: ticker.host ?? null,
+    pid: ticker.pid ?? null,
+    state: ticker.state,
+    started_at: iso(ticker.startedAtMs),
+    ticked_at: iso(ticker.tickedAtMs),
+    succeeded_at: iso(ticker.succeededAtMs),
+    last_error: ticker.lastError === undefined ? null : redact(ticker.lastError),
+  };
+}
+
+function dueEntry({ id, name, dueAtMs }: DueJob): object {
+  return { id, name: redact(name), due_at: iso(dueAtMs) };
+}
+
+function iso(atMs: number | undefined): string | null {
+  return atMs === undefined ? null : new Date(atMs).toISOString();
 }

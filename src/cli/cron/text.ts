@@ -1,16 +1,18 @@
-/** Jobs as people read them at a terminal. Pure. */
 import { shorten } from "../../base/text.ts";
+/** Formats jobs and their runs for the terminal. Pure. */
 import { redact } from "../../base/observe/redact.ts";
 import type { Job, JobDefinition } from "../../cron/job/job.ts";
 import type { BrokenJob } from "../../cron/job/jobs.ts";
 import { formatSchedule } from "../../cron/schedule/schedule.ts";
 import { zonedTime } from "../../cron/schedule/zoned-time.ts";
 import { oneLine } from "../sessions/text.ts";
+import type { Occurrence, OccurrenceStatus } from "../../cron/tick/occurrence.ts";
+import { toTable } from "../kit/table.ts";
 
-type Fact = readonly [name: string, value: string | undefined];
+type Row = readonly [name: string, value: string | undefined];
 
 const SHOWN_CHARACTERS = 120;
-/** What `show` prints of a prompt; `--json` has all of it. */
+/** The limit of a prompt in `show`. `--json` prints the whole prompt. */
 const MAX_PROMPT_CHARACTERS = 4_000;
 
 const STATES: Readonly<Record<Job["state"], string>> = {
@@ -21,22 +23,23 @@ const STATES: Readonly<Record<Job["state"], string>> = {
   error: "error",
 };
 
-export const NO_JOBS = 'No scheduled jobs. Make one: agentd cron create "every 1h" "Sum up what is new."';
+export const NO_JOBS =
+  'No scheduled jobs. Create one: agentd cron create "every 1h" "Summarize what is new."';
 
-/** `Created job: <id>`, and what it will do. */
+/** Returns `Created job: <id>` and a summary of the job. */
 export function createdText(job: Job): string {
-  return [`Created job: ${job.id}`, ...factLines(summaryFacts(job), "  ")].join("\n");
+  return [`Created job: ${job.id}`, ...formatRows(summaryFacts(job), "  ")].join("\n");
 }
 
-/** As people are told which job was meant: `<name> (<id>)`. */
+/** Returns `<name> (<id>)`. */
 export function nameAndId({ id, definition }: Job): string {
   return `${shown(definition.name)} (${id})`;
 }
 
-/** A job in the list. */
+/** Returns a job as an entry of the list. */
 export function jobBlock(job: Job): string {
   const { definition } = job;
-  const facts: readonly Fact[] = [
+  const rows: readonly Row[] = [
     ["Name", shown(definition.name)],
     ["Schedule", scheduleText(job)],
     ["Repeat", repeatText(job)],
@@ -46,21 +49,21 @@ export function jobBlock(job: Job): string {
     ["Script", scriptText(definition)],
     ["Last run", lastRunText(job)],
   ];
-  return [`  ${job.id} [${STATES[job.state]}]`, ...factLines(facts, "    ")].join("\n");
+  return [`  ${job.id} [${STATES[job.state]}]`, ...formatRows(rows, "    ")].join("\n");
 }
 
 export function brokenBlock({ id, name }: BrokenJob): string {
-  const facts: readonly Fact[] = [
+  const rows: readonly Row[] = [
     ["Name", shown(name)],
-    ["Problem", `its record cannot be read, and it does not run; agentd cron remove ${id} takes it away`],
+    ["Problem", `the job is unreadable and does not run. Remove it with agentd cron remove ${id}`],
   ];
-  return [`  ${id} [broken]`, ...factLines(facts, "    ")].join("\n");
+  return [`  ${id} [broken]`, ...formatRows(rows, "    ")].join("\n");
 }
 
-/** All there is to know of a job. */
+/** Returns all details of a job. */
 export function jobText(job: Job): string {
   const { definition, id, state } = job;
-  const facts: readonly Fact[] = [
+  const rows: readonly Row[] = [
     ["ID", id],
     ["State", state === "scheduled" ? "scheduled (active)" : state],
     ...summaryFacts(job),
@@ -69,10 +72,10 @@ export function jobText(job: Job): string {
     ...howFacts(definition),
     ...historyFacts(job),
   ];
-  return [...factLines(facts, ""), ...promptLines(definition)].join("\n");
+  return [...formatRows(rows, ""), ...promptLines(definition)].join("\n");
 }
 
-function summaryFacts(job: Job): readonly Fact[] {
+function summaryFacts(job: Job): readonly Row[] {
   const { definition } = job;
   return [
     ["Name", shown(definition.name)],
@@ -83,7 +86,7 @@ function summaryFacts(job: Job): readonly Fact[] {
   ];
 }
 
-function destinationFacts(definition: JobDefinition): readonly Fact[] {
+function destinationFacts(definition: JobDefinition): readonly Row[] {
   const { deliver, failureDeliver, origin, workdir, contextFrom } = definition;
   return [
     ["Deliver", masked(deliver)],
@@ -94,13 +97,13 @@ function destinationFacts(definition: JobDefinition): readonly Fact[] {
   ];
 }
 
-function howFacts(definition: JobDefinition): readonly Fact[] {
+function howFacts(definition: JobDefinition): readonly Row[] {
   const { catchUp, misfireGraceSeconds, overlap, jitterSeconds, tokenBudget, inactivitySeconds } = definition;
   return [
     ["Model", maskedIfAny(definition.model)],
     ["Effort", maskedIfAny(definition.reasoningEffort)],
     ["Toolsets", definition.toolsets && (listText(definition.toolsets) ?? "none")],
-    ["Tokens", tokenBudget === undefined ? undefined : `at most ${tokenBudget} a run`],
+    ["Tokens", tokenBudget === undefined ? undefined : `at most ${tokenBudget} per run`],
     [
       "Inactivity",
       inactivitySeconds === 0 ? "never stopped" : secondsText(inactivitySeconds, "stopped after"),
@@ -112,7 +115,7 @@ function howFacts(definition: JobDefinition): readonly Fact[] {
   ];
 }
 
-function historyFacts(job: Job): readonly Fact[] {
+function historyFacts(job: Job): readonly Row[] {
   const { pausedAtMs, failureStreak, lastError, lastDeliveryError, definition } = job;
   const { zone } = definition;
   return [
@@ -133,10 +136,10 @@ function promptLines({ prompt }: JobDefinition): readonly string[] {
     .slice(0, MAX_PROMPT_CHARACTERS)
     .split(/\r?\n/)
     .map((line) => `  ${oneLine(line)}`.trimEnd());
-  return ["Prompt:", ...lines, ...(left > 0 ? [`  (${left} more characters; --json has all)`] : [])];
+  return ["Prompt:", ...lines, ...(left > 0 ? [`  (${left} more characters; see --json)`] : [])];
 }
 
-/** The instant of a one-shot in the job's own zone, else the schedule as it can be typed. */
+/** Returns the time of a one-shot job in its zone, otherwise the schedule as typed. */
 function scheduleText({ definition: { schedule, zone } }: Job): string {
   if (schedule.kind === "once") return `once, ${zonedTime(schedule.atMs, zone)}`;
   return `${oneLine(formatSchedule(schedule))}${schedule.kind === "cron" ? ` (${oneLine(zone)})` : ""}`;
@@ -155,11 +158,11 @@ export function nextRunText({
   pausedReason,
 }: Job): string {
   const { zone } = definition;
-  const asked = manualAtMs === undefined ? "" : "now, it was asked for; then ";
+  const asked = manualAtMs === undefined ? "" : "now (requested), then ";
   if (state === "paused")
     return `${asked}paused${pausedReason === undefined ? "" : `: ${masked(pausedReason)}`}`;
-  if (state === "error") return `${asked}cannot be computed; that is tried again every hour`;
-  const retry = retryAtMs === undefined ? "" : ` (another try ${zonedTime(retryAtMs, zone)})`;
+  if (state === "error") return `${asked}unknown: computing it failed, retried every hour`;
+  const retry = retryAtMs === undefined ? "" : ` (retry ${zonedTime(retryAtMs, zone)})`;
   if (nextRunAtMs !== undefined) return `${asked}${zonedTime(nextRunAtMs, zone)}${retry}`;
   return `${asked}none${retry}`;
 }
@@ -167,13 +170,13 @@ export function nextRunText({
 function lastRunText({ lastRunAtMs, lastStatus, lastError, lastDeliveryError, definition }: Job): string {
   if (lastRunAtMs === undefined) return lastStatus ?? "never";
   const why = lastStatus === "delivery_failed" ? lastDeliveryError : lastError;
-  const told = why === undefined || lastStatus === "ok" ? "" : `: ${shown(why)}`;
-  return `${zonedTime(lastRunAtMs, definition.zone)}, ${lastStatus ?? "under way"}${told}`;
+  const reason = why === undefined || lastStatus === "ok" ? "" : `: ${shown(why)}`;
+  return `${zonedTime(lastRunAtMs, definition.zone)}, ${lastStatus ?? "running"}${reason}`;
 }
 
 function scriptText({ script, isScriptOnly }: JobDefinition): string | undefined {
   if (script === undefined) return undefined;
-  return `${oneLine(script)}${isScriptOnly ? " (its output is the message, no agent runs)" : ""}`;
+  return `${oneLine(script)}${isScriptOnly ? " (its output is the message; the agent does not run)" : ""}`;
 }
 
 function listText(names: readonly string[]): string | undefined {
@@ -184,12 +187,12 @@ function secondsText(seconds: number | undefined, before: string): string | unde
   return seconds === undefined ? undefined : `${before} ${seconds} s`;
 }
 
-/** One line of it, without secrets, and not too long. */
+/** Returns one short line without secrets. */
 export function shown(text: string): string {
   return shorten(masked(text), SHOWN_CHARACTERS);
 }
 
-/** One line of it, without secrets. */
+/** Returns one line without secrets. */
 export function masked(text: string): string {
   return oneLine(redact(text));
 }
@@ -198,9 +201,83 @@ function maskedIfAny(text: string | undefined): string | undefined {
   return text === undefined ? undefined : masked(text);
 }
 
-/** Values stand below each other; what there is not is left out. */
-export function factLines(facts: readonly Fact[], indent: string): readonly string[] {
-  const there = facts.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]));
+/** Returns aligned `name: value` lines without undefined values. */
+export function formatRows(rows: readonly Row[], indent: string): readonly string[] {
+  const there = rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]));
   const width = Math.max(...there.map(([name]) => name.length)) + 1;
   return there.map(([name, value]) => `${indent}${`${name}:`.padEnd(width)} ${value}`);
+}
+
+const STATUS_WORDS: Readonly<Record<OccurrenceStatus, string>> = {
+  claimed: "starting",
+  running: "running",
+  ok: "ok",
+  failed: "failed",
+  missed: "missed",
+  skipped: "skipped",
+  unknown: "unknown",
+};
+
+/** Returns a table of runs with times in one zone. Without `isOneJob` each row names its job. */
+export function runsTable(
+  occurrences: readonly Occurrence[],
+  { zone, isOneJob }: { readonly zone: string; readonly isOneJob: boolean },
+): string {
+  const rows = occurrences.map((each) => [
+    each.id,
+    ...(isOneJob ? [] : [`${each.jobId} ${shown(each.jobName)}`]),
+    timeIn(each.scheduledAtMs, zone),
+    causeText(each),
+    statusText(each),
+    tookText(each),
+    deliveryText(each),
+    each.outputFile !== undefined && each.endedAtMs !== undefined ? each.outputFile : "-",
+    noteText(each),
+  ]);
+  const head = ["ID", ...(isOneJob ? [] : ["JOB"]), `DUE (${zone})`];
+  return toTable([...head, "CAUSE", "STATUS", "TOOK", "DELIVERY", "OUTPUT", "NOTE"], rows);
+}
+
+/** Returns `ok after 3.2 s`, with the reason of a failure and of undelivered messages. */
+export function endText(occurrence: Occurrence): string {
+  const took = tookText(occurrence);
+  const reason = occurrence.reason === undefined ? "" : `: ${shown(occurrence.reason)}`;
+  const delivery = undeliveredText(occurrence);
+  return `${statusText(occurrence)}${took === "-" ? "" : ` after ${took}`}${reason}${delivery}`;
+}
+
+function undeliveredText({ deliveryStatus, deliveryError }: Occurrence): string {
+  if (deliveryStatus === "pending") return "; its message is not delivered yet";
+  if (deliveryStatus !== "failed" && deliveryStatus !== "unknown") return "";
+  const what = deliveryStatus === "failed" ? "delivery failed" : "delivery unconfirmed";
+  return `; ${what}${deliveryError === undefined ? "" : `: ${shown(deliveryError)}`}`;
+}
+
+function deliveryText({ deliveryStatus }: Occurrence): string {
+  if (deliveryStatus === undefined || deliveryStatus === "none") return "-";
+  return deliveryStatus;
+}
+
+function statusText({ status, coversCount }: Occurrence): string {
+  return coversCount > 1 ? `${STATUS_WORDS[status]} x${coversCount}` : STATUS_WORDS[status];
+}
+
+function causeText({ cause, timing }: Occurrence): string {
+  if (timing === "on_time") return cause;
+  return `${cause}, ${timing === "late" ? "late" : "catch-up"}`;
+}
+
+function tookText({ startedAtMs, endedAtMs }: Occurrence): string {
+  if (startedAtMs === undefined || endedAtMs === undefined) return "-";
+  return `${(Math.max(0, endedAtMs - startedAtMs) / 1000).toFixed(1)} s`;
+}
+
+function noteText({ status, reason, deliveryError }: Occurrence): string {
+  const notes = [status === "ok" ? undefined : reason, deliveryError].filter((note) => note !== undefined);
+  return notes.map(shown).join("; ");
+}
+
+/** Omits the zone, which is in the header. */
+function timeIn(atMs: number, zone: string): string {
+  return zonedTime(atMs, zone).replace(/ \(.*\)$/, "");
 }

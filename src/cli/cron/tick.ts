@@ -1,4 +1,4 @@
-/** `agentd cron tick`: one pass over the jobs, for homes whose gateway is not always there. */
+/** `agentd cron tick`: runs due jobs once, for homes without a permanent gateway. */
 import { join } from "node:path";
 import process from "node:process";
 import { defineCommand } from "citty";
@@ -8,30 +8,30 @@ import { occurrenceEntry } from "../../cron/job/format.ts";
 import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
 import type { TickService } from "../../app/service.ts";
 import type { Store } from "../../store/store.ts";
-import { keepCompiledCode } from "../kit/compiled-code.ts";
+import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 import { readCronHome } from "./home.ts";
-import { endText } from "./runs-text.ts";
-import { shown } from "./text.ts";
+import { endText, shown } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 export const tickCommand = defineCommand({
   meta: {
     name: "tick",
     description:
-      "Run what is due, once, and wait for its end and its messages: for the system's own cron, or to see a job work. A running gateway may be there too: nothing runs twice. Ctrl-C lets what runs end",
+      "Run all due jobs once and wait for their results and messages. For use in a system crontab, or to test a job. Safe beside a running gateway: nothing runs twice. Ctrl-C waits for active runs",
   },
-  args: { json: { type: "boolean", description: "Print JSON" } },
+  args: { json: jsonOption },
   async run({ args }) {
     const context = currentContext();
     keepCompiledCode(context.home);
-    const { bootTick } = await import("../../app/start.ts");
-    const service = await bootTick({ ...context, log: createLog("warn") });
+    const { startTickFromHome } = await import("../../app/start.ts");
+    const service = await startTickFromHome({ ...context, log: createLog("warn") });
     const ran = await runDue(service).finally(() => service.stop());
     for (const name of SIGNALS) process.removeAllListeners(name);
     if (!ran) {
-      warn("What did not end in time is cut off; `agentd cron runs` tells what became of it.");
+      warn("Some runs did not end in time and were cancelled. See `agentd cron runs`.");
       process.exit(EXIT_FAILURE);
     }
     const { outputFolder } = await readCronHome();
@@ -40,31 +40,30 @@ export const tickCommand = defineCommand({
   },
 });
 
-/** What messages get to leave, once the runs have ended. Others send what is left. */
+/** How long to wait for messages after the runs. Other processes send the rest. */
 const MESSAGES_MS = 60_000;
-/** When it is to stop. */
+/** The same wait after a stop signal. */
 const LAST_MESSAGES_MS = 5_000;
-const LOOK_MS = 100;
+const POLL_MS = 100;
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** Undefined: it was stopped, and something did not end in time. */
+/** Resolves to the runs, or undefined if a stop had to cancel some. */
 async function runDue(service: TickService): Promise<readonly Occurrence[] | undefined> {
   const { scheduler, store } = service;
   const { signal, cut } = stopOnSignal(service);
   const ids = await Promise.race([scheduler.once({ signal }), cut]);
   if (ids === undefined) return undefined;
   const left = await messagesLeft(store, ids, signal);
-  if (left > 0)
-    warn(`${left} of the messages have not gone out yet; a gateway, or the next tick, sends them.`);
+  if (left > 0) warn(`${left} of the messages are not sent yet. A gateway or the next tick sends them.`);
   return occurrencesOf(store, ids);
 }
 
-/** What the ends of runs that were cut get to be written. */
+/** How long the ends of cancelled runs may take to be written. */
 const LAST_WRITES_MS = 2_000;
 
 /**
- * The first signal takes nothing more up and gives runs the time that the gateway gives them; the second ends at once.
- * `cut` resolves when that time is over.
+ * The first signal starts no more runs and gives active ones `api_server.drain_seconds`; the second ends the process.
+ * `cut` resolves after that time.
  */
 function stopOnSignal(service: Pick<TickService, "drain">): {
   readonly signal: AbortSignal;
@@ -72,31 +71,31 @@ function stopOnSignal(service: Pick<TickService, "drain">): {
 } {
   const stop = new AbortController();
   const { promise: cut, resolve } = Promise.withResolvers<undefined>();
-  const take = async (name: string) => {
-    // A terminal that closes says so twice.
+  const onSignal = async (name: string) => {
+    // A closing terminal sends SIGHUP twice.
     if (stop.signal.aborted && name === "SIGHUP") return;
     if (stop.signal.aborted) process.exit(EXIT_FAILURE);
     stop.abort();
-    warn("Stopping: what runs may end. Again to stop at once.");
+    warn("Stopping after the active runs. Press Ctrl-C again to stop now.");
     await service.drain();
     await systemClock.sleep(LAST_WRITES_MS);
     resolve(undefined);
   };
-  for (const name of SIGNALS) process.on(name, () => void take(name));
+  for (const name of SIGNALS) process.on(name, () => void onSignal(name));
   return { signal: stop.signal, cut };
 }
 
-/** Resolves to how many have not been tried yet. */
+/** Resolves to the number of messages without an attempt. */
 async function messagesLeft(store: Store, ids: readonly string[], signal: AbortSignal): Promise<number> {
   if (ids.length === 0) return 0;
-  for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
+  for (let waitedMs = 0; ; waitedMs += POLL_MS) {
     const left = await countWaiting(store, ids);
     if (left === 0 || waitedMs >= (signal.aborted ? LAST_MESSAGES_MS : MESSAGES_MS)) return left;
-    await systemClock.sleep(LOOK_MS);
+    await systemClock.sleep(POLL_MS);
   }
 }
 
-/** Those that wait for another try are not waited for. */
+/** Counts due messages, without those that wait for a retry. */
 async function countWaiting(store: Store, ids: readonly string[]): Promise<number> {
   const nowMs = Date.now();
   let count = 0;
@@ -122,7 +121,7 @@ async function occurrencesOf(store: Store, ids: readonly string[]): Promise<read
   return found.toSorted((a, b) => (a.id < b.id ? -1 : 1));
 }
 
-/** Databases take so many values in one question. */
+/** Databases limit the values of a query. */
 const CHUNK = 1_000;
 
 function chunksOf(ids: readonly string[]): readonly string[][] {

@@ -1,11 +1,10 @@
-/** What `agentd doctor` says of scheduled jobs. Touches the machine. */
-import { createSkills } from "../../app/wire-agent.ts";
+/** The check of scheduled jobs. Touches the machine. */
+import { createSkills, createJobService } from "../../app/wire-agent.ts";
 import type { Skills } from "../../agent/skills/skills.ts";
 import { createLog } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { zoneProblem } from "../../base/zone.ts";
 import { resolvePaths } from "../../config/paths.ts";
-import { createJobService } from "../../app/job-service.ts";
 import type { JobDefinition } from "../../cron/job/job.ts";
 import { Jobs, type BrokenJob } from "../../cron/job/jobs.ts";
 import { findBlock, type PreflightDeps } from "../../cron/run/preflight.ts";
@@ -16,17 +15,17 @@ import { createCatalog, findProviders } from "../../app/models.ts";
 import type { LoadedConfig } from "../../config/config.ts";
 import type { Store } from "../../store/store.ts";
 import type { CliContext } from "../kit/context.ts";
-import type { Verdict } from "./finding.ts";
+import type { CheckResult } from "./finding.ts";
 import { statuses } from "../platforms/status.ts";
-import { findDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, withDatabase } from "../kit/database.ts";
 
 /** What jobs need besides the store. */
-export interface JobNeeds {
+interface JobNeeds {
   readonly deps: PreflightDeps;
   readonly skills: Pick<Skills, "find">;
-  /** Where jobs work that have no folder of their own. */
+  /** The working folder of jobs without their own. */
   readonly workspace: string;
-  /** Names of platforms that messages cannot go out to as things stand. */
+  /** Platforms that are not ready. */
   readonly silentPlatforms: readonly string[];
   readonly isEnabled: boolean;
   readonly nowMs: number;
@@ -34,20 +33,20 @@ export interface JobNeeds {
 
 const MAX_CHECKED = 1_000;
 
-export async function cron(loaded: LoadedConfig, context: CliContext): Promise<Verdict> {
+export async function cron(loaded: LoadedConfig, context: CliContext): Promise<CheckResult> {
   const found = await findDatabase();
-  let verdict: Verdict = NO_JOBS;
-  if (!found.exists) return verdict;
+  let result: CheckResult = NO_JOBS;
+  if (!found.exists) return result;
   await withDatabase(found, async (store) => {
-    verdict = await cronVerdict(store, await needsOf(loaded, context, store));
+    result = await checkJobs(store, await needsOf(loaded, context, store));
   });
-  return verdict;
+  return result;
 }
 
-const NO_JOBS: Verdict = { status: "ok", detail: "no jobs; `agentd cron create` makes one" };
+const NO_JOBS: CheckResult = { status: "ok", detail: "no jobs; create one with `agentd cron create`" };
 
-/** The first of what is wrong, the worst before the rest. */
-export async function cronVerdict(store: Store, needs: JobNeeds): Promise<Verdict> {
+/** Returns the most severe problem. */
+export async function checkJobs(store: Store, needs: JobNeeds): Promise<CheckResult> {
   const [status, { jobs, broken }] = await Promise.all([
     readCronStatus(store, needs),
     new Jobs(store, { maxJobs: 0 }).list(),
@@ -60,67 +59,67 @@ export async function cronVerdict(store: Store, needs: JobNeeds): Promise<Verdic
   }
   return (
     brokenRows(broken) ??
-    stillness(status, needs) ??
-    complaint(problems) ??
+    notTicking(status, needs) ??
+    firstProblem(problems) ??
     late(status) ??
     clockAhead(status) ??
-    standing(status)
+    summary(status)
   );
 }
 
-function brokenRows(broken: readonly BrokenJob[]): Verdict | undefined {
+function brokenRows(broken: readonly BrokenJob[]): CheckResult | undefined {
   const [first] = broken;
   if (!first) return undefined;
   const detail = `the job ${redact(first.name)} (${first.id}) cannot be read${more(broken)}`;
   return {
     status: "fail",
     detail,
-    fix: `Remove it with \`agentd cron remove ${first.id}\`, and make it anew.`,
+    fix: `Remove it with \`agentd cron remove ${first.id}\` and create it again.`,
   };
 }
 
-function stillness({ state, jobs }: CronStatus, { isEnabled }: JobNeeds): Verdict | undefined {
+function notTicking({ state, jobs }: CronStatus, { isEnabled }: JobNeeds): CheckResult | undefined {
   const count = jobs.scheduled + jobs.error;
   if (state === "ticking" || count === 0) return undefined;
   const detail =
     state === "none"
-      ? `no gateway looks for jobs, and ${count === 1 ? "one is" : `${count} are`} scheduled`
-      : "the scheduler has stalled: no job runs";
+      ? `no gateway runs, and ${count === 1 ? "one job is" : `${count} jobs are`} scheduled`
+      : "the scheduler has stalled, so no job runs";
   const fix = isEnabled
-    ? "Start `agentd gateway`; its log says why a scheduler stalls."
-    : "Set cron.enabled to true, and start `agentd gateway`.";
+    ? "Start `agentd gateway`. Its log says why a scheduler stalls."
+    : "Set cron.enabled to true and start `agentd gateway`.";
   return { status: "warn", detail, fix };
 }
 
-function complaint(problems: readonly string[]): Verdict | undefined {
+function firstProblem(problems: readonly string[]): CheckResult | undefined {
   const [first] = problems;
   if (first === undefined) return undefined;
-  const fix = "Put what is missing in its place, or change the job with `agentd cron edit`.";
+  const fix = "Provide what is missing, or change the job with `agentd cron edit`.";
   return { status: "warn", detail: first + more(problems), fix };
 }
 
-function late({ late: { count, named } }: CronStatus): Verdict | undefined {
+function late({ late: { count, named } }: CronStatus): CheckResult | undefined {
   const [first] = named;
   if (!first) return undefined;
   const detail = `${count === 1 ? "a job is" : `${count} jobs are`} late, first ${redact(first.name)} (${first.id})`;
   return {
     status: "warn",
     detail,
-    fix: "`agentd cron status` says more; perhaps cron.max_parallel_jobs is too small.",
+    fix: "See `agentd cron status`. cron.max_parallel_jobs may be too small.",
   };
 }
 
-function clockAhead({ corrected }: CronStatus): Verdict | undefined {
+function clockAhead({ corrected }: CronStatus): CheckResult | undefined {
   if (corrected === undefined) return undefined;
   const { atMs, count } = corrected;
   const jobs = count === 1 ? "a job was" : `${count} jobs were`;
-  const detail = `the clock had been ahead: ${jobs} due too late, and corrected at ${new Date(atMs).toISOString()}`;
-  return { status: "warn", detail, fix: "See that the machine's clock is kept by a time service." };
+  const detail = `the clock was ahead: ${jobs} scheduled too late, corrected at ${new Date(atMs).toISOString()}`;
+  return { status: "warn", detail, fix: "Synchronize the clock of this machine with a time service." };
 }
 
-function standing({ jobs, failures, state }: CronStatus): Verdict {
-  const failed = failures.count === 0 ? "" : `, ${failures.count} did not end well the last time`;
-  const runs = state === "ticking" ? "; the scheduler runs" : "";
+function summary({ jobs, failures, state }: CronStatus): CheckResult {
+  const failed = failures.count === 0 ? "" : `, ${failures.count} failed in their last run`;
+  const runs = state === "ticking" ? "; the scheduler is running" : "";
   return { status: "ok", detail: `${jobs.all} job${jobs.all === 1 ? "" : "s"}${failed}${runs}` };
 }
 
@@ -130,12 +129,12 @@ async function findProblem(definition: JobDefinition, needs: JobNeeds): Promise<
   if (problem !== undefined) return problem;
   for (const name of skills) {
     if (!(await needs.skills.find(name, workdir ?? needs.workspace)))
-      return `There is no skill ${JSON.stringify(name)}.`;
+      return `The skill ${JSON.stringify(name)} does not exist.`;
   }
   const silent = platformsOf(`${deliver},${failureDeliver}`).find((name) =>
     needs.silentPlatforms.includes(name),
   );
-  return silent === undefined ? undefined : `It answers by ${silent}, which is not set up.`;
+  return silent === undefined ? undefined : `Its target ${silent} is not set up.`;
 }
 
 async function needsOf(loaded: LoadedConfig, context: CliContext, store: Store): Promise<JobNeeds> {

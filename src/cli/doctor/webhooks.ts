@@ -1,4 +1,4 @@
-/** What `agentd doctor` says of the receiver of webhooks. Touches the machine. */
+/** The check of the webhook receiver. Touches the machine. */
 import { stat } from "node:fs/promises";
 import type { Config } from "../../../generated/config/types.gen.ts";
 import type { Environment } from "../../config/home.ts";
@@ -6,14 +6,13 @@ import { type WebhookRoute, checkStaticRoutes, routeDefaults } from "../../webho
 import { webhookSettings, type WebhookSettings } from "../../webhook/settings.ts";
 import { parseSubscriptions } from "../../webhook/routes/subscription.ts";
 import { readSubscriptionsText, subscriptionsPath } from "../../webhook/routes/files.ts";
-import type { Verdict } from "./finding.ts";
-import { occupantOf } from "./ports.ts";
+import { occupantOf, type CheckResult } from "./finding.ts";
 import { checkEntry } from "../webhook/home.ts";
 
-/** A secret that is shorter may be guessed by whoever can reach the receiver. */
+/** A shorter secret may be guessed. */
 const GOOD_SECRET_CHARACTERS = 16;
 
-/** The first of what is wrong, the worst before the rest. */
+/** Returns the most severe problem. */
 export async function webhooks({
   config,
   home,
@@ -22,10 +21,10 @@ export async function webhooks({
   readonly config: Pick<Config, "platforms">;
   readonly home: string;
   readonly env: Environment;
-}): Promise<Verdict> {
+}): Promise<CheckResult> {
   const settings = webhookSettings(config);
   if (!settings.isEnabled)
-    return { status: "ok", detail: "not received; `agentd gateway setup` changes that" };
+    return { status: "ok", detail: "disabled; enable them with `agentd gateway setup`" };
   const defaults = routeDefaults(settings, { env });
   const configured = checkStaticRoutes(settings, defaults);
   const [problem] = configured.problems;
@@ -35,7 +34,7 @@ export async function webhooks({
   const path = subscriptionsPath(home);
   const parsed = parseSubscriptions(await readSubscriptionsText(path));
   if ("problem" in parsed) {
-    const fix = "Correct it, or move it away; the receiver goes on with what it knew.";
+    const fix = "Correct it, or move it away. The receiver keeps the previous contents.";
     return { status: "fail", detail: `${path}: ${parsed.problem}`, fix };
   }
   const entries = Object.entries(parsed.subscriptions).filter(
@@ -43,25 +42,25 @@ export async function webhooks({
   );
   const checked = entries.map(([name, entry]) => ({ name, ...checkEntry(name, entry, defaults) }));
   const served = checked.flatMap((each) => ("route" in each ? [each.route] : []));
-  const complaints = checked.flatMap((each) =>
+  const problems = checked.flatMap((each) =>
     ("problems" in each ? each.problems : each.warnings).map((words) => `${each.name}: ${words}`),
   );
   const routes = [...configured.routes, ...served];
   return (
     (await filePermissions(path)) ??
     (await address(settings)) ??
-    complaint(complaints) ??
-    routesVerdict(routes, settings)
+    firstProblem(problems) ??
+    checkRoutes(routes, settings)
   );
 }
 
-async function filePermissions(path: string): Promise<Verdict | undefined> {
+async function filePermissions(path: string): Promise<CheckResult | undefined> {
   const found = await stat(path).catch(() => undefined);
   if (!found || (found.mode & 0o077) === 0) return undefined;
   return { status: "fail", detail: `${path} is open to other users`, fix: `chmod 600 ${path}` };
 }
 
-async function address({ host, port }: WebhookSettings): Promise<Verdict | undefined> {
+async function address({ host, port }: WebhookSettings): Promise<CheckResult | undefined> {
   if (port === 0) return undefined;
   const occupant = await occupantOf({ host, port });
   if (occupant.kind === "free") return undefined;
@@ -69,31 +68,31 @@ async function address({ host, port }: WebhookSettings): Promise<Verdict | undef
     return undefined;
   }
   const fix =
-    "Stop that program: a running gateway tries again until the address is free. Or set platforms.webhook.port, or WEBHOOK_PORT, and restart the gateway.";
-  return { status: "fail", detail: `${host}:${port} is taken by something else`, fix };
+    "Stop that program: a running gateway retries until the address is free. Or set platforms.webhook.port or WEBHOOK_PORT and restart the gateway.";
+  return { status: "fail", detail: `${host}:${port} is in use by another program`, fix };
 }
 
-function complaint(complaints: readonly string[]): Verdict | undefined {
-  const [first] = complaints;
+function firstProblem(problems: readonly string[]): CheckResult | undefined {
+  const [first] = problems;
   if (first === undefined) return undefined;
-  const fix = "Subscribe anew with `agentd webhook subscribe`, or edit webhook_subscriptions.json.";
-  return { status: "warn", detail: first + more(complaints), fix };
+  const fix = "Subscribe again with `agentd webhook subscribe`, or edit webhook_subscriptions.json.";
+  return { status: "warn", detail: first + more(problems), fix };
 }
 
-function routesVerdict(routes: readonly WebhookRoute[], settings: WebhookSettings): Verdict {
+function checkRoutes(routes: readonly WebhookRoute[], settings: WebhookSettings): CheckResult {
   const { host, port, isLoopback } = settings;
   if (routes.length === 0) {
-    const fix = "Make one with `agentd webhook subscribe`.";
+    const fix = "Create one with `agentd webhook subscribe`.";
     return { status: "warn", detail: `${host}:${port} has no route`, fix };
   }
   const weak = routes.find(
     ({ secrets }) => secrets !== "none" && secrets.some(({ length }) => length < GOOD_SECRET_CHARACTERS),
   );
   if (weak && !isLoopback) {
-    const detail = `the secret of ${weak.name} has fewer than ${GOOD_SECRET_CHARACTERS} characters, and strangers can reach ${host}`;
-    return { status: "warn", detail, fix: "Give it a longer one, as `openssl rand -hex 32` makes it." };
+    const detail = `the secret of ${weak.name} has fewer than ${GOOD_SECRET_CHARACTERS} characters, and ${host} is public`;
+    return { status: "warn", detail, fix: "Use a longer one, such as from `openssl rand -hex 32`." };
   }
-  const reach = isLoopback ? "" : ", reachable from other machines: best behind TLS";
+  const reach = isLoopback ? "" : ", reachable from other machines (put TLS in front of it)";
   return { status: "ok", detail: `${host}:${port}, routes: ${names(routes)}${reach}` };
 }
 

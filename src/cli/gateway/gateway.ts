@@ -1,54 +1,50 @@
-/** `agentd gateway`: runs the service until it is told to stop. */
+/** `agentd gateway`: runs the service until a signal stops it. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import type { Booted } from "../../app/start.ts";
+import { textOption } from "../kit/options.ts";
+import type { StartedService } from "../../app/start.ts";
 import { lazyCommand } from "../kit/command.ts";
-import { keepCompiledCode } from "../kit/compiled-code.ts";
+import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 import { print } from "../kit/output.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { oneLine } from "../sessions/text.ts";
-import { boundHeap } from "../kit/small-heap.ts";
+import { boundHeap } from "../kit/runtime.ts";
 
 const run = defineCommand({
-  meta: { name: "run", description: "Start the service and serve until it is stopped (the default)" },
+  meta: { name: "run", description: "Run the service until it is stopped (the default)" },
   args: {
-    host: {
-      type: "string",
-      valueHint: "address",
-      description: "Address to listen on, instead of api_server.host",
-    },
-    port: {
-      type: "string",
-      valueHint: "number",
-      description: "Port to listen on, instead of api_server.port; 0 takes a free one",
-    },
+    host: textOption("address", "Address to listen on. Overrides api_server.host"),
+    port: textOption("number", "Port to listen on; 0 picks a free one. Overrides api_server.port"),
   },
   async run({ args }) {
     const { env, home } = currentContext();
     keepCompiledCode(home);
-    const { boot } = await import("../../app/start.ts");
-    const booted = await boot({
+    const { startFromHome } = await import("../../app/start.ts");
+    const started = await startFromHome({
       env,
       home,
       ...(args.host === undefined ? {} : { host: args.host }),
       ...(args.port === undefined ? {} : { port: toPort(args.port) }),
     });
-    // Behind the loading, which needs room and would be slower without.
+    // After the loading, which needs memory and would be slower otherwise.
     boundHeap();
-    // Whoever reads the address may send a signal at once: it must find its listeners.
-    const stopped = untilStopped(booted);
-    print(banner(booted));
+    // A reader of the banner may send a signal at once: listen for signals first.
+    const stopped = untilStopped(started);
+    print(banner(started));
     await stopped;
   },
 });
 
 export const gatewayCommand = defineCommand({
-  meta: { name: "gateway", description: "Run the service: the HTTP API and the agent behind it" },
+  meta: {
+    name: "gateway",
+    description: "Run the service: the agent with its HTTP API, gateway, webhooks and cron",
+  },
   subCommands: {
     run,
     setup: lazyCommand(
-      "Let the gateway receive webhooks: enable them, choose port and secret",
+      "Set up webhooks and message platforms",
       async () => (await import("./setup.ts")).gatewaySetupCommand,
     ),
   },
@@ -61,13 +57,13 @@ function toPort(text: string): number {
   throw new UsageError(`--port must be a number from 0 to 65535, not ${JSON.stringify(text)}.`);
 }
 
-/** What a newcomer needs: where it is, how to get in, who answers, and one request to try. */
-function banner({ service, version, model, keyFile, keyCreated }: Booted): string {
+/** Returns the start message: address, key, model, and a request to try. */
+function banner({ service, version, model, keyFile, keyCreated }: StartedService): string {
   const demo = "the built-in demo model, because no provider is configured";
   const key =
     keyFile === undefined
       ? "as configured"
-      : `${keyCreated ? "made now and kept" : "kept"} in ${keyFile}, as API_SERVER_KEY`;
+      : `API_SERVER_KEY in ${keyFile}${keyCreated ? " (created now)" : ""}`;
   const bearer = keyFile === undefined ? "$API_SERVER_KEY" : `$(sed -n 's/^API_SERVER_KEY=//p' ${keyFile})`;
   return [
     `agentd ${version} listens on ${service.url}`,
@@ -80,33 +76,30 @@ function banner({ service, version, model, keyFile, keyCreated }: Booted): strin
   ].join("\n");
 }
 
-function webhookLines({ webhookUrl, webhookRoutes }: Booted["service"]): readonly string[] {
+function webhookLines({ webhookUrl, webhookRoutes }: StartedService["service"]): readonly string[] {
   if (webhookRoutes === undefined) return [];
-  if (webhookUrl === undefined) return ["  hooks  not received yet: the log says why, and it is tried again"];
+  if (webhookUrl === undefined) return ["  hooks  not listening yet, trying again; see the log"];
   const names = webhookRoutes.map(oneLine).join(", ") || "none yet, see `agentd webhook subscribe`";
-  // As `agentd webhook` prints it: the address of all addresses is none that can be called everywhere.
+  // A wildcard address cannot be called, so show localhost like `agentd webhook`.
   const url = webhookUrl.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, "//localhost");
   return [`  hooks  ${url}/webhooks/<route>, routes: ${names}`];
 }
 
-/** SIGHUP comes when the terminal closes: whoever started the service there gets the same good order. */
+/** SIGHUP arrives when the terminal closes and stops the service gracefully, too. */
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** The first signal stops in good order, the second at once. */
-async function untilStopped({ service, log }: Booted): Promise<void> {
-  process.on("unhandledRejection", (error) =>
-    log.error("a promise was rejected and nobody looked", { error }),
-  );
+/** Stops gracefully at the first signal and immediately at the second. */
+async function untilStopped({ service, log }: StartedService): Promise<void> {
+  process.on("unhandledRejection", (error) => log.error("unhandled promise rejection", { error }));
   let isStopping = false;
   const signal = await new Promise<string>((resolve) => {
-    // These listeners stay: a library that cleans up after itself (signal-exit) would end the process when it finds no
-    // other.
-    const take = (name: string) => {
+    // The listeners stay: without them, a library with its own cleanup (signal-exit) would end the process.
+    const onSignal = (name: string) => {
       if (!isStopping) resolve(name);
-      // A terminal that closes says so twice, by its kernel and by its shell.
+      // A closing terminal sends SIGHUP twice, from the kernel and from the shell.
       else if (name !== "SIGHUP") process.exit(1);
     };
-    for (const name of SIGNALS) process.on(name, take);
+    for (const name of SIGNALS) process.on(name, onSignal);
   });
   isStopping = true;
   log.info("stopping", { signal });

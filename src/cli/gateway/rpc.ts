@@ -1,5 +1,5 @@
-/** `agentd rpc`: the gateway for the program that started this one, on standard input and output. */
 import { waitAtMost } from "../../base/deadline.ts";
+/** `agentd rpc`: serves the program that started this one on standard input and output. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import packageFile from "../../../package.json" with { type: "json" };
@@ -8,17 +8,17 @@ import { takeStdout, type FrameOutput } from "../../base/system/frame-output.ts"
 import { gatewayLimits } from "../../rpc/connection/ready.ts";
 import { failStdio, greetStdio, serveStdio } from "../../rpc/connection/stdio.ts";
 import type { RpcService } from "../../app/service.ts";
-import { keepCompiledCode } from "../kit/compiled-code.ts";
+import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 
 export const rpcCommand = defineCommand({
   meta: {
     name: "rpc",
     description:
-      "Serve the TUI gateway (JSON-RPC) to the program that starts it: one JSON value a line on standard input and output, until the input ends. Logs go to standard error; `agentd spec gateway` and `agentd spec host` print what is spoken.",
+      "Serve the program that starts this one over the TUI gateway protocol (JSON-RPC): one JSON value per line on standard input and output, until the input ends. Logs go to standard error. `agentd spec gateway` and `agentd spec host` print the protocol.",
   },
   async run() {
-    // Before anything else is loaded: whatever prints, frames alone reach the host.
+    // Before anything else loads: only protocol messages may reach the host, whatever code prints.
     const output = takeStdout();
     const stop = stopOnSignal();
     process.on("unhandledRejection", (error) => process.stderr.write(`${describe(error)}\n`));
@@ -39,26 +39,26 @@ export const rpcCommand = defineCommand({
 });
 
 const SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
-/** Whoever may start a program here has what the main key of the API has. */
+/** A user who can start programs here has the rights of the main API key. */
 const OWNER = "default";
-/** What turns get that are at work when the host leaves, and then what a host gets that does not read. */
+/** How long active runs may take to stop after the host disconnects, and then a host to read. */
 const GRACE_MS = 500;
 
 /**
- * The host is greeted as soon as the configuration is known to be valid and the journal is open; the rooms, which take
- * longer to load, are built behind it. What the host sends meanwhile waits in the pipe.
+ * Greets the host as soon as the configuration is valid and the store is open. The service, which loads slower, starts
+ * afterwards; input of the host waits in the pipe.
  */
 async function start(output: FrameOutput): Promise<{ greeted: string; service: RpcService }> {
   const context = currentContext();
   keepCompiledCode(context.home);
   const { openHome, openHomeStore } = await import("../../app/home.ts");
-  const opened = await openHome(context);
-  const store = await openHomeStore(opened);
-  const limits = gatewayLimits(opened.config.sessions.max_queue);
+  const home = await openHome(context);
+  const store = await openHomeStore(home);
+  const limits = gatewayLimits(home.config.sessions.max_queue);
   const greeted = greetStdio(output, { version: packageFile.version, epoch: store.epoch, limits });
   try {
-    const { bootRpc } = await import("../../app/start.ts");
-    return { greeted, service: await bootRpc(opened, store) };
+    const { startRpcFromHome } = await import("../../app/start.ts");
+    return { greeted, service: await startRpcFromHome(home, store) };
   } catch (error) {
     await failStdio(output, error);
     throw error;
@@ -66,8 +66,8 @@ async function start(output: FrameOutput): Promise<{ greeted: string; service: R
 }
 
 /**
- * Until work begins there is nothing to put away: a signal ends the process at once. The listeners stay: a library that
- * cleans up after itself (signal-exit) would end the process when it finds no other.
+ * Returns a signal that aborts on SIGTERM, SIGHUP and SIGINT. Before work begins, they end the process at once. The
+ * listeners stay: without them, a library with its own cleanup (signal-exit) would end the process.
  */
 function stopOnSignal(): { readonly signal: AbortSignal; workBegins(): void } {
   const stop = new AbortController();

@@ -1,4 +1,4 @@
-/** What `agentd gateway setup` writes of a platform: secrets into `<home>/.env`, the rest into the file. */
+/** Plans and writes the setup of a platform: secrets into `<home>/.env`, the rest into the configuration file. */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/nearest.ts";
@@ -14,19 +14,19 @@ import { UsageError } from "../kit/arguments.ts";
 
 export interface PlatformAnswers {
   readonly platform: PlatformName;
-  /** By key, as they were typed. */
+  /** Values by key, as typed. */
   readonly values: ReadonlyMap<string, string>;
 }
 
 export interface PlatformPlan {
   readonly platform: PlatformName;
-  /** Of `<home>/.env`: name and value. */
+  /** Names and values for `<home>/.env`. */
   readonly variables: readonly (readonly [string, string])[];
-  /** Of the configuration file: key and value. */
+  /** Keys and values for the configuration file. */
   readonly edits: readonly (readonly [string, string])[];
 }
 
-/** Nothing is written yet. UsageError for keys and values that cannot be. */
+/** Returns what to write, and writes nothing. UsageError for invalid keys and values. */
 export function planPlatform(
   { platform, values }: PlatformAnswers,
   { platforms }: Pick<Config, "platforms">,
@@ -38,12 +38,12 @@ export function planPlatform(
     const key = keyNamed(platform, name);
     const value = typed.trim();
     checkValue(platform, key, value);
-    const { place, before } = placeOf(platform, written, name);
+    const { place, before } = locateSetting(platform, written, name);
     const variable = variableOf(key, before);
     const isKept = key.isSecret && !value.startsWith("env:") && variable !== undefined;
     if (!isKept) edits.push([place, value]);
     else variables.push([variable, value]);
-    // What stands in the file goes before the environment: there it must refer to the variable.
+    // The file overrides the environment, so an existing value must become a reference to the variable.
     if (isKept && before !== undefined && before !== `env:${variable}`)
       edits.push([place, `env:${variable}`]);
   }
@@ -51,8 +51,8 @@ export function planPlatform(
   return { platform, variables, edits };
 }
 
-/** The secrets first: a file that refers to variables which are not there would be of no use. */
-export async function carryOutPlatform(home: string, { variables, edits }: PlatformPlan): Promise<void> {
+/** Writes the secrets first: the file must not refer to missing variables. */
+export async function writePlatform(home: string, { variables, edits }: PlatformPlan): Promise<void> {
   await prepareHome(home);
   for (const [name, value] of variables) {
     registerSecret(value);
@@ -66,7 +66,7 @@ function keyNamed(platform: PlatformName, name: string): PlatformKey {
   const found = keys.find(({ key }) => key === name);
   if (found?.type === "object") {
     throw new UsageError(
-      `${name} holds several values: set it with \`agentd config set platforms.${platform}.${name}\`.`,
+      `${name} has several values. Set it with \`agentd config set platforms.${platform}.${name}\`.`,
     );
   }
   if (found) return found;
@@ -74,11 +74,11 @@ function keyNamed(platform: PlatformName, name: string): PlatformKey {
   throw new UsageError(`${platform} has no key ${JSON.stringify(name)}${suggest(name, names)}`);
 }
 
-/** The value never stands in the message: it may be a secret. */
+/** Validates a value. Messages never contain it: it may be a secret. */
 function checkValue(platform: PlatformName, { key }: PlatformKey, value: string): void {
   const path = ["platforms", platform, key];
-  if (value === "") throw new UsageError(`${key} is empty. Leave it out to keep what there is.`);
-  if (/\p{Cc}/u.test(value)) throw new UsageError(`${key} must be one line, without control characters.`);
+  if (value === "") throw new UsageError(`${key} is empty. Omit it to keep the current value.`);
+  if (/\p{Cc}/u.test(value)) throw new UsageError(`${key} must be a single line without control characters.`);
   const { issues } = readConfig(
     JSON.stringify({ platforms: { [platform]: { [key]: valueOf(value, path) } } }),
   );
@@ -95,15 +95,19 @@ function valueOf(text: string, path: readonly string[]): unknown {
   }
 }
 
-interface Place {
-  /** The whole key. */
+interface SettingLocation {
+  /** The full key. */
   readonly place: string;
-  /** What stands there. */
+  /** The current value. */
   readonly before: string | undefined;
 }
 
-/** Where the key stands already; what stands in `extra` goes before what stands beside it. */
-function placeOf(platform: string, written: Readonly<Record<string, unknown>>, key: string): Place {
+/** Returns the location of a key in the file. A key in `extra` overrides the same key beside it. */
+function locateSetting(
+  platform: string,
+  written: Readonly<Record<string, unknown>>,
+  key: string,
+): SettingLocation {
   const extra = isRecord(written["extra"]) ? written["extra"] : {};
   const isInExtra = extra[key] !== undefined;
   const before = isInExtra ? extra[key] : written[key];

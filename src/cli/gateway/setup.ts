@@ -1,4 +1,4 @@
-/** `agentd gateway setup`: webhooks that come in, platforms that messages go out to. Asks, or takes all from the options. */
+/** `agentd gateway setup`: sets up webhooks and message platforms, interactively or with options. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import { registerSecret } from "../../base/observe/redact.ts";
@@ -10,14 +10,15 @@ import { NO_AUTH } from "../../webhook/routes/route.ts";
 import { webhookSettings } from "../../webhook/settings.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
-import { finishPlatform } from "./setup-finish.ts";
-import { carryOutPlatform, planPlatform, type PlatformAnswers } from "./setup-platform.ts";
+import { writePlatform, planPlatform, type PlatformAnswers, type PlatformPlan } from "./setup-platform.ts";
 import type { GatewayAnswers } from "./setup-prompts.ts";
 import { print, warn } from "../kit/output.ts";
 import { toPair, toPlatform } from "../platforms/test.ts";
-import { statuses } from "../platforms/status.ts";
+import { statuses, statusOf, type PlatformStatus } from "../platforms/status.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { repeatedOption, toPort } from "../webhook/options.ts";
+import { repeatedOption, switchOption, textOption, toPort } from "../kit/options.ts";
+import { platforms as traits } from "../../deliver/message.ts";
+import { sendTrial, trialIsGood, trialText, untilInterrupted } from "../platforms/trial.ts";
 
 const SECRET_VARIABLE = "WEBHOOK_SECRET";
 const GOOD_SECRET_CHARACTERS = 16;
@@ -25,29 +26,16 @@ const GOOD_SECRET_CHARACTERS = 16;
 export const gatewaySetupCommand = defineCommand({
   meta: {
     name: "setup",
-    description:
-      "Let the gateway receive webhooks, and set up platforms for messages: asks at a terminal, or takes all from the options",
+    description: "Set up webhooks and message platforms, interactively or with options",
   },
   args: {
-    "enable-webhooks": { type: "boolean", description: "Receive webhooks; asks nothing" },
-    "webhook-port": { type: "string", valueHint: "number", description: "Port of the receiver" },
-    "webhook-secret": {
-      type: "string",
-      valueHint: "text",
-      description: "Secret of routes that have none of their own; kept in <home>/.env",
-    },
-    platform: {
-      type: "string",
-      valueHint: "name",
-      description: "Set up this platform, such as telegram; asks nothing",
-    },
-    set: {
-      type: "string",
-      valueHint: "key=value",
-      description: "A key of the platform; may be given again. Secrets are kept in <home>/.env",
-    },
-    test: { type: "boolean", description: "Send a test message through the platform at the end" },
-    yes: { type: "boolean", alias: "y", description: "Ask nothing; what is not given keeps its value" },
+    "enable-webhooks": switchOption("Enable webhooks without asking"),
+    "webhook-port": textOption("number", "Port of the webhook receiver"),
+    "webhook-secret": textOption("text", "Secret of routes without their own. Saved in <home>/.env"),
+    platform: textOption("name", "Set up this platform, such as telegram, without asking"),
+    set: textOption("key=value", "Set a key of the platform. Repeatable. Secrets are saved in <home>/.env"),
+    test: switchOption("Send a test message at the end"),
+    yes: { type: "boolean", alias: "y", description: "Ask nothing. Omitted options keep their values" },
   },
   async run({ args, rawArgs }) {
     const given = fromOptions(args, repeatedOption(rawArgs, "set"));
@@ -62,10 +50,11 @@ export const gatewaySetupCommand = defineCommand({
     }
     if (webhooks) checkSecret(loaded, webhooks);
     const plans = platforms.map((each) => planPlatform(each, loaded.config));
-    if (webhooks) await carryOut(context.home, webhooks);
-    for (const plan of plans) await carryOutPlatform(context.home, plan);
+    if (webhooks) await writeWebhooks(context.home, webhooks);
+    for (const plan of plans) await writePlatform(context.home, plan);
     if (webhooks) report(await loadConfig(context), webhooks);
-    for (const plan of plans) await finishPlatform(plan, { questions: !given, tries: args.test === true });
+    for (const plan of plans)
+      await finishPlatform(plan, { questions: !given, sendsTest: args.test === true });
   },
 });
 
@@ -83,15 +72,14 @@ interface Options {
   readonly yes?: boolean | undefined;
 }
 
-/** Undefined: the person is to be asked. */
+/** Returns the answers of the options, or undefined to ask interactively. */
 function fromOptions(args: Options, pairs: readonly string[]): Answers | undefined {
   const port = args["webhook-port"] === undefined ? undefined : portOf(args["webhook-port"]);
   const secret = args["webhook-secret"];
-  if (secret === "")
-    throw new UsageError("--webhook-secret is empty. Leave it out to keep the one there is.");
+  if (secret === "") throw new UsageError("--webhook-secret is empty. Omit it to keep the current one.");
   const { platform } = args;
   if (platform === undefined && (pairs.length > 0 || args.test))
-    throw new UsageError("--set and --test need --platform.");
+    throw new UsageError("--set and --test require --platform.");
   const hasWebhooks = args["enable-webhooks"] === true || port !== undefined || secret !== undefined;
   if (!hasWebhooks && platform === undefined && !args.yes) return undefined;
   return {
@@ -109,18 +97,18 @@ async function askAtTerminal(
 ): Promise<Answers | undefined> {
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     throw new UsageError(
-      "There is no terminal to ask at. Give --enable-webhooks, and --webhook-port or --webhook-secret where wanted; or --platform with --set.",
+      "Cannot ask without a terminal. Pass --enable-webhooks, with --webhook-port or --webhook-secret if needed, or --platform with --set.",
     );
   }
   const { askGateway, askYesNo } = await import("./setup-prompts.ts");
   const { isEnabled, port, secrets } = webhookSettings(config);
   const webhooks = await askGateway({ isEnabled, port, hasSecret: secrets.length > 0 });
   if (webhooks === undefined) return undefined;
-  const { askPlatform } = await import("./setup-platform-prompts.ts");
+  const { askPlatform } = await import("./setup-prompts.ts");
   const platforms: PlatformAnswers[] = [];
   for (;;) {
     const wanted = await askYesNo(
-      platforms.length === 0 ? "Set up a platform for messages?" : "Set up another one?",
+      platforms.length === 0 ? "Set up a message platform?" : "Set up another platform?",
     );
     if (wanted === undefined) return undefined;
     if (!wanted) return { webhooks: webhooks === "no" ? undefined : webhooks, platforms };
@@ -130,8 +118,8 @@ async function askAtTerminal(
   }
 }
 
-/** The secret first: a receiver that is enabled without one might have routes that nobody proves themselves to. */
-async function carryOut(home: string, { port, secret }: GatewayAnswers): Promise<void> {
+/** Writes the secret first: an enabled receiver without it might have unprotected routes. */
+async function writeWebhooks(home: string, { port, secret }: GatewayAnswers): Promise<void> {
   await prepareHome(home);
   if (secret !== undefined) {
     registerSecret(secret);
@@ -141,7 +129,7 @@ async function carryOut(home: string, { port, secret }: GatewayAnswers): Promise
   await setConfigValue({ home, key: "platforms.webhook.enabled", value: "true" });
 }
 
-/** Where the port stands in the file already; what stands in `extra` goes before what stands beside it. */
+/** Returns the key of the port in the file. A key in `extra` overrides the same key beside it. */
 async function portKey(home: string): Promise<string> {
   const { config } = readConfig((await readPrivateFile(configPath(home))) ?? "");
   const { port, extra } = config.platforms.webhook;
@@ -155,33 +143,94 @@ function portOf(text: string): number {
   throw new UsageError(`--webhook-port must be a number from 1 to 65535, not ${JSON.stringify(text)}.`);
 }
 
-/** What would keep the gateway from starting is not written. */
+/** Rejects a secret that would keep the gateway from starting. */
 function checkSecret({ config }: LoadedConfig, { secret }: GatewayAnswers): void {
   if (secret === NO_AUTH && !webhookSettings(config).isLoopback) {
     throw new UsageError(
-      `${NO_AUTH} is for loopback addresses only: set platforms.webhook.extra.host to 127.0.0.1 first.`,
+      `${NO_AUTH} works only on loopback addresses. Set platforms.webhook.extra.host to 127.0.0.1 first.`,
     );
   }
   if (secret !== undefined && secret !== NO_AUTH && secret.length < GOOD_SECRET_CHARACTERS) {
-    warn(`The secret is short: ${GOOD_SECRET_CHARACTERS} characters or more are hard to guess.`);
+    warn(`The secret is short. Use at least ${GOOD_SECRET_CHARACTERS} characters.`);
   }
 }
 
 function report({ config, home, path }: LoadedConfig, answers: GatewayAnswers): void {
   const { isEnabled, port, secrets } = webhookSettings(config);
-  print(`${path} has platforms.webhook.enabled.`);
-  if (answers.secret !== undefined) print(`The secret is in ${envPath(home)}, as ${SECRET_VARIABLE}.`);
-  if (secrets.length === 0) print("There is no secret for all routes: each route needs its own.");
-  if (!isEnabled) warn("WEBHOOK_ENABLED in the environment counts instead, and keeps webhooks off.");
+  print(`Set platforms.webhook.enabled in ${path}.`);
+  if (answers.secret !== undefined) print(`Saved the secret as ${SECRET_VARIABLE} in ${envPath(home)}.`);
+  if (secrets.length === 0) print("No global secret is set: each route needs its own.");
+  if (!isEnabled) warn("WEBHOOK_ENABLED in the environment overrides this and keeps webhooks disabled.");
   if (answers.port !== undefined && port !== answers.port) {
-    warn(`WEBHOOK_PORT in the environment counts instead: ${port}.`);
+    warn(`WEBHOOK_PORT in the environment overrides the port: ${port}.`);
   }
   print(
     [
       "Next:",
-      "  `agentd gateway` receives webhooks; restart it where it runs.",
-      "  `agentd webhook subscribe <name>` makes a route, and tells its URL and secret.",
-      `  Services send to http://your-server:${port}/webhooks/<route-name>: let them through the firewall, best over TLS.`,
+      "  Start or restart `agentd gateway` to receive webhooks.",
+      "  Create a route with `agentd webhook subscribe <name>`, which prints its URL and secret.",
+      `  Let services reach http://your-server:${port}/webhooks/<route-name> through the firewall, preferably over TLS.`,
     ].join("\n"),
   );
+}
+
+const TRIAL_TIMEOUT_MS = 60_000;
+
+interface FinishOptions {
+  /** The setup is interactive. */
+  readonly questions: boolean;
+  /** Send a test message without asking. */
+  readonly sendsTest: boolean;
+}
+
+/** Reports the setup of a platform. Sets exit code 1 if it is not ready or rejects the test message. */
+async function finishPlatform(
+  { platform, variables, edits }: PlatformPlan,
+  options: FinishOptions,
+): Promise<void> {
+  const { config, env, path, home } = await loadConfig(currentContext());
+  const platformStatus = await statusOf(platform, config, env);
+  if (edits.length > 0) print(`Set ${edits.map(([key]) => key).join(", ")} in ${path}.`);
+  if (variables.length > 0) print(`Saved ${variables.map(([name]) => name).join(", ")} in ${envPath(home)}.`);
+  for (const [name, value] of variables) {
+    if (env[name] !== value) warn(`${name} in the environment overrides the saved value.`);
+  }
+  if (platformStatus.status !== "ready") {
+    warn(`${platformStatus.title} is not ready; missing: ${platformStatus.missing.join(" and ")}.`);
+    process.exitCode = EXIT_FAILURE;
+    return;
+  }
+  print(`${platformStatus.title} is ready. Restart \`agentd gateway\` if it is running.`);
+  const target = await chooseTestTarget(platformStatus, options);
+  if (target) await sendTestMessage(platformStatus, target);
+  else print(`Send a test message with \`agentd platforms test ${platform}\`.`);
+}
+
+interface TestTarget {
+  /** Default: the home channel. */
+  readonly chat?: string;
+}
+
+/** Returns where to send a test message, or undefined to send none. */
+async function chooseTestTarget(
+  { title, home, name }: PlatformStatus,
+  { questions, sendsTest }: FinishOptions,
+): Promise<TestTarget | undefined> {
+  if (!questions) return sendsTest ? {} : undefined;
+  const { askChat, askYesNo } = await import("./setup-prompts.ts");
+  // The target of a comment is unknown here.
+  if (traits[name].address === "none") return undefined;
+  if (!(await askYesNo(`Send a test message through ${title} now?`))) return undefined;
+  if (home !== undefined) return {};
+  const chat = await askChat(title);
+  return chat === undefined ? undefined : { chat };
+}
+
+async function sendTestMessage({ name }: PlatformStatus, { chat }: TestTarget): Promise<void> {
+  const message = { platform: name, chat, thread: undefined, text: undefined, extra: {} };
+  const options = { timeoutMs: TRIAL_TIMEOUT_MS, signal: untilInterrupted(), onSend: () => {} };
+  const trial = await sendTrial(message, options);
+  if (trialIsGood(trial)) return print(trialText(trial));
+  warn(trialText(trial));
+  process.exitCode = EXIT_FAILURE;
 }

@@ -1,5 +1,5 @@
-/** `agentd backup`: a copy of the home and its database, made while services go on working. */
 import { isInside } from "../../base/paths.ts";
+/** `agentd backup`: copies the home and its database while services run. */
 import {
   chmod,
   copyFile,
@@ -21,39 +21,37 @@ import { databasePath } from "../../config/home.ts";
 import { resolvePaths } from "../../config/paths.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { findDatabase } from "../sessions/database.ts";
+import { jsonOption, optionalArgument, switchOption } from "../kit/options.ts";
+import { findDatabase } from "../kit/database.ts";
 
 export const backupCommand = defineCommand({
   meta: {
     name: "backup",
     description:
-      "Copy the home and its SQLite database into a new folder, as they are now; services go on meanwhile. The copy holds your keys",
+      "Copy the home and its SQLite database into a new folder while services run. The copy contains your keys",
   },
   args: {
-    folder: {
-      type: "positional",
-      required: false,
-      description: "Folder that does not exist yet. Default: agentd-backup-<time> where you are",
-    },
-    workspace: { type: "boolean", description: "Copy the workspace too, where it is part of the home" },
-    json: { type: "boolean", description: "Print JSON" },
+    folder: optionalArgument("A new folder. Default: agentd-backup-<time> in the current folder"),
+    workspace: switchOption("Include the workspace if it is inside the home"),
+    json: jsonOption,
   },
   async run({ args }) {
     const source = await findSource();
     const target = resolve(args.folder ?? `agentd-backup-${stampOf(new Date())}`);
-    const made = await backUp(source, target, { withWorkspace: args.workspace === true });
-    if (args.json) return printJson({ folder: target, files: made.files, database: made.database });
-    print(`Backed up ${source.home} to ${target}: ${made.files} files, ${databaseText(made.database)}.`);
-    print(`To restore it, stop agentd, move ${source.home} away, and copy this folder there.`);
-    if (made.database === "elsewhere") warn(ELSEWHERE);
-    if (made.database === "copied" && !isInside(resolve(source.database.url), source.home))
-      warn(`The database was at ${source.database.url}: put state.db there.`);
-    if (made.workspace !== undefined) warn(`The workspace is not in it: ${made.workspace}`);
+    const result = await backUp(source, target, { withWorkspace: args.workspace === true });
+    if (args.json) return printJson({ folder: target, files: result.files, database: result.database });
+    print(`Backed up ${source.home} to ${target}: ${result.files} files, ${databaseText(result.database)}.`);
+    print(`To restore it, stop agentd, move ${source.home} away and copy this folder to that path.`);
+    if (result.database === "elsewhere") warn(ELSEWHERE);
+    if (result.database === "copied" && !isWithin(resolve(source.database.url), source.home))
+      warn(`The database was at ${source.database.url}. Copy state.db there.`);
+    if (result.workspace !== undefined)
+      warn(`The backup does not include the workspace: ${result.workspace}`);
   },
 });
 
 const ELSEWHERE =
-  'The database is on a PostgreSQL server and not in the backup: copy it with `pg_dump`, see "Backup" in the README.';
+  'The backup does not include the database, which is on a PostgreSQL server. Copy it with `pg_dump`; see "Backup" in the README.';
 
 interface Source {
   readonly home: string;
@@ -61,18 +59,18 @@ interface Source {
   readonly database: Awaited<ReturnType<typeof findDatabase>>;
 }
 
-interface Made {
+interface BackupResult {
   readonly files: number;
-  /** Absent where nothing has been kept yet. */
+  /** Absent: the database does not exist yet. */
   readonly database: "copied" | "absent" | "elsewhere";
-  /** Where it is, when it was left out. */
+  /** The path of the workspace if it was left out. */
   readonly workspace?: string;
 }
 
 async function findSource(): Promise<Source> {
   const context = currentContext();
   const home = await realpath(context.home).catch(() => {
-    throw new ServiceError("not_found", `There is nothing to back up: ${context.home} does not exist.`);
+    throw new ServiceError("not_found", `Nothing to back up: ${context.home} does not exist.`);
   });
   const loaded = await loadConfig(context);
   const { workspace } = resolvePaths({ ...context, config: requireValid(loaded), env: loaded.env });
@@ -80,12 +78,12 @@ async function findSource(): Promise<Source> {
   return { home, workspace: await realpath(workspace).catch(() => workspace), database };
 }
 
-/** The folder has its name once it is whole. ServiceError for a folder that exists, lies in the home or cannot be made. */
+/** Creates the backup under a temporary name and renames it. ServiceError for an invalid or unwritable folder. */
 async function backUp(
   source: Source,
   target: string,
   { withWorkspace }: { readonly withWorkspace: boolean },
-): Promise<Made> {
+): Promise<BackupResult> {
   const { home, workspace, database } = source;
   await refuseTarget(target, home);
   const partial = join(dirname(target), `.${basename(target)}.partial`);
@@ -95,26 +93,26 @@ async function backUp(
     await mkdir(dirname(target), { recursive: true });
     await rm(partial, { recursive: true, force: true });
     await mkdir(partial, { mode: 0o700 });
-    const databaseTo = placeOf(database, home);
+    const databaseTo = databaseTarget(database, home);
     await mkdir(dirname(join(partial, databaseTo)), { recursive: true, mode: 0o700 });
-    const kept = await copyDatabase(database, join(partial, databaseTo));
+    const databaseState = await copyDatabase(database, join(partial, databaseTo));
     const skipped = new Set([
       ...SKIPPED.map((name) => join(home, name)),
       ...databaseFiles(databasePath(home)),
-      ...(kept === "elsewhere" ? [] : databaseFiles(resolve(database.url))),
+      ...(databaseState === "elsewhere" ? [] : databaseFiles(resolve(database.url))),
       ...(leavesWorkspace ? [workspace] : []),
     ]);
     const files = await copyTree(home, partial, skipped);
     await rename(partial, target);
-    return { files, database: kept, ...(leavesWorkspace ? { workspace } : {}) };
+    return { files, database: databaseState, ...(leavesWorkspace ? { workspace } : {}) };
   } catch (error) {
-    // Where nothing could be made, nothing has to go.
+    // The folder may not exist.
     await rm(partial, { recursive: true, force: true }).catch(() => {});
     throw toSentence(error, target);
   }
 }
 
-/** What is made anew, and homes of their own. */
+/** Rebuilt data, and the homes of other profiles. */
 const SKIPPED = ["cache", "profiles", ".lock"];
 
 async function refuseTarget(target: string, home: string): Promise<void> {
@@ -122,15 +120,18 @@ async function refuseTarget(target: string, home: string): Promise<void> {
   if (isInside(join(above, basename(target)), home)) {
     throw new ServiceError(
       "invalid_config",
-      `${target} lies in the home itself. Name a folder outside of ${home}.`,
+      `${target} is inside the home. Choose a folder outside of ${home}.`,
     );
   }
   if (await lstat(target).catch(() => undefined)) {
-    throw new ServiceError("invalid_config", `${target} exists. Name a folder that does not exist yet.`);
+    throw new ServiceError("invalid_config", `${target} already exists. Choose a new folder.`);
   }
 }
 
-async function copyDatabase({ url, exists }: Source["database"], to: string): Promise<Made["database"]> {
+async function copyDatabase(
+  { url, exists }: Source["database"],
+  to: string,
+): Promise<BackupResult["database"]> {
   if (/^postgres(ql)?:\/\//.test(url)) return "elsewhere";
   if (!exists) return "absent";
   const { copySqlite } = await import("../../store/backup.ts");
@@ -138,16 +139,16 @@ async function copyDatabase({ url, exists }: Source["database"], to: string): Pr
   return "copied";
 }
 
-/** Where it was, seen from the home; of one that lies elsewhere its usual name. */
-function placeOf({ url }: Source["database"], home: string): string {
-  return isInside(resolve(url), home) ? relative(home, resolve(url)) : basename(databasePath(home));
+/** Returns the path of the database relative to the home, or its default name if it is elsewhere. */
+function databaseTarget({ url }: Source["database"], home: string): string {
+  return isWithin(resolve(url), home) ? relative(home, resolve(url)) : basename(databasePath(home));
 }
 
 function databaseFiles(path: string): readonly string[] {
   return [path, `${path}-wal`, `${path}-shm`, `${path}-journal`];
 }
 
-/** Returns how many files were copied. What goes away meanwhile is left out: it was about to be replaced. */
+/** Returns the number of copied files. Skips files that disappear meanwhile. */
 async function copyTree(from: string, to: string, skipped: ReadonlySet<string>): Promise<number> {
   let count = 0;
   for (const entry of await readdir(from, { withFileTypes: true })) {
@@ -174,7 +175,7 @@ async function copyTree(from: string, to: string, skipped: ReadonlySet<string>):
 function toSentence(error: unknown, target: string): unknown {
   const code = codeOf(error);
   if (error instanceof ServiceError || code === undefined) return error;
-  const what = `The backup ${target} cannot be made (${code}). Check the folder, its permissions and the room on the disk.`;
+  const what = `Cannot create the backup ${target} (${code}). Check the folder, its permissions and the free disk space.`;
   return new ServiceError("invalid_config", what, { cause: error });
 }
 
@@ -182,12 +183,17 @@ function codeOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error ? String(error.code) : undefined;
 }
 
-function databaseText(state: Made["database"]): string {
-  if (state === "copied") return "with the database";
-  return state === "absent" ? "and no database, as there is none yet" : "without the database";
+function isWithin(path: string, folder: string): boolean {
+  const way = relative(folder, path);
+  return way === "" || (!way.startsWith("..") && resolve(folder, way) === path);
 }
 
-/** `2026-11-23T02-45-23`: sorts, and every file system takes it. */
+function databaseText(state: BackupResult["database"]): string {
+  if (state === "copied") return "with the database";
+  return state === "absent" ? "without a database, which does not exist yet" : "without the database";
+}
+
+/** Returns `2026-11-23T02-45-23`, which sorts and is valid on every file system. */
 function stampOf(now: Date): string {
   return now.toISOString().slice(0, 19).replaceAll(":", "-");
 }

@@ -19,24 +19,20 @@ import { createKeyRing } from "../../config/secrets/secrets.ts";
 import { requireUsableRoutes } from "../../webhook/routes/route.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
-const json = { type: "boolean", description: "Print JSON" } as const;
-const key = {
-  type: "positional",
-  required: true,
-  description: "Such as api_server.port or model.providers.local.type",
-} as const;
+const key = requiredArgument("A key, such as api_server.port or model.providers.local.type");
 
 const get = defineCommand({
   meta: {
     name: "get",
-    description: "Print the configuration, or one key of it, as it holds with all defaults",
+    description: "Print the effective configuration, or one key of it, including defaults",
   },
   args: {
     key: { ...key, required: false },
-    reveal: { type: "boolean", description: "Print secrets instead of [redacted]" },
-    json,
+    reveal: switchOption("Print secrets instead of [redacted]"),
+    json: jsonOption,
   },
   async run({ args }) {
     const loaded = await load();
@@ -46,7 +42,7 @@ const get = defineCommand({
     const shown = args.reveal ? value : maskSecrets(value, path);
     for (const issue of loaded.issues) warn(formatConfigIssue(issue, loaded.path));
     if (shown === undefined) {
-      throw new ServiceError("not_found", `${formatDotPath(path)} is not set, and has no default.`);
+      throw new ServiceError("not_found", `${formatDotPath(path)} is not set and has no default.`);
     }
     if (args.json) return printJson(shown);
     print(typeof shown === "object" && shown !== null ? await toYaml(shown) : String(shown));
@@ -54,34 +50,35 @@ const get = defineCommand({
 });
 
 const set = defineCommand({
-  meta: { name: "set", description: "Set one key of the file; its comments stay" },
+  meta: { name: "set", description: "Set a key in the configuration file. Comments are kept" },
   args: {
     key,
-    value: {
-      type: "positional",
-      required: true,
-      description: "A YAML scalar or JSON: 8643, true, [terminal, files], '{\"type\": ...}'",
-    },
-    json,
+    value: requiredArgument(
+      "A YAML scalar or JSON, such as 8643, true, [terminal, files] or '{\"type\": ...}'",
+    ),
+    json: jsonOption,
   },
   async run({ args }) {
     const edited = await setConfigValue({ home: currentContext().home, key: args.key, value: args.value });
-    await tell(edited, { json: args.json, key: args.key, done: "set" });
+    await report(edited, { json: args.json, key: args.key, done: "set" });
   },
 });
 
 const unset = defineCommand({
-  meta: { name: "unset", description: "Take one key out of the file, so that its default holds" },
-  args: { key, json },
+  meta: {
+    name: "unset",
+    description: "Remove a key from the configuration file, so that its default applies",
+  },
+  args: { key, json: jsonOption },
   async run({ args }) {
     const edited = await unsetConfigValue({ home: currentContext().home, key: args.key });
-    await tell(edited, { json: args.json, key: args.key, done: "unset" });
+    await report(edited, { json: args.json, key: args.key, done: "unset" });
   },
 });
 
 const path = defineCommand({
-  meta: { name: "path", description: "Print the path of the file" },
-  args: { json },
+  meta: { name: "path", description: "Print the path of the configuration file" },
+  args: { json: jsonOption },
   run({ args }) {
     const file = configPath(currentContext().home);
     if (args.json) return printJson({ path: file });
@@ -90,22 +87,22 @@ const path = defineCommand({
 });
 
 const check = defineCommand({
-  meta: { name: "check", description: "Tell what is wrong with the configuration; exit code 1 when it is" },
-  args: { json },
+  meta: { name: "check", description: "Validate the configuration. Exits with 1 if it is invalid" },
+  args: { json: jsonOption },
   async run({ args }) {
     const loaded = await load();
     const issues = [...loaded.issues, ...useIssues(loaded)];
     const valid = !issues.some(({ severity }) => severity === "error");
     if (args.json) printJson({ path: loaded.path, exists: loaded.exists, valid, issues });
     else if (valid)
-      print(`${loaded.path} ${loaded.exists ? "is valid" : "does not exist; the defaults hold"}`);
+      print(`${loaded.path} ${loaded.exists ? "is valid" : "does not exist. The defaults apply"}`);
     if (!args.json) for (const issue of issues) warn(formatConfigIssue(issue, loaded.path));
     if (!valid) process.exitCode = EXIT_FAILURE;
   },
 });
 
 export const configCommand = defineCommand({
-  meta: { name: "config", description: "Read, change and check the configuration" },
+  meta: { name: "config", description: "Read, change and validate the configuration" },
   subCommands: { get, set, unset, path, check },
 });
 
@@ -113,7 +110,7 @@ function load(): Promise<LoadedConfig> {
   return loadConfig(currentContext());
 }
 
-/** What only using the configuration shows, such as a reference to a variable that is not set, or an unusable filter. */
+/** Returns issues that only use reveals, such as a reference to an unset variable or an invalid filter. */
 function useIssues({ config, env, issues }: LoadedConfig): readonly ConfigIssue[] {
   if (issues.some(({ severity }) => severity === "error")) return [];
   const hasKey = config.api_server.key !== undefined || config.api_server.keys.length > 0;
@@ -129,14 +126,14 @@ function useIssues({ config, env, issues }: LoadedConfig): readonly ConfigIssue[
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       const place = { line: undefined, column: undefined };
-      // These messages begin with the key themselves.
+      // These messages already start with the key.
       return [{ path: "", message: `is not usable: ${error.message}`, ...place, severity: "error" as const }];
     }
   });
 }
 
-/** The change is made either way; what is still missing for a start is worth a word. */
-async function tell(
+/** Reports the change, and issues that still prevent a start. */
+async function report(
   edited: Edited,
   { json: asJson, key: name, done }: { readonly json?: boolean; readonly key: string; readonly done: string },
 ): Promise<void> {

@@ -1,12 +1,13 @@
 import { readFile } from "node:fs/promises";
 import { defineCommand } from "citty";
+import { optionalArgument, switchOption } from "../kit/options.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/nearest.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson } from "../kit/output.ts";
-import { findSpecFolder } from "../kit/package-file.ts";
+import { findSpecFolder } from "../kit/version.ts";
 
-/** Every spec there is or will be. A name without its file is not made yet. */
+/** The specs by name. */
 const FILES: Readonly<Record<string, string>> = {
   http: "http.openapi.json",
   gateway: "gateway.openrpc.json",
@@ -18,20 +19,15 @@ const FILES: Readonly<Record<string, string>> = {
 export const specCommand = defineCommand({
   meta: { name: "spec", description: "Print a machine-readable description of an interface, as JSON" },
   args: {
-    name: {
-      type: "positional",
-      required: false,
-      description: `One of ${Object.keys(FILES).join(", ")}; without it, which of them this version has`,
-    },
-    json: { type: "boolean", description: "Print the list as JSON, too (a spec always is)" },
+    name: optionalArgument(
+      `One of ${Object.keys(FILES).join(", ")}. Omit it to list the specs of this version`,
+    ),
+    json: switchOption("Print the list as JSON; a spec always is JSON"),
   },
   async run({ args }) {
     const folder = await findSpecFolder();
     if (!folder)
-      throw new ServiceError(
-        "internal_error",
-        "The specs are not where they were installed. Install agentd anew.",
-      );
+      throw new ServiceError("internal_error", "The installed specs are missing. Reinstall agentd.");
     const existing = Object.keys(FILES).filter((name) => folder.files.includes(FILES[name] ?? ""));
     if (args.name === undefined) return args.json ? printJson(existing) : print(existing.join("\n"));
     print(await readFile(new URL(fileOf(args.name, existing), folder.url), "utf8"));
@@ -40,11 +36,11 @@ export const specCommand = defineCommand({
 
 function fileOf(name: string, existing: readonly string[]): string {
   const file = Object.hasOwn(FILES, name) ? FILES[name] : undefined;
-  const list = `Specs are: ${existing.join(", ")}.`;
+  const list = `Available specs: ${existing.join(", ")}.`;
   if (file === undefined) {
     const hint = suggest(name, existing);
     throw new UsageError(
-      `There is no spec ${JSON.stringify(name)}${hint.includes("?") ? `${hint} ` : ". "}${list}`,
+      `Unknown spec ${JSON.stringify(name)}${hint.includes("?") ? `${hint} ` : ". "}${list}`,
     );
   }
   if (!existing.includes(name))

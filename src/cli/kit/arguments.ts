@@ -1,9 +1,9 @@
-/** The words of a command line against what a command declares; nothing unknown is passed over. Pure. */
+/** Validates the arguments of a command line against the declaration of a command. Pure. */
 import type { ArgDef, ArgsDef } from "citty";
 import { suggest } from "../../base/nearest.ts";
-import { aliasesOf, isRepeated, isRequired } from "./usage.ts";
+import { aliasesOf, isRepeated, isRequired } from "./command.ts";
 
-/** A mistake of the caller: its message and the usage go to stderr, and the exit code is 2. */
+/** A usage error: prints its message and the usage to stderr and exits with code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
@@ -16,9 +16,9 @@ interface Flag {
 const FLAG = /^(--?)([^=]*)(?:=(.*))?$/s;
 
 /**
- * The words in the one form that parsers agree on: `--name=value`, switches, then `--` and the arguments, which may thus
- * begin with a dash. Throws {@link UsageError} for an unknown flag, a flag without its value, a switch with one, a value
- * that is not among the choices, an argument too many, and one that is missing.
+ * Returns the words in canonical form: `--name=value`, switches, then `--` and the arguments, which may start with a
+ * dash. Throws {@link UsageError} for unknown flags, missing or extra values, invalid choices, and missing or extra
+ * arguments.
  */
 export function normalizeArguments(words: readonly string[], args: ArgsDef): string[] {
   const flags: string[] = [];
@@ -46,13 +46,13 @@ export function normalizeArguments(words: readonly string[], args: ArgsDef): str
   return [...flags, "--", ...positionals];
 }
 
-/** Every argument of words as {@link normalizeArguments} leaves them. */
+/** Returns the positional arguments of normalized words (see {@link normalizeArguments}). */
 export function positionalsOf(words: readonly string[]): readonly string[] {
   const end = words.indexOf("--");
   return end < 0 ? [] : words.slice(end + 1);
 }
 
-/** Where the first word stands that is neither a flag nor the value of one; -1 when there is none. */
+/** Returns the index of the first positional argument, or -1. */
 export function findFirstArgument(words: readonly string[], args: ArgsDef): number {
   for (let at = 0; at < words.length; at++) {
     const word = words[at] ?? "";
@@ -64,7 +64,7 @@ export function findFirstArgument(words: readonly string[], args: ArgsDef): numb
   return -1;
 }
 
-/** `-` alone and negative numbers are arguments. */
+/** Returns false for `-` and negative numbers, which are arguments. */
 function isFlag(word: string): boolean {
   return word.startsWith("-") && word !== "-" && !/^-\d/.test(word);
 }
@@ -96,7 +96,7 @@ function takesNext(word: string, arg: ArgDef): boolean {
 function toFlag({ name, arg }: Flag, word: string, next: string | undefined): string {
   const [written = word] = word.split("=");
   if (arg.type === "boolean") {
-    if (word.includes("=")) throw new UsageError(`${written} takes no value.`);
+    if (word.includes("=")) throw new UsageError(`${written} does not take a value.`);
     return word.startsWith("--no-") && name !== written.slice(2) ? `--no-${name}` : `--${name}`;
   }
   const value = word.includes("=") ? word.slice(written.length + 1) : next;
@@ -115,6 +115,6 @@ function checkPositionals(words: readonly string[], args: ArgsDef): void {
   const extra = words[declared.length];
   const [, last] = declared.at(-1) ?? [];
   if (extra === undefined || (last && isRepeated(last))) return;
-  const hint = last ? " A text of several words needs quotes around it." : "";
+  const hint = last ? " Put quotes around a text of several words." : "";
   throw new UsageError(`Unexpected argument ${JSON.stringify(extra)}.${hint}`);
 }

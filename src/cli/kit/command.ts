@@ -1,5 +1,85 @@
-/** Citty's commands with what is lazy in them resolved. */
-import type { ArgsDef, CommandDef, CommandMeta, SubCommandsDef } from "citty";
+/** Lazy commands and their usage text, for `--help` and usage errors. Pure. */
+import type { ArgDef, CommandDef, ArgsDef, CommandMeta, SubCommandsDef } from "citty";
+import { alignColumns } from "./table.ts";
+
+const INDENT = "  ";
+
+/** The options of every command. */
+const GLOBAL_OPTIONS: readonly (readonly [string, string])[] = [
+  ["--profile <name>", "Use a named profile, which has its own home (or set AGENTD_PROFILE)"],
+  ["-h, --help", "Show this help"],
+];
+
+/** Returns the usage text. `names` is the command path, such as `["agentd", "config", "set"]`. */
+export async function renderUsage(command: CommandDef, names: readonly string[]): Promise<string> {
+  const [meta, args, commands] = await Promise.all([
+    metaOf(command),
+    argsHere(command),
+    summariesOf(command),
+  ]);
+  const positionals = Object.entries(args).filter(([, arg]) => arg.type === "positional");
+  const options = Object.entries(args).filter(([, arg]) => arg.type !== "positional");
+  const hasDefault = (await defaultOf(command)) !== undefined;
+  const line = [
+    ...names,
+    ...(commands.length > 0 ? [hasDefault ? "[command]" : "<command>"] : []),
+    ...positionals.map(([name, arg]) => placeholder(isRepeated(arg) ? `${name}...` : name, arg)),
+    "[options]",
+  ].join(" ");
+  return [
+    meta.description ?? "",
+    `Usage: ${line}`,
+    section("Commands:", commands),
+    section(
+      "Arguments:",
+      positionals.map(([name, arg]) => [name, describe(arg)]),
+    ),
+    section("Options:", [
+      ...options.map(([name, arg]) => [label(name, arg), describe(arg)] as const),
+      ...GLOBAL_OPTIONS,
+    ]),
+    commands.length > 0 ? `Run \`${names.join(" ")} <command> --help\` for more about a command.` : "",
+  ]
+    .filter((part) => part !== "")
+    .join("\n\n");
+}
+
+function placeholder(name: string, arg: ArgDef): string {
+  return isRequired(arg) ? `<${name}>` : `[${name}]`;
+}
+
+/** Returns whether the argument is repeatable, which Citty cannot express. */
+export function isRepeated(arg: ArgDef): boolean {
+  return arg.type === "positional" && arg.valueHint === "...";
+}
+
+export function isRequired(arg: ArgDef): boolean {
+  return (
+    arg.default === undefined && (arg.type === "positional" ? arg.required !== false : arg.required === true)
+  );
+}
+
+function label(name: string, arg: ArgDef): string {
+  const short = aliasesOf(arg).map((alias) => `-${alias}, `);
+  return `${short.join("")}--${name}${arg.type === "boolean" ? "" : ` <${arg.valueHint ?? "value"}>`}`;
+}
+
+/** Returns the short names of an option. */
+export function aliasesOf(arg: ArgDef): readonly string[] {
+  return "alias" in arg && arg.alias !== undefined ? [arg.alias].flat() : [];
+}
+
+function describe(arg: ArgDef): string {
+  const choices = arg.type === "enum" && arg.options ? ` (one of ${arg.options.join(", ")})` : "";
+  const fallback =
+    arg.default === undefined || arg.default === false ? "" : ` (default ${String(arg.default)})`;
+  return `${arg.description ?? ""}${choices}${fallback}`;
+}
+
+function section(title: string, rows: readonly (readonly [string, string])[]): string {
+  if (rows.length === 0) return "";
+  return `${title}\n${INDENT}${alignColumns(rows).join(`\n${INDENT}`)}`;
+}
 
 type Resolvable<T> = T | Promise<T> | (() => T) | (() => Promise<T>);
 type Lazy = (() => Promise<CommandDef>) & {
@@ -8,7 +88,7 @@ type Lazy = (() => Promise<CommandDef>) & {
   readonly aliases: readonly string[];
 };
 
-/** A command that is loaded when it is called; the usage above it needs only its summary. */
+/** Returns a command that loads on demand. The usage of its parent needs only its summary. */
 export function lazyCommand<T extends ArgsDef>(
   summary: string,
   load: () => Promise<CommandDef<T>>,
@@ -17,7 +97,7 @@ export function lazyCommand<T extends ArgsDef>(
   return Object.assign(async () => (await load()) as unknown as CommandDef, { summary, aliases });
 }
 
-export async function metaOf(command: CommandDef): Promise<CommandMeta> {
+async function metaOf(command: CommandDef): Promise<CommandMeta> {
   return resolved(command.meta ?? {});
 }
 
@@ -25,8 +105,8 @@ export async function argsOf(command: CommandDef): Promise<ArgsDef> {
   return resolved(command.args ?? {});
 }
 
-/** Name and summary of each command below. */
-export async function summariesOf(command: CommandDef): Promise<readonly (readonly [string, string])[]> {
+/** Returns the name and summary of each subcommand. */
+async function summariesOf(command: CommandDef): Promise<readonly (readonly [string, string])[]> {
   const entries = Object.entries(await below(command));
   return Promise.all(
     entries.map(async ([name, each]) => {
@@ -40,7 +120,7 @@ export async function subCommandNames(command: CommandDef): Promise<readonly str
   return Object.keys(await below(command));
 }
 
-/** Returns the command of that name or alias, without loading the others. */
+/** Loads one subcommand, or returns undefined if it does not exist. */
 export async function subCommandOf(command: CommandDef, name: string): Promise<CommandDef | undefined> {
   const commands = await below(command);
   const found = Object.hasOwn(commands, name)
@@ -49,13 +129,13 @@ export async function subCommandOf(command: CommandDef, name: string): Promise<C
   return found === undefined ? undefined : resolved<CommandDef>(found);
 }
 
-/** The command that runs when none below is named. */
+/** Returns the subcommand that runs by default. */
 export async function defaultOf(command: CommandDef): Promise<CommandDef | undefined> {
   const name = await resolved(command.default);
   return name === undefined ? undefined : subCommandOf(command, name);
 }
 
-/** What may stand behind the command: its own arguments, and those of the command that runs by default. */
+/** Returns the arguments of a command and of its default subcommand. */
 export async function argsHere(command: CommandDef): Promise<ArgsDef> {
   const first = await defaultOf(command);
   return { ...(first ? await argsOf(first) : {}), ...(await argsOf(command)) };

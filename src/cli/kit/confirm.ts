@@ -1,10 +1,10 @@
-/** Asks the person at the terminal. The question goes to stderr: stdout is for data. */
+/** Asks for confirmation at the terminal, on stderr: stdout is for data. */
 import process from "node:process";
 
 export const confirm = {
   isPossible: (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true,
 
-  /** False for no, and when the question was broken off. */
+  /** Resolves to false for "no" and when the prompt is cancelled. */
   async ask(message: string): Promise<boolean> {
     const prompts = await import("@clack/prompts");
     const answer = await prompts.confirm({ message, initialValue: false, output: process.stderr });

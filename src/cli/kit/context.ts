@@ -1,4 +1,4 @@
-/** What commands are told by the process they run in. Touches the machine. */
+/** The environment and folders of the current process. Touches the machine. */
 import { homedir } from "node:os";
 import process from "node:process";
 import { resolveHome, type Environment } from "../../config/home.ts";
@@ -7,11 +7,11 @@ export interface CliContext {
   readonly env: Environment;
   /** The user's own home folder. */
   readonly userHome: string;
-  /** The home of agentd, or of the profile that was chosen. */
+  /** The home of agentd or of the selected profile. */
   readonly home: string;
 }
 
-/** ServiceError `invalid_config` for a profile name that is not allowed. */
+/** Returns the context of this process. ServiceError `invalid_config` for an invalid profile name. */
 export function currentContext(): CliContext {
   const env: Environment = { ...process.env };
   const userHome = homedir();

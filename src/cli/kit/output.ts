@@ -1,4 +1,4 @@
-/** Data goes to stdout and everything else to stderr, so that output can be piped. */
+/** Prints data to stdout and everything else to stderr, so that output can be piped. */
 import process from "node:process";
 
 export function print(text: string): void {

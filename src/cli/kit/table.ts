@@ -1,12 +1,20 @@
-/** Rows as people read them. Pure. */
+/** Rows in aligned columns. Pure. */
 
-/** Columns as wide as their widest cell; the last one ends where its text does. */
+/** Returns a table with a header. */
 export function toTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const all = [head, ...rows];
-  const widths = head
-    .slice(0, -1)
-    .map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  const line = (row: readonly string[]) =>
-    row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ");
-  return all.map((row) => line(row).trimEnd()).join("\n");
+  return alignColumns([head, ...rows]).join("\n");
+}
+
+/** Pads every column but the last to its widest cell. Returns a line per row. */
+export function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
+  const columns = Math.max(0, ...rows.map((row) => row.length - 1));
+  const widths = Array.from({ length: columns }, (_, column) =>
+    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd(),
+  );
 }

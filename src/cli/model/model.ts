@@ -1,4 +1,4 @@
-/** `agentd model`: which models there are, which is used, and whether it answers. */
+/** `agentd model`: lists, selects and tests models. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import { detectLocalModels } from "../../agent/engines/providers.ts";
@@ -6,16 +6,14 @@ import { formatModel } from "../../agent/model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue } from "../../config/file/edit.ts";
 import { currentContext } from "../kit/context.ts";
-import { loadModels, type ModelDeps } from "./deps.ts";
-import { describeTrial, hasFailed, tryModel } from "./trial.ts";
+import { loadModels, type ModelDeps, describeTrial, hasFailed, tryModel } from "./deps.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption, optionalArgument, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
-const json = { type: "boolean", description: "Print JSON" } as const;
-
 const show = defineCommand({
-  meta: { name: "show", description: "Print the model that is used (the default)" },
-  args: { json },
+  meta: { name: "show", description: "Print the default model" },
+  args: { json: jsonOption },
   async run({ args }) {
     const { models } = await loadModels();
     const model = formatModel(models.default);
@@ -23,15 +21,15 @@ const show = defineCommand({
     print(model);
     const hint =
       model === "demo:demo"
-        ? "No provider is configured, so the built-in demo model answers. `agentd setup` sets one up."
-        : "`agentd model list` shows the others, `agentd model set` chooses one.";
+        ? "No provider is configured, so the built-in demo model answers. Run `agentd setup` to set one up."
+        : "List other models with `agentd model list`, and select one with `agentd model set`.";
     warn(hint);
   },
 });
 
 const list = defineCommand({
   meta: { name: "list", description: "List providers and their models" },
-  args: { json },
+  args: { json: jsonOption },
   async run({ args }) {
     const { models } = await loadModels();
     const listed = models.list();
@@ -46,24 +44,24 @@ const list = defineCommand({
 });
 
 const set = defineCommand({
-  meta: { name: "set", description: "Choose the model that is used where nothing else is said" },
+  meta: { name: "set", description: "Set the default model" },
   args: {
-    model: { type: "positional", required: true, description: "`provider:model`, or `model`" },
-    json,
+    model: requiredArgument("`provider:model`, or `model`"),
+    json: jsonOption,
   },
   async run({ args }) {
     const model = resolve(await loadModels(), args.model);
     const edited = await setConfigValue({ home: currentContext().home, key: "model.default", value: model });
     if (args.json) return printJson({ model, ...edited });
-    print(`The model is ${model} now (${edited.path}). \`agentd model test\` tries it.`);
+    print(`Set the default model to ${model} in ${edited.path}. Test it with \`agentd model test\`.`);
   },
 });
 
 const test = defineCommand({
-  meta: { name: "test", description: "Ask a model for one sentence; exit code 1 when it does not answer" },
+  meta: { name: "test", description: "Ask a model for one sentence. Exits with 1 if it does not answer" },
   args: {
-    model: { type: "positional", required: false, description: "Default: the model that is used" },
-    json,
+    model: optionalArgument("The model to test. Default: model.default"),
+    json: jsonOption,
   },
   async run({ args }) {
     const deps = await loadModels();
@@ -80,8 +78,11 @@ const test = defineCommand({
 });
 
 const detect = defineCommand({
-  meta: { name: "detect", description: "Look for model servers on this machine" },
-  args: { add: { type: "boolean", description: "Write what was found into the configuration" }, json },
+  meta: { name: "detect", description: "Find model servers on this machine" },
+  args: {
+    add: switchOption("Add the servers to the configuration"),
+    json: jsonOption,
+  },
   async run({ args }) {
     const found = await detectLocalModels();
     if (args.add) {
@@ -95,7 +96,7 @@ const detect = defineCommand({
       }
     }
     if (args.json) return printJson({ servers: found, added: args.add === true });
-    if (found.length === 0) return print("No model server answers on the usual ports of this machine.");
+    if (found.length === 0) return print("Found no model server on the usual ports of this machine.");
     for (const { name, baseUrl, models } of found) {
       print(`${name}  ${baseUrl}${args.add ? "  (added)" : ""}`);
       for (const model of models) print(`  ${name}:${model}`);
@@ -104,7 +105,7 @@ const detect = defineCommand({
 });
 
 export const modelCommand = defineCommand({
-  meta: { name: "model", description: "Show, list, choose and try models" },
+  meta: { name: "model", description: "Show, list, select and test models" },
   subCommands: { show, list, set, test, detect },
   default: "show",
 });
@@ -115,7 +116,7 @@ function resolve({ models }: ModelDeps, name: string): string {
   const known = models.providers.map((provider) => provider.name).join(", ");
   throw new ServiceError(
     "model_not_found",
-    `There is no model ${JSON.stringify(name)}. Name it as provider:model; the providers are: ${known}. ` +
-      "`agentd setup` adds one.",
+    `Unknown model ${JSON.stringify(name)}. Use provider:model. Configured providers: ${known}. ` +
+      "Add one with `agentd setup`.",
   );
 }

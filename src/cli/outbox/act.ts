@@ -10,13 +10,13 @@ import {
   type MessageStatus,
 } from "../../store/outbox/messages.ts";
 import type { Store } from "../../store/store.ts";
-import { settleMessage } from "../../app/settle-message.ts";
+import { onMessageSettled } from "../../app/wire-delivery.ts";
 import { positionalsOf, UsageError } from "../kit/arguments.ts";
 import { confirm } from "../kit/confirm.ts";
 import { toPlatformName } from "./messages.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 
 /** Most ids in one call. */
 const MAX_IDS = 1_000;
@@ -51,7 +51,7 @@ export const retryCommand = defineCommand({
     const choice = toChoice(args, positionalsOf(rawArgs));
     await inDatabase(async (store) => {
       const ids = choice.ids ?? (await deadMessages(store, choice.platform));
-      const outcomes = await each(ids, (id) => retryMessage(store, id, settleMessage));
+      const outcomes = await each(ids, (id) => retryMessage(store, id, onMessageSettled));
       report(outcomes, { done: "retried", isJson: args.json === true });
     });
   },
@@ -89,7 +89,7 @@ export const dropCommand = defineCommand({
         process.exitCode = EXIT_FAILURE;
         return;
       }
-      const outcomes = await each(ids, (id) => dropMessage(store, id, settleMessage));
+      const outcomes = await each(ids, (id) => dropMessage(store, id, onMessageSettled));
       report(outcomes, { done: "dropped", isJson: args.json === true });
     });
   },
@@ -167,6 +167,6 @@ function report(
 
 async function inDatabase(work: (store: Store) => Promise<void>): Promise<void> {
   const database = await findDatabase();
-  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
+  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
   await withDatabase(database, work);
 }

@@ -15,7 +15,7 @@ import {
   messagesTable,
 } from "./messages.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 
 const MAX_LIMIT = 500;
 const json = { type: "boolean", description: "Print JSON" } as const;
@@ -57,7 +57,7 @@ export const listCommand = defineCommand({
     };
     const database = await findDatabase();
     if (!database.exists) {
-      warn(noDatabase(database.place));
+      warn(noDatabase(database.location));
       if (args.json) printJson({ messages: [], next_before: null });
       return;
     }
@@ -84,7 +84,7 @@ export const showCommand = defineCommand({
   },
   async run({ args }) {
     const database = await findDatabase();
-    if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
+    if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
     await hideSecrets();
     await withDatabase(database, async (store) => {
       const found = await findMessage(store, args.message);

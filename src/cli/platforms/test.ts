@@ -9,7 +9,7 @@ import { print, printJson, warn } from "../kit/output.ts";
 import { sendTrial, trialIsGood, trialText, untilInterrupted, type TrialMessage } from "./trial.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
-import { repeatedOption } from "../webhook/options.ts";
+import { repeatedOption } from "../kit/options.ts";
 import { suggest } from "../../base/nearest.ts";
 import { platformNames } from "../../deliver/platform/platforms.ts";
 

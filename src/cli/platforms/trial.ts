@@ -16,9 +16,9 @@ import { platformState, type PlatformState } from "../../deliver/platform/platfo
 import { parseTarget, type Delivery, type Target } from "../../deliver/target.ts";
 import { currentContext } from "../kit/context.ts";
 import { warn } from "../kit/output.ts";
-import { readVersion } from "../kit/package-file.ts";
+import { readVersion } from "../kit/version.ts";
 import { oneLine } from "../sessions/text.ts";
-import { findDatabase } from "../sessions/database.ts";
+import { findDatabase } from "../kit/database.ts";
 
 export interface TrialMessage {
   readonly platform: PlatformName;

@@ -1,4 +1,4 @@
-/** `agentd sessions`: what is saved, straight from the database, whether the service runs or not. */
+/** `agentd sessions`: reads saved sessions from the database, whether the service runs or not. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { SessionSummary } from "../../agent/session/list.ts";
@@ -8,49 +8,51 @@ import type { Store } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import {
+  cursorOption,
+  jsonOption,
+  limitOption,
+  requiredArgument,
+  switchOption,
+  textOption,
+  toLimit,
+  yesOption,
+} from "../kit/options.ts";
 import { confirm } from "../kit/confirm.ts";
-import { newestMessages, readPages } from "./pages.ts";
-import { factsOf, messageText, oneLine, toJson, toMarkdown } from "./text.ts";
-import { findDatabase, noDatabase, withDatabase } from "./database.ts";
-import { writeOutput, writeStdout } from "../kit/stream-file.ts";
+import { toTable } from "../kit/table.ts";
+import { newestMessages, readPages, sessionRows, messageText, oneLine, toJson, toMarkdown } from "./text.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
+import { writeOutput, writeStdout } from "../kit/streams.ts";
 
-/** Whose sessions are those made with `api_server.key`, such as the key that the first start makes. */
+/** The owner of sessions created with `api_server.key`. */
 const MAIN_OWNER = "default";
 const SHOWN_MESSAGES = 20;
 const MAX_LIMIT = 200;
 const MAX_OWNERS = 20;
 
-const json = { type: "boolean", description: "Print JSON" } as const;
 const owner = {
   type: "string",
   valueHint: "name",
   default: MAIN_OWNER,
-  description: 'Name of the API key the sessions belong to; "anonymous" where no key is asked for',
+  description: 'Name of the API key that owns the sessions; "anonymous" without keys',
 } as const;
-const session = {
-  type: "positional",
-  required: true,
-  description: "Id of the session, or its exact title (the newest of that title counts)",
-} as const;
+const session = requiredArgument(
+  "Id or exact title of the session. The newest session with that title is used",
+);
 
 const list = defineCommand({
   meta: { name: "list", description: "List the saved sessions of an owner, newest first" },
   args: {
     owner,
-    limit: {
-      type: "string",
-      valueHint: "number",
-      default: "50",
-      description: `Sessions a page, 1 to ${MAX_LIMIT}`,
-    },
-    cursor: { type: "string", description: "Go on where a page ended, with the cursor that it told" },
-    json,
+    limit: limitOption("Sessions", { max: MAX_LIMIT, fallback: 50 }),
+    cursor: cursorOption,
+    json: jsonOption,
   },
   async run({ args }) {
-    const limit = toLimit(args.limit);
+    const limit = toLimit(args.limit, MAX_LIMIT);
     const database = await findDatabase();
     if (!database.exists) {
-      warn(noDatabase(database.place));
+      warn(noDatabase(database.location));
       if (args.json) printJson({ sessions: [], next_cursor: null });
       return;
     }
@@ -60,19 +62,20 @@ const list = defineCommand({
       if (args.json) {
         printJson({ sessions: page.sessions.map(entryOf), next_cursor: page.nextCursor ?? null });
       } else if (page.sessions.length > 0) print(table(page.sessions));
-      if (page.sessions.length === 0) warn(await nothingHere(store, args.owner));
-      if (page.nextCursor !== undefined && !args.json) warn(`There are more: --cursor ${page.nextCursor}`);
+      if (page.sessions.length === 0) warn(await emptyHint(store, args.owner));
+      if (page.nextCursor !== undefined && !args.json)
+        warn(`More sessions follow: pass --cursor ${page.nextCursor}`);
     });
   },
 });
 
 const show = defineCommand({
-  meta: { name: "show", description: `Print a session: its facts and the last ${SHOWN_MESSAGES} messages` },
+  meta: { name: "show", description: `Print a session with its last ${SHOWN_MESSAGES} messages` },
   args: {
     session,
     owner,
-    all: { type: "boolean", description: "Print all messages" },
-    json,
+    all: switchOption("Print all messages"),
+    json: jsonOption,
   },
   async run({ args }) {
     await withSession(args, async (store, row) => {
@@ -80,14 +83,14 @@ const show = defineCommand({
         const newest = args.all ? undefined : newestMessages(store, row, SHOWN_MESSAGES);
         return writeStdout(toJson(row, newest ?? readPages(store, row)));
       }
-      for (const [name, value] of factsOf(row)) print(`${name.padEnd(9)} ${value}`);
+      for (const [name, value] of sessionRows(row)) print(`${name.padEnd(9)} ${value}`);
       await writeStdout(shownMessages(store, row, args.all === true));
     });
   },
 });
 
 const exportCommand = defineCommand({
-  meta: { name: "export", description: "Write a whole session, with its tool calls, to stdout or a file" },
+  meta: { name: "export", description: "Write a whole session with its tool calls to stdout or a file" },
   args: {
     session,
     owner,
@@ -96,42 +99,40 @@ const exportCommand = defineCommand({
       options: ["json", "markdown"],
       valueHint: "format",
       default: "json",
-      description: "How it is written",
+      description: "Output format",
     },
-    output: {
-      type: "string",
-      valueHint: "file",
-      description: "Write to this file (mode 0600), whole or not at all",
-    },
-    force: { type: "boolean", description: "Replace the file when there is one" },
+    output: textOption("file", "Write to this file atomically, with mode 0600"),
+    force: switchOption("Replace an existing file"),
   },
   async run({ args }) {
-    if (args.force && args.output === undefined) throw new UsageError("--force needs --output.");
+    if (args.force && args.output === undefined) throw new UsageError("--force requires --output.");
     await withSession(args, async (store, row) => {
       const pages = readPages(store, row);
       const text = args.format === "markdown" ? toMarkdown(row, pages) : toJson(row, pages);
       if (args.output === undefined) return writeStdout(text);
       const path = await writeOutput(args.output, text, { force: args.force === true });
-      warn(`wrote ${row.id} to ${path}`);
+      warn(`Wrote ${row.id} to ${path}.`);
     });
   },
 });
 
 const deleteCommand = defineCommand({
-  meta: { name: "delete", description: "Delete a session with its messages, runs and events, for good" },
+  meta: { name: "delete", description: "Permanently delete a session with its messages, runs and events" },
   args: {
     session,
     owner,
-    yes: { type: "boolean", alias: "y", description: "Do not ask" },
-    json,
+    yes: yesOption,
+    json: jsonOption,
   },
   async run({ args }) {
     if (!args.yes && !confirm.isPossible()) {
-      throw new UsageError("There is no terminal to ask on. Give --yes to delete the session.");
+      throw new UsageError(
+        "Cannot ask for confirmation without a terminal. Pass --yes to delete the session.",
+      );
     }
     await withSession(args, async (store, row) => {
       refuseBusy(store, row);
-      const question = `Delete ${row.id} (${nameOf(row)}, ${row.last_message} messages) for good?`;
+      const question = `Delete ${row.id} (${nameOf(row)}, ${row.last_message} messages) permanently?`;
       if (!args.yes && !(await confirm.ask(question))) {
         warn("Nothing was deleted.");
         process.exitCode = 1;
@@ -139,7 +140,7 @@ const deleteCommand = defineCommand({
       }
       await new Sessions(store).delete(row.id, row.owner);
       if (args.json) printJson({ id: row.id, deleted: true });
-      else print(`deleted ${row.id}`);
+      else print(`Deleted ${row.id}.`);
     });
   },
 });
@@ -154,24 +155,24 @@ async function withSession(
   work: (store: Store, row: SessionRow) => Promise<void>,
 ): Promise<void> {
   const database = await findDatabase();
-  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
+  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
   await withDatabase(database, async (store) => {
     const row = await new Sessions(store).find(args.session, args.owner).catch(async (error: unknown) => {
       if (!(error instanceof ServiceError) || error.code !== "session_not_found") throw error;
-      const hint = `\`agentd sessions list --owner ${args.owner}\` lists what there is.`;
+      const hint = `List the sessions with \`agentd sessions list --owner ${args.owner}\`.`;
       throw new ServiceError(error.code, `${error.message} ${hint}`, { cause: error });
     });
     await work(store, row);
   });
 }
 
-/** A lease without its process is left by a crash; only the service closes what hangs on it. */
+/** Rejects a busy session. After a crash only the service can close the interrupted turn. */
 function refuseBusy(store: Store, { id, lease_owner: holder }: SessionRow): void {
   if (holder === null) return;
   const next = store.ownerIsDead(holder)
-    ? "its turn was cut off by a crash. Start `agentd gateway` once, which closes the turn, then delete it."
-    : "a turn is at work in it. Stop the turn, or wait for its end.";
-  throw new ServiceError("session_busy", `The session ${id} is busy: ${next}`);
+    ? "a crash interrupted its turn. Start `agentd gateway` once to close the turn, then delete the session."
+    : "a turn is running. Stop the turn, or wait until it ends.";
+  throw new ServiceError("session_busy", `Session ${id} is busy: ${next}`);
 }
 
 async function* shownMessages(store: Store, row: SessionRow, all: boolean): AsyncGenerator<string> {
@@ -181,17 +182,11 @@ async function* shownMessages(store: Store, row: SessionRow, all: boolean): Asyn
     count += page.length;
   }
   if (!all && count === SHOWN_MESSAGES && row.last_message > count) {
-    warn(`These are the last ${count} messages; --all prints all of them.`);
+    warn(`These are the last ${count} messages. Pass --all to print all.`);
   }
 }
 
-function toLimit(text: string): number {
-  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0;
-  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
-  throw new UsageError(`--limit must be a number from 1 to ${MAX_LIMIT}, not ${JSON.stringify(text)}.`);
-}
-
-async function nothingHere(store: Store, name: string): Promise<string> {
+async function emptyHint(store: Store, name: string): Promise<string> {
   const rows = await store.read
     .selectFrom("sessions")
     .select("owner")
@@ -202,8 +197,8 @@ async function nothingHere(store: Store, name: string): Promise<string> {
     .limit(MAX_OWNERS)
     .execute();
   const others = rows.map((row) => oneLine(row.owner)).join(", ");
-  const hint = others === "" ? "" : ` There are sessions of: ${others}. Choose with --owner.`;
-  return `There are no sessions of ${JSON.stringify(name)}.${hint}`;
+  const hint = others === "" ? "" : ` Other owners with sessions: ${others}. Select one with --owner.`;
+  return `${JSON.stringify(name)} has no sessions.${hint}`;
 }
 
 function table(sessions: readonly SessionSummary[]): string {
@@ -214,16 +209,7 @@ function table(sessions: readonly SessionSummary[]): string {
     each.source,
     oneLine(each.title ?? each.preview),
   ]);
-  const all = [["ID", "UPDATED", "MESSAGES", "SOURCE", "TITLE"], ...rows];
-  const widths = [0, 1, 2, 3].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  return all
-    .map((row) =>
-      row
-        .map((cell, n) => cell.padEnd(widths[n] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
+  return toTable(["ID", "UPDATED", "MESSAGES", "SOURCE", "TITLE"], rows);
 }
 
 function entryOf(each: SessionSummary): Readonly<Record<string, unknown>> {

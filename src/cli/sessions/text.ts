@@ -1,15 +1,15 @@
-/** Sessions and messages as people and programs read them. Pure. */
-import type { NumberedMessage } from "../../agent/session/transcript.ts";
+/** Formats sessions and messages as text, Markdown and JSON, a page at a time. */
+import { type NumberedMessage, readTranscript } from "../../agent/session/transcript.ts";
 import { textOf, type AssistantPart, type Attachment, type Message } from "../../agent/message.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { Pages } from "./pages.ts";
+import type { Store } from "../../store/store.ts";
 
-/** What `show` prints of one text; `export` writes all of it. */
+/** The limit of one text in `show`. `export` writes the whole text. */
 const MAX_SHOWN_CHARACTERS = 4000;
 
-/** Name and value of what there is to know of a session. */
-export function factsOf(row: SessionRow): readonly (readonly [string, string])[] {
-  const facts: readonly (readonly [string, string | null])[] = [
+/** Returns the names and values to show of a session. */
+export function sessionRows(row: SessionRow): readonly (readonly [string, string])[] {
+  const rows: readonly (readonly [string, string | null])[] = [
     ["id", row.id],
     ["title", row.title],
     ["owner", row.owner],
@@ -23,10 +23,10 @@ export function factsOf(row: SessionRow): readonly (readonly [string, string])[]
     ["usage", row.usage],
     ["state", row.lease_owner === null ? "idle" : "busy"],
   ];
-  return facts.flatMap(([name, value]) => (value === null ? [] : [[name, oneLine(value)] as const]));
+  return rows.flatMap(([name, value]) => (value === null ? [] : [[name, oneLine(value)] as const]));
 }
 
-/** One JSON document: the session's facts, and all messages with their numbers. */
+/** Writes a JSON document with the session and its numbered messages. */
 export async function* toJson(row: SessionRow, pages: Pages): AsyncGenerator<string> {
   const session = {
     id: row.id,
@@ -56,7 +56,7 @@ export async function* toJson(row: SessionRow, pages: Pages): AsyncGenerator<str
 
 export async function* toMarkdown(row: SessionRow, pages: Pages): AsyncGenerator<string> {
   yield `# ${oneLine(row.title ?? row.id)}\n\n`;
-  for (const [name, value] of factsOf(row)) yield `- ${name}: ${value}\n`;
+  for (const [name, value] of sessionRows(row)) yield `- ${name}: ${value}\n`;
   for await (const page of pages) {
     for (const { message } of page) yield `\n## ${headingOf(message)}\n\n${markdownOf(message)}\n`;
   }
@@ -71,7 +71,7 @@ export function messageText({ seq, message }: NumberedMessage): string {
   return visible(`[${seq}] ${headingOf(message)}\n${body}`.trimEnd());
 }
 
-/** For one line of a terminal. */
+/** Returns the text as one line that is safe to print. */
 export function oneLine(text: string): string {
   return visible(text.replace(/\s+/g, " ").trim());
 }
@@ -101,7 +101,7 @@ function markdownPart(part: AssistantPart): string {
   return `Calls \`${part.tool}\`:\n\n${fenced(JSON.stringify(part.input, null, 2), "json")}`;
 }
 
-/** The fence is longer than any in the text (CommonMark 0.31, 4.5). */
+/** Returns a code block. Its fence is longer than any in the text (CommonMark 0.31, 4.5). */
 function fenced(text: string, language: string): string {
   const longest = Math.max(2, ...Array.from(text.matchAll(/`+/g), ([run]) => run.length));
   const fence = "`".repeat(longest + 1);
@@ -116,7 +116,7 @@ function attachmentLines(message: Message): readonly string[] {
 function cut(text: string): string {
   if (text.length <= MAX_SHOWN_CHARACTERS) return text;
   const left = text.length - MAX_SHOWN_CHARACTERS;
-  return `${text.slice(0, MAX_SHOWN_CHARACTERS)}\n(${left} more characters; \`agentd sessions export\` has all)`;
+  return `${text.slice(0, MAX_SHOWN_CHARACTERS)}\n(${left} more characters; see \`agentd sessions export\`)`;
 }
 
 function visible(text: string): string {
@@ -127,6 +127,34 @@ function iso(timeMs: number): string {
   return new Date(timeMs).toISOString();
 }
 
-/** All but tab and line feed, and those that turn the direction of the text around. */
+/** Control characters except tab and line feed, and characters that change the text direction. */
 // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Small, since a message may have attachments of several megabytes. */
+const PAGE = 16;
+
+type Pages = AsyncIterable<readonly NumberedMessage[]>;
+
+/** Reads all messages that exist at the time of the call, oldest first. */
+export async function* readPages(store: Store, { id, last_message: last }: SessionRow): Pages {
+  // Undone messages leave gaps in the numbers. The filter drops messages of the previous window that fill the page.
+  for (let from = 1; from <= last; from += PAGE) {
+    const { messages } = await readTranscript(store, id, { before: from + PAGE, limit: PAGE });
+    const page = messages.filter(({ seq }) => seq >= from && seq <= last);
+    if (page.length > 0) yield page;
+  }
+}
+
+/** Reads the newest `count` messages, oldest first. Summaries do not count, so it may read several pages. */
+export async function* newestMessages(store: Store, { id }: SessionRow, count: number): Pages {
+  let found: readonly NumberedMessage[] = [];
+  let before = Number.MAX_SAFE_INTEGER;
+  for (let more = true; more && found.length < count;) {
+    const page = await readTranscript(store, id, { before, limit: count });
+    found = [...page.messages, ...found];
+    before = page.messages[0]?.seq ?? 0;
+    more = page.hasMore && before > 0;
+  }
+  yield found.slice(-count);
+}

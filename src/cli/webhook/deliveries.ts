@@ -1,4 +1,4 @@
-/** `agentd webhook deliveries`: what came in, straight from the database, whether the gateway runs or not. */
+/** `agentd webhook deliveries`: reads received webhooks from the database, whether the gateway runs or not. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
@@ -16,10 +16,18 @@ import { replayHeaders, requestOf } from "../../webhook/deliveries/replay.ts";
 import { STAGES, type StageName } from "../../webhook/receive/evaluate.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import {
+  cursorOption,
+  jsonOption,
+  limitOption,
+  requiredArgument,
+  switchOption,
+  textOption,
+  toLimit,
+} from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
-import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome } from "./home.ts";
-import { postSigned } from "./post.ts";
+import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
+import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome, postSigned } from "./home.ts";
 import {
   answerText,
   deliveriesTable,
@@ -28,37 +36,29 @@ import {
   evaluationJson,
   evaluationText,
   summaryJson,
-  type DeliveryEnds,
+  type DeliveryOutcome,
 } from "./text.ts";
 
 const MAX_LIMIT = 500;
 
-const json = { type: "boolean", description: "Print JSON" } as const;
-const delivery = {
-  type: "positional",
-  required: true,
-  description: "Id of the record (dlv_...), or the sender's own id: the newest of that",
-} as const;
+const delivery = requiredArgument(
+  "Id of the delivery (dlv_...), or the sender's id, which selects the newest match",
+);
 
 const list = defineCommand({
-  meta: { name: "list", description: "List what came in with a good signature, newest first" },
+  meta: { name: "list", description: "List verified deliveries, newest first" },
   args: {
-    route: { type: "string", valueHint: "name", description: "Only those of this route" },
-    status: { type: "enum", options: [...DELIVERY_STATUSES], description: "Only those that stand so" },
-    event: { type: "string", valueHint: "type", description: "Only those of this kind" },
-    since: { type: "string", valueHint: "time", description: "Not older: 90m, 12h, 7d, or an ISO 8601 time" },
-    until: { type: "string", valueHint: "time", description: "Older, in the same forms" },
-    limit: {
-      type: "string",
-      valueHint: "number",
-      default: "50",
-      description: `Deliveries a page, 1 to ${MAX_LIMIT}`,
-    },
-    cursor: { type: "string", description: "Go on where a page ended, with the cursor that it told" },
-    json,
+    route: textOption("name", "Filter by route"),
+    status: { type: "enum", options: [...DELIVERY_STATUSES], description: "Filter by status" },
+    event: textOption("type", "Filter by event type"),
+    since: textOption("time", "Received after this age or time: 90m, 12h, 7d, or ISO 8601"),
+    until: textOption("time", "Received before this age or time"),
+    limit: limitOption("Deliveries", { max: MAX_LIMIT, fallback: 50 }),
+    cursor: cursorOption,
+    json: jsonOption,
   },
   async run({ args }) {
-    const limit = toLimit(args.limit);
+    const limit = toLimit(args.limit, MAX_LIMIT);
     const nowMs = Date.now();
     const filter: DeliveryFilter = {
       ...(args.route === undefined ? {} : { route: args.route }),
@@ -69,7 +69,7 @@ const list = defineCommand({
     };
     const database = await findDatabase();
     if (!database.exists) {
-      warn(noDatabase(database.place));
+      warn(noDatabase(database.location));
       if (args.json) printJson({ deliveries: [], next_cursor: null });
       return;
     }
@@ -80,8 +80,8 @@ const list = defineCommand({
       if (args.json) {
         printJson({ deliveries: deliveries.map(summaryJson), next_cursor: nextCursor ?? null });
       } else if (deliveries.length > 0) print(deliveriesTable(deliveries));
-      else warn("There are no such deliveries.");
-      if (nextCursor !== undefined && !args.json) warn(`There are more: --cursor ${nextCursor}`);
+      else warn("No deliveries found.");
+      if (nextCursor !== undefined && !args.json) warn(`More deliveries follow: pass --cursor ${nextCursor}`);
     });
   },
 });
@@ -89,92 +89,87 @@ const list = defineCommand({
 const show = defineCommand({
   meta: {
     name: "show",
-    description: "Print a delivery: the result of each stage, the prompt, the run and the messages",
+    description: "Show a delivery with the result of each stage, its prompt, run and messages",
   },
-  args: { delivery, json },
+  args: { delivery, json: jsonOption },
   async run({ args }) {
-    const { found, ends } = await readDelivery(args.delivery);
-    if (args.json) printJson(deliveryJson(found, ends));
-    else print(deliveryText(found, ends));
+    const { found, outcome } = await readDelivery(args.delivery);
+    if (args.json) printJson(deliveryJson(found, outcome));
+    else print(deliveryText(found, outcome));
   },
 });
 
 const replay = defineCommand({
   meta: {
     name: "replay",
-    description:
-      "Send a delivery through its route once more: to the running gateway, which records it as a new one",
+    description: "Send a delivery again to the running gateway, which records it as a new one",
   },
   args: {
     delivery,
     until: {
       type: "enum",
       options: STAGES.filter((stage) => stage !== "signature" && stage !== "rate" && stage !== "admit"),
-      description: "Go up to this stage only, in this process; nothing is sent or recorded",
+      description: "Run the stages up to this one in this process, without sending or recording anything",
     },
-    "dry-run": {
-      type: "boolean",
-      description: "All stages, in this process; nothing is sent or recorded. The route's script does run",
-    },
-    url: {
-      type: "string",
-      valueHint: "url",
-      description: "Address of the receiver; without it this machine's",
-    },
-    json,
+    "dry-run": switchOption(
+      "Run all stages in this process, without sending or recording anything. The script of the route runs",
+    ),
+    url: textOption("url", "Address of the receiver. Default: this machine"),
+    json: jsonOption,
   },
   async run({ args }) {
-    const place = await openWebhookHome();
+    const webhookHome = await openWebhookHome();
     const { found } = await readDelivery(args.delivery);
-    const isRehearsal = args["dry-run"] === true || args.until !== undefined;
-    if (isRehearsal)
-      return rehearseDelivery(place, found, { upTo: args.until as StageName, json: args.json });
-    await post(place, found, { url: targetUrl(place, args.url), json: args.json });
+    const isDryRun = args["dry-run"] === true || args.until !== undefined;
+    if (isDryRun)
+      return dryRunDelivery(webhookHome, found, { upTo: args.until as StageName, json: args.json });
+    await post(webhookHome, found, { url: targetUrl(webhookHome, args.url), json: args.json });
   },
 });
 
 export const deliveriesCommand = defineCommand({
-  meta: { name: "deliveries", description: "What came in with a good signature, and what became of it" },
+  meta: { name: "deliveries", description: "List, show and replay webhook deliveries" },
   subCommands: { list, show, replay },
 });
 
-interface ReadDelivery {
+interface FoundDelivery {
   readonly found: Delivery;
-  readonly ends: DeliveryEnds;
+  readonly outcome: DeliveryOutcome;
 }
 
-/** The database is closed again. ServiceError `not_found`. */
-async function readDelivery(id: string): Promise<ReadDelivery> {
+/** Reads a delivery and closes the database. ServiceError `not_found`. */
+async function readDelivery(id: string): Promise<FoundDelivery> {
   const database = await findDatabase();
-  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
-  const read: ReadDelivery[] = [];
+  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
+  const read: FoundDelivery[] = [];
   await withDatabase(database, async (store) => {
     const found = await new Deliveries(store).show(id);
-    if (found) read.push({ found, ends: await endsOf(found, store) });
+    if (found) read.push({ found, outcome: await readOutcome(found, store) });
   });
   const [delivery] = read;
   if (delivery) return delivery;
-  const hint = "`agentd webhook deliveries list` lists what there is.";
-  throw new ServiceError("not_found", `There is no delivery ${JSON.stringify(id)}. ${hint}`);
+  const hint = "List the deliveries with `agentd webhook deliveries list`.";
+  throw new ServiceError("not_found", `Unknown delivery ${JSON.stringify(id)}. ${hint}`);
 }
 
-/** More than a delivery has targets. */
+/** More than the targets of a delivery. */
 const MAX_MESSAGES = 100;
 
-async function endsOf({ id, runId, outboxId }: Delivery, store: Store): Promise<DeliveryEnds> {
+async function readOutcome({ id, runId, outboxId }: Delivery, store: Store): Promise<DeliveryOutcome> {
   const run = runId === undefined ? undefined : await store.find("runs", { id: runId });
-  const owed = (await listMessages(store, { ref: id, limit: MAX_MESSAGES })).toReversed();
-  // A message that failed is sent again under its id when the sender tries again: it is the newer delivery's then.
-  const first = outboxId === undefined || owed.length > 0 ? undefined : await findMessage(store, outboxId);
+  const messages = (await listMessages(store, { ref: id, limit: MAX_MESSAGES })).toReversed();
+  // A retry of the sender reuses the failed message, which then belongs to the newer delivery.
+  const first =
+    outboxId === undefined || messages.length > 0 ? undefined : await findMessage(store, outboxId);
   return {
     run: run && { id: run.id, status: run.status },
-    messages: (first ? [first] : owed).map((letter) => ({
-      id: letter.id,
-      target: letter.target,
-      status: letter.status,
-      attempts: letter.attempts,
-      error: letter.error ?? null,
-      due_at: letter.dueAtMs === undefined ? null : new Date(letter.dueAtMs).toISOString(),
+    messages: (first ? [first] : messages).map((message) => ({
+      id: message.id,
+      target: message.target,
+      status: message.status,
+      attempts: message.attempts,
+      error: message.error ?? null,
+      due_at: message.dueAtMs === undefined ? null : new Date(message.dueAtMs).toISOString(),
     })),
   };
 }
@@ -183,26 +178,26 @@ interface Shown {
   readonly json?: boolean | undefined;
 }
 
-async function rehearseDelivery(
-  place: WebhookHome,
+async function dryRunDelivery(
+  webhookHome: WebhookHome,
   found: Delivery,
   { upTo, json: asJson }: Shown & { readonly upTo: StageName | undefined },
 ): Promise<void> {
-  const request = requestOf(found, routeNamed(place, found.route));
+  const request = requestOf(found, routeNamed(webhookHome, found.route));
   if (!request) throw notKept(found);
-  const { rehearseRequest } = await import("./rehearsal.ts");
-  const evaluated = await rehearseRequest(request, upTo === undefined ? {} : { upTo });
+  const { dryRunRequest } = await import("./dry-run.ts");
+  const evaluated = await dryRunRequest(request, upTo === undefined ? {} : { upTo });
   if (asJson) printJson(evaluationJson(evaluated));
   else print(evaluationText(evaluated));
 }
 
-/** The gateway records it with what it repeats; the new id lets nobody take it for the old one. */
+/** Sends the delivery again under a new id, so that it does not count as a duplicate. */
 async function post(
-  place: WebhookHome,
+  webhookHome: WebhookHome,
   found: Delivery,
   { url: base, json: asJson }: Shown & { readonly url: string },
 ): Promise<void> {
-  const route = routeNamed(place, found.route);
+  const route = routeNamed(webhookHome, found.route);
   if (found.payload === undefined) throw notKept(found);
   const url = routeUrl(base, route.name);
   const headers = { ...replayHeaders(found), "x-request-id": createId("req") };
@@ -215,13 +210,7 @@ async function post(
 }
 
 function notKept({ id }: Delivery): ServiceError {
-  return new ServiceError("not_found", `The body of ${id} was not kept: it was no text, or too long.`);
-}
-
-function toLimit(text: string): number {
-  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0;
-  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
-  throw new UsageError(`--limit must be a number from 1 to ${MAX_LIMIT}, not ${JSON.stringify(text)}.`);
+  return new ServiceError("not_found", `The body of ${id} was not stored: it was binary or too long.`);
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };

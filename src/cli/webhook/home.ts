@@ -1,4 +1,4 @@
-/** What the commands of webhooks work on: the settings of the receiver, its routes, the file of subscriptions. */
+/** The receiver's settings, routes and subscriptions for the webhook commands, and signed requests to the receiver. */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/nearest.ts";
@@ -21,10 +21,12 @@ import {
 import { loadSubscriptions, subscriptionsPath } from "../../webhook/routes/files.ts";
 import { currentContext } from "../kit/context.ts";
 import { UsageError } from "../kit/arguments.ts";
+import { Buffer } from "node:buffer";
+import { hmacSha256 } from "../../base/digest.ts";
 
 export interface WebhookHome {
   readonly home: string;
-  /** Of the file of subscriptions. */
+  /** The path of the subscriptions file. */
   readonly path: string;
   readonly config: Config;
   /** With the variables of the home's file. */
@@ -33,11 +35,11 @@ export interface WebhookHome {
   readonly defaults: RouteDefaults;
   readonly configured: StaticRoutes;
   readonly subscriptions: Subscriptions;
-  /** What is wrong with the file of subscriptions, which then counts as empty. */
+  /** Why the subscriptions file is invalid; it then counts as empty. */
   readonly problem: string | undefined;
 }
 
-/** ServiceError `invalid_config` for a configuration that is not valid, and where webhooks are not enabled. */
+/** Reads the home. ServiceError `invalid_config` for an invalid configuration, or with webhooks disabled. */
 export async function openWebhookHome(): Promise<WebhookHome> {
   const { home, env: processEnv } = currentContext();
   const loaded = await loadConfig({ home, env: processEnv });
@@ -65,30 +67,30 @@ function notEnabled(home: string): ServiceError {
     "invalid_config",
     [
       "Webhooks are not enabled.",
-      "  Run `agentd gateway setup`, or do it by hand:",
-      `  set platforms.webhook.enabled to true in ${configPath(home)}, or WEBHOOK_ENABLED=true in the environment,`,
+      "  Run `agentd gateway setup`, or do it manually:",
+      `  set platforms.webhook.enabled to true in ${configPath(home)}, or set WEBHOOK_ENABLED=true in the environment,`,
       "  and restart `agentd gateway`.",
     ].join("\n"),
   );
 }
 
-export type CheckedEntry =
+type CheckedEntry =
   | { readonly route: WebhookRoute; readonly warnings: readonly string[] }
   | { readonly problems: readonly string[] };
 
-/** A subscription as the receiver would see it. */
+/** Validates a subscription like the receiver. */
 export function checkEntry(name: string, entry: Subscription, defaults: RouteDefaults): CheckedEntry {
   const { written, problems, unknown } = checkSubscription(entry);
   const checked = checkRoute(name, written, { ...defaults, origin: "dynamic" });
   const all = [...problems, ...("problems" in checked ? checked.problems : [])];
   if ("problems" in checked || all.length > 0) return { problems: all };
-  const strange = unknown.map((key) => `${key} means nothing here`);
+  const strange = unknown.map((key) => `unknown key ${key}`);
   return { route: checked.route, warnings: [...checked.warnings, ...strange] };
 }
 
-/** The route that requests to this name would go to. ServiceError `not_found`, or `invalid_config` with what is wrong. */
-export function routeNamed(place: WebhookHome, name: string): WebhookRoute {
-  const { configured, settings, subscriptions, defaults } = place;
+/** Returns the route of this name. ServiceError `not_found`, or `invalid_config` with its problems. */
+export function routeNamed(webhookHome: WebhookHome, name: string): WebhookRoute {
+  const { configured, settings, subscriptions, defaults } = webhookHome;
   const isConfigured = Object.hasOwn(settings.routes, name);
   const own = configured.routes.find((route) => route.name === name);
   if (own) return own;
@@ -96,7 +98,7 @@ export function routeNamed(place: WebhookHome, name: string): WebhookRoute {
   const entry = Object.hasOwn(subscriptions, name) ? subscriptions[name] : undefined;
   if (!entry) {
     const known = [...Object.keys(settings.routes), ...Object.keys(subscriptions)];
-    throw new ServiceError("not_found", `There is no route ${JSON.stringify(name)}${suggest(name, known)}`);
+    throw new ServiceError("not_found", `Unknown route ${JSON.stringify(name)}${suggest(name, known)}`);
   }
   const checked = checkEntry(name, entry, defaults);
   if ("problems" in checked) throw unusable(name, checked.problems);
@@ -104,10 +106,10 @@ export function routeNamed(place: WebhookHome, name: string): WebhookRoute {
 }
 
 function unusable(name: string, problems: readonly string[]): ServiceError {
-  return new ServiceError("invalid_config", `The route ${name} cannot be used: ${problems.join("; ")}.`);
+  return new ServiceError("invalid_config", `The route ${name} is invalid: ${problems.join("; ")}.`);
 }
 
-/** Where people on this machine reach the receiver; the path of a route is added. */
+/** Returns the address of the receiver from this machine, without a route path. */
 export function receiverUrl({ host, port }: Pick<WebhookSettings, "host" | "port">): string {
   const bare = host.trim().replace(/^\[(.*)\]$/, "$1");
   const isEverywhere = bare === "0.0.0.0" || bare === "::" || bare === "";
@@ -119,12 +121,65 @@ export function routeUrl(base: string, name: string): string {
   return `${base.replace(/\/+$/, "")}/webhooks/${encodeURIComponent(name)}`;
 }
 
-/** The address that commands send to. UsageError where only the gateway's log knows the port. */
-export function targetUrl(place: WebhookHome, given: string | undefined): string {
+/** Returns the address to send requests to. UsageError if the gateway chose the port. */
+export function targetUrl(webhookHome: WebhookHome, given: string | undefined): string {
   if (given !== undefined) {
-    if (!/^https?:\/\/\S+$/.test(given)) throw new UsageError("--url must begin with http:// or https://.");
+    if (!/^https?:\/\/\S+$/.test(given)) throw new UsageError("--url must start with http:// or https://.");
     return given;
   }
-  if (place.settings.port !== 0) return receiverUrl(place.settings);
-  throw new UsageError("The receiver takes any free port (port: 0). Give --url, which the gateway prints.");
+  if (webhookHome.settings.port !== 0) return receiverUrl(webhookHome.settings);
+  throw new UsageError(
+    "The receiver uses a random port (port: 0). Pass --url with the address that the gateway prints.",
+  );
+}
+
+export type Posted =
+  | { readonly status: number; readonly body: string }
+  | { readonly status?: undefined; readonly error: string };
+
+/** The receiver responds within ten seconds, even if it delivers a message first. */
+const TIMEOUT_MS = 15_000;
+const SIGNATURE_HEADER = "x-hub-signature-256";
+
+/** Sends a request signed like GitHub. Never rejects; cuts the response body for display. */
+export async function postSigned({
+  url,
+  route,
+  headers,
+  body,
+}: {
+  readonly url: string;
+  readonly route: WebhookRoute;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array<ArrayBuffer>;
+}): Promise<Posted> {
+  try {
+    const response = await fetch(url, {
+      method: "POST",
+      headers: { ...signed(route, body), ...headers },
+      body,
+      redirect: "manual",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    return { status: response.status, body: (await response.text()).slice(0, MAX_SHOWN_CHARACTERS) };
+  } catch (error) {
+    return { error: reasonOf(error) };
+  }
+}
+
+const MAX_SHOWN_CHARACTERS = 4_000;
+
+function signed({ secrets }: WebhookRoute, body: Uint8Array): Readonly<Record<string, string>> {
+  if (secrets === "none") return {};
+  const [secret = ""] = secrets;
+  const mac = Buffer.from(hmacSha256(secret, body)).toString("hex");
+  return { [SIGNATURE_HEADER]: `sha256=${mac}` };
+}
+
+/** Returns the cause of a fetch error: its own message is only "fetch failed". */
+function reasonOf(error: unknown): string {
+  const { cause, name, message } = error as { cause?: unknown; name?: string; message?: string };
+  if (name === "TimeoutError") return `no response within ${TIMEOUT_MS / 1000} s`;
+  const inner = cause as { code?: string; message?: string } | undefined;
+  return inner?.message || inner?.code || message || String(error);
 }

@@ -1,29 +1,37 @@
-/** `agentd webhook list`: the subscriptions, without their secrets. */
+/** `agentd webhook list` and `remove`. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import type { Subscription } from "../../webhook/routes/subscription.ts";
+import {
+  type Subscription,
+  subscriptionName,
+  type Subscriptions,
+} from "../../webhook/routes/subscription.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { jsonOption, requiredArgument } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
 import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { suggest } from "../../base/nearest.ts";
+import { changeSubscriptions } from "../../webhook/routes/files.ts";
 
 export const listCommand = defineCommand({
-  meta: { name: "list", description: "List the subscriptions; their secrets are not shown" },
-  args: { json: { type: "boolean", description: "Print JSON" } },
+  meta: { name: "list", description: "List the subscriptions, without their secrets" },
+  args: { json: jsonOption },
   async run({ args }) {
-    const place = await openWebhookHome();
-    const { path, problem, settings, subscriptions } = place;
-    const listed = Object.entries(subscriptions).map(([name, entry]) => listedOf(place, name, entry));
+    const webhookHome = await openWebhookHome();
+    const { path, problem, settings, subscriptions } = webhookHome;
+    const listed = Object.entries(subscriptions).map(([name, entry]) => toListed(webhookHome, name, entry));
     const routes = Object.keys(settings.routes);
     if (args.json) printJson({ subscriptions: listed, configured_routes: routes });
     else print(textOf(listed, routes));
     if (problem === undefined) return;
-    warn(`${path} cannot be used: ${problem}. Correct it; a running gateway keeps what it said before.`);
+    warn(`${path} is invalid: ${problem}. Correct it. A running gateway keeps the previous contents.`);
     process.exitCode = EXIT_FAILURE;
   },
 });
 
-interface Listed {
+interface ListedSubscription {
   readonly name: string;
   readonly url: string;
   readonly description: string | null;
@@ -33,12 +41,16 @@ interface Listed {
   readonly script: string | null;
   readonly enabled: boolean;
   readonly created_at: string | null;
-  /** What keeps it from being served, or from doing what it says. */
+  /** Why the subscription does not work, or not as written. */
   readonly problems: readonly string[];
 }
 
-/** Hands may have written anything into the file: what has not the right form is told by its flaws alone. */
-function listedOf({ settings, defaults }: WebhookHome, name: string, entry: Subscription): Listed {
+/** Returns a subscription with its problems. The file may have been edited by hand. */
+function toListed(
+  { settings, defaults }: WebhookHome,
+  name: string,
+  entry: Subscription,
+): ListedSubscription {
   const checked = checkEntry(name, entry, defaults);
   const isHidden = Object.hasOwn(settings.routes, name);
   const route = "route" in checked ? checked.route : undefined;
@@ -55,21 +67,21 @@ function listedOf({ settings, defaults }: WebhookHome, name: string, entry: Subs
     created_at: typeof createdAt === "string" ? createdAt : null,
     problems: [
       ...("problems" in checked ? checked.problems : checked.warnings),
-      ...(isHidden ? ["the configuration has a route of this name, which counts"] : []),
+      ...(isHidden ? ["a configured route of this name overrides it"] : []),
     ],
   };
 }
 
-function textOf(listed: readonly Listed[], routes: readonly string[]): string {
+function textOf(listed: readonly ListedSubscription[], routes: readonly string[]): string {
   const head =
     listed.length === 0
-      ? ["  No dynamic webhook subscriptions.", "  Make one with `agentd webhook subscribe <name>`."]
+      ? ["  No dynamic webhook subscriptions.", "  Create one with `agentd webhook subscribe <name>`."]
       : [`  ${listed.length} webhook subscription(s):`, ...listed.flatMap(linesOf)];
-  const configured = routes.length === 0 ? [] : ["", `  Routes of the configuration: ${routes.join(", ")}`];
+  const configured = routes.length === 0 ? [] : ["", `  Configured routes: ${routes.join(", ")}`];
   return [...head, ...configured].join("\n");
 }
 
-function linesOf(each: Listed): readonly string[] {
+function linesOf(each: ListedSubscription): readonly string[] {
   const { name, description, url, events, deliver, deliver_only: isDirect, script, enabled, problems } = each;
   const isServed = enabled || problems.length > 0;
   return [
@@ -80,6 +92,39 @@ function linesOf(each: Listed): readonly string[] {
     `    Events:  ${events.length > 0 ? oneLine(events.join(", ")) : "(all)"}`,
     `    Deliver: ${oneLine(deliver)}${isDirect ? " (direct — no agent)" : ""}`,
     ...(script === null ? [] : [`    Script:  ${oneLine(script)}`]),
-    ...problems.map((problem) => `    Flaw:    ${oneLine(problem)}`),
+    ...problems.map((problem) => `    Problem: ${oneLine(problem)}`),
   ];
+}
+
+export const removeCommand = defineCommand({
+  meta: { name: "remove", description: "Remove a subscription with its secret" },
+  args: {
+    name: requiredArgument("Name of the subscription"),
+    json: jsonOption,
+  },
+  async run({ args }) {
+    const webhookHome = await openWebhookHome();
+    let removed = args.name;
+    await changeSubscriptions(webhookHome.path, (subscriptions) => {
+      removed = find(subscriptions, args.name) ?? refuse(webhookHome, args.name);
+      return Object.fromEntries(Object.entries(subscriptions).filter(([name]) => name !== removed));
+    });
+    if (args.json) printJson({ name: removed, removed: true });
+    else print(`  Removed webhook subscription: ${removed}`);
+  },
+});
+
+/** Finds the name as typed, otherwise as `subscribe` would normalize it. */
+function find(subscriptions: Subscriptions, text: string): string | undefined {
+  return [text, subscriptionName(text)].find(
+    (name) => name !== undefined && Object.hasOwn(subscriptions, name),
+  );
+}
+
+function refuse({ settings, subscriptions }: WebhookHome, name: string): never {
+  const hint = Object.hasOwn(settings.routes, name)
+    ? "It is a configured route. Remove it from platforms.webhook."
+    : "This command cannot remove configured routes.";
+  const near = suggest(name, Object.keys(subscriptions)).replace(/^; /, " ");
+  throw new ServiceError("not_found", `  No subscription named '${name}'.${near}\n  ${hint}`);
 }

@@ -1,5 +1,5 @@
-/** `agentd webhook subscribe`: writes a route into the file of subscriptions, which a running gateway reads again. */
 import { shorten } from "../../base/text.ts";
+/** `agentd webhook subscribe`: writes a route into the subscriptions file, which a running gateway reloads. */
 import { randomBytes } from "node:crypto";
 import { rename } from "node:fs/promises";
 import { defineCommand } from "citty";
@@ -18,7 +18,14 @@ import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { oneLine } from "../sessions/text.ts";
-import { commaList, repeatedOption } from "./options.ts";
+import {
+  commaList,
+  jsonOption,
+  repeatedOption,
+  requiredArgument,
+  switchOption,
+  textOption,
+} from "../kit/options.ts";
 import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
 
 const SECRET_BYTES = 32;
@@ -28,51 +35,33 @@ export const subscribeCommand = defineCommand({
   meta: {
     name: "subscribe",
     description:
-      "Make a route for the events of a service, or change it: what is not said goes back to its default, but for the secret and what a hand wrote into the file",
+      "Create or change a subscription. Omitted options are reset to their defaults, except for the secret and keys that were added to the file by hand",
   },
   args: {
-    name: {
-      type: "positional",
-      required: true,
-      description: "Of the route, in its URL: a-z, 0-9, - and _; others are made to fit",
-    },
-    events: {
-      type: "string",
-      valueHint: "a,b",
-      description: "Kinds of events that are taken; without it all",
-    },
-    prompt: {
-      type: "string",
-      valueHint: "template",
-      description: "What the agent is told, with {fields} of the payload; without it the payload itself",
-    },
-    skill: { type: "string", valueHint: "name", description: "Skill that is loaded; may be given again" },
-    skills: { type: "string", valueHint: "a,b", description: "The first of these that there is is loaded" },
+    name: requiredArgument("Name of the route in its URL: a-z, 0-9, - and _. Other characters are converted"),
+    events: textOption("a,b", "Event types to accept. Default: all"),
+    prompt: textOption("template", "Prompt template with {fields} of the payload. Default: the payload"),
+    skill: textOption("name", "Skill to load. Repeatable"),
+    skills: textOption("a,b", "Loads the first skill in the list that exists"),
     deliver: {
       type: "string",
       valueHint: "target",
       default: "log",
       description:
-        "Where the answer goes: log, local, telegram, telegram:<chat>:<thread>, all ...; several with commas between them",
+        "Where to send the answer: log, local, telegram, telegram:<chat>:<thread>, all and so on. Comma-separated",
     },
-    "deliver-chat-id": { type: "string", valueHint: "id", description: "Chat at targets that name none" },
-    "deliver-only": { type: "boolean", description: "Send the prompt's text itself, without the agent" },
-    description: { type: "string", valueHint: "text", description: "For people" },
-    secret: {
-      type: "string",
-      valueHint: "text",
-      description: "Proves who sends, or env:NAME; without it the one there is, or a new one",
-    },
-    script: {
-      type: "string",
-      valueHint: "file",
-      description: "File in <home>/scripts that sees payloads first",
-    },
-    "retry-on-script-failure": {
-      type: "boolean",
-      description: "Answer 503 when the script fails, so that the service tries again",
-    },
-    json: { type: "boolean", description: "Print JSON" },
+    "deliver-chat-id": textOption("id", "Chat id for targets without one"),
+    "deliver-only": switchOption("Send the rendered prompt without running the agent"),
+    description: textOption("text", "Description for people"),
+    secret: textOption(
+      "text",
+      "Secret that signs requests, or env:NAME. Default: the current one, or a new one",
+    ),
+    script: textOption("file", "File in <home>/scripts that processes payloads first"),
+    "retry-on-script-failure": switchOption(
+      "Respond with 503 if the script fails, so that the sender retries",
+    ),
+    json: jsonOption,
   },
   async run({ args, rawArgs }) {
     const name = nameOf(args.name);
@@ -89,17 +78,18 @@ export const subscribeCommand = defineCommand({
       retriesScript: args["retry-on-script-failure"] === true,
     };
     checkInput(input, args.secret);
-    const place = await openWebhookHome();
-    refuseConfigured(place, name);
-    const made = await write(place, { name, input, secret: args.secret });
+    const webhookHome = await openWebhookHome();
+    refuseConfigured(webhookHome, name);
+    const written = await write(webhookHome, { name, input, secret: args.secret });
     const names = platformsOf(args.deliver);
-    for (const problem of await platformProblems(names, place.config, place.env)) warn(`${problem}.`);
-    if (args.json) printJson(jsonOf(place, name, made));
-    else print(textOf(place, name, made));
+    for (const problem of await platformProblems(names, webhookHome.config, webhookHome.env))
+      warn(`${problem}.`);
+    if (args.json) printJson(jsonOf(webhookHome, name, written));
+    else print(textOf(webhookHome, name, written));
   },
 });
 
-interface Made {
+interface Written {
   readonly entry: Subscription;
   readonly secret: string;
   readonly isNew: boolean;
@@ -114,12 +104,12 @@ function nameOf(text: string): string {
 }
 
 function checkInput({ deliverOnly, deliver, script, retriesScript }: SubscribeInput, secret?: string): void {
-  if (secret === "") throw new UsageError("--secret is empty. Leave it out to have one made.");
+  if (secret === "") throw new UsageError("--secret is empty. Omit it to generate one.");
   if (deliverOnly && deliver === "log") {
-    throw new UsageError("--deliver-only needs a real target: give --deliver another than log.");
+    throw new UsageError("--deliver-only needs a real target: pass --deliver with a target other than log.");
   }
   if (retriesScript && script === undefined) {
-    throw new UsageError("--retry-on-script-failure needs --script.");
+    throw new UsageError("--retry-on-script-failure requires --script.");
   }
 }
 
@@ -127,50 +117,53 @@ function refuseConfigured({ settings }: WebhookHome, name: string): void {
   if (!Object.hasOwn(settings.routes, name)) return;
   throw new ServiceError(
     "invalid_config",
-    `The configuration has a route ${name}, which would count instead. Choose another name, or edit that route.`,
+    `The configured route ${name} would override it. Choose another name, or edit that route.`,
   );
 }
 
-/** Under the lock of the file, so that two who subscribe at once both stay. */
+/** Writes the subscription under a file lock: concurrent subscriptions are all kept. */
 async function write(
-  place: WebhookHome,
+  webhookHome: WebhookHome,
   {
     name,
     input,
     secret: given,
   }: { readonly name: string; input: SubscribeInput; secret: string | undefined },
-): Promise<Made> {
-  await prepareHome(place.home);
-  await setAside(place);
-  let made: Made | undefined;
-  await changeSubscriptions(place.path, (subscriptions) => {
+): Promise<Written> {
+  await prepareHome(webhookHome.home);
+  await setAside(webhookHome);
+  let written: Written | undefined;
+  await changeSubscriptions(webhookHome.path, (subscriptions) => {
     const before = Object.hasOwn(subscriptions, name) ? subscriptions[name] : undefined;
-    // In the file by hand there may be several that are good; the first is the one that is told.
+    // A hand-edited file may have several valid secrets. Show the first one.
     const known = before?.secret || before?.secrets?.[0];
     const secret = given ?? known ?? randomBytes(SECRET_BYTES).toString("base64url");
     const createdAt = new Date().toISOString();
     const entry = subscriptionOf(input, { before, secret, createdAt });
-    const checked = checkEntry(name, entry, place.defaults);
+    const checked = checkEntry(name, entry, webhookHome.defaults);
     if ("problems" in checked) {
-      throw new ServiceError("invalid_config", `${name} was not written: ${checked.problems.join("; ")}.`);
+      throw new ServiceError(
+        "invalid_config",
+        `The subscription ${name} is invalid: ${checked.problems.join("; ")}. Nothing was written.`,
+      );
     }
     for (const warning of checked.warnings) warn(`${name}: ${warning}`);
-    made = { entry, secret, isNew: before === undefined };
+    written = { entry, secret, isNew: before === undefined };
     return { ...subscriptions, [name]: entry };
   });
-  if (!made) throw new Error("the file of subscriptions was not changed");
-  return made;
+  if (!written) throw new Error("The subscriptions file was not changed.");
+  return written;
 }
 
-/** A file that nobody can read is kept beside: its secrets may still be wanted. */
+/** Renames an unreadable file: its secrets may still be needed. */
 async function setAside({ path, problem }: WebhookHome): Promise<void> {
   if (problem === undefined) return;
   const aside = `${path}.broken-${Date.now()}`;
   await rename(path, aside);
-  warn(`${path} could not be used: ${problem}. It is now ${aside}, and a new one was begun.`);
+  warn(`${path} is invalid: ${problem}. Renamed it to ${aside} and started a new file.`);
 }
 
-function textOf({ settings }: WebhookHome, name: string, { entry, secret, isNew }: Made): string {
+function textOf({ settings }: WebhookHome, name: string, { entry, secret, isNew }: Written): string {
   const { events = [], prompt, script, deliver = "log" } = entry;
   const isDirect = entry.deliver_only === true;
   const url = routeUrl(receiverUrl(settings), name);
@@ -188,13 +181,13 @@ function textOf({ settings }: WebhookHome, name: string, { entry, secret, isNew 
       : [`  ${isDirect ? "Message:" : "Prompt: "} ${shorten(oneLine(prompt), SHOWN_CHARACTERS)}`]),
     ...(script === undefined ? [] : [`  Script:  ${oneLine(script)}`]),
     "",
-    "  Give the service the URL, under the name by which it reaches this machine, and the secret.",
-    "  It signs each request with HMAC-SHA256 of the body: X-Hub-Signature-256, or X-Webhook-Signature-V2.",
-    `  Try it with \`agentd webhook test ${name}\`; a running gateway takes it up at once.`,
+    "  Configure the service with this URL, using a public host name of this machine, and the secret.",
+    "  The service must sign each body with HMAC-SHA256: X-Hub-Signature-256 or X-Webhook-Signature-V2.",
+    `  Test it with \`agentd webhook test ${name}\`. A running gateway applies the change immediately.`,
   ].join("\n");
 }
 
-function jsonOf({ settings }: WebhookHome, name: string, { entry, secret, isNew }: Made) {
+function jsonOf({ settings }: WebhookHome, name: string, { entry, secret, isNew }: Written) {
   const { secret: _, secrets: __, ...shown } = entry;
   return { name, url: routeUrl(receiverUrl(settings), name), secret, created: isNew, ...shown };
 }

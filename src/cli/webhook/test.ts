@@ -1,4 +1,4 @@
-/** `agentd webhook test`: a signed request to a route of the running receiver, or what would become of it. */
+/** `agentd webhook test`: sends a signed request to a route of the running gateway, or does a dry run. */
 import { readFile } from "node:fs/promises";
 import process from "node:process";
 import { buffer } from "node:stream/consumers";
@@ -11,10 +11,17 @@ import { subscriptionName } from "../../webhook/routes/subscription.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { repeatedOption } from "./options.ts";
-import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome } from "./home.ts";
+import { jsonOption, repeatedOption, requiredArgument, switchOption, textOption } from "../kit/options.ts";
+import {
+  openWebhookHome,
+  routeNamed,
+  routeUrl,
+  targetUrl,
+  type WebhookHome,
+  postSigned,
+  type Posted,
+} from "./home.ts";
 import { answerText, evaluationJson, evaluationText } from "./text.ts";
-import { postSigned, type Posted } from "./post.ts";
 
 const DEFAULT_EVENT = "test";
 const DEFAULT_PAYLOAD = { test: true, event_type: "test", message: "Hello from agentd webhook test" };
@@ -24,47 +31,34 @@ export const testCommand = defineCommand({
   meta: {
     name: "test",
     description:
-      "Send a signed request to a route of the running gateway; exit code 0 when it is answered with 2xx",
+      "Send a signed test request to a route of the running gateway. Exits with 0 for a 2xx response",
   },
   args: {
-    name: { type: "positional", required: true, description: "Name of the route" },
-    payload: { type: "string", valueHint: "json", description: "Body; without it a small example" },
-    file: {
-      type: "string",
-      valueHint: "path",
-      description: "Body from a file as it is; - for standard input",
-    },
-    event: { type: "string", valueHint: "type", description: `Kind of the event (default ${DEFAULT_EVENT})` },
-    header: {
-      type: "string",
-      valueHint: "'name: value'",
-      description: "Further header; may be given again",
-    },
-    url: {
-      type: "string",
-      valueHint: "url",
-      description: "Address of the receiver; without it this machine's",
-    },
-    "dry-run": {
-      type: "boolean",
-      description: "Send nothing: show each stage and what would be told; the route's script does run",
-    },
-    json: { type: "boolean", description: "Print JSON" },
+    name: requiredArgument("Name of the route"),
+    payload: textOption("json", "Request body. Default: a small example"),
+    file: textOption("path", "Read the request body from a file, or from standard input for -"),
+    event: textOption("type", `Event type (default ${DEFAULT_EVENT})`),
+    header: textOption("'name: value'", "Additional header. Repeatable"),
+    url: textOption("url", "Address of the receiver. Default: this machine"),
+    "dry-run": switchOption(
+      "Send nothing. Print the result of each stage and the rendered prompt. The script of the route runs",
+    ),
+    json: jsonOption,
   },
   async run({ args, rawArgs }) {
     const body = await bodyOf(args);
     const headers = headersOf(repeatedOption(rawArgs, "header"), args.event);
-    const place = await openWebhookHome();
-    const route = findRoute(place, args.name);
+    const webhookHome = await openWebhookHome();
+    const route = findRoute(webhookHome, args.name);
     if (args["dry-run"]) {
       const request = { route, headers: new Headers(headers), body, requestId: createId("req") };
-      const { rehearseRequest } = await import("./rehearsal.ts");
-      const evaluated = await rehearseRequest(request);
+      const { dryRunRequest } = await import("./dry-run.ts");
+      const evaluated = await dryRunRequest(request);
       if (args.json) printJson(evaluationJson(evaluated));
       else print(evaluationText(evaluated));
       return;
     }
-    const url = routeUrl(targetUrl(place, args.url), route.name);
+    const url = routeUrl(targetUrl(webhookHome, args.url), route.name);
     if (!args.json) print(`  Sending test POST to ${url}`);
     const posted = await postSigned({ url, route, headers, body });
     if (args.json) printJson({ url, ...posted });
@@ -73,11 +67,11 @@ export const testCommand = defineCommand({
   },
 });
 
-/** As it is written, else as subscribe would have written it. */
-function findRoute(place: WebhookHome, text: string): WebhookRoute {
-  const { settings, subscriptions } = place;
+/** Finds the route as typed, otherwise as `subscribe` would normalize its name. */
+function findRoute(webhookHome: WebhookHome, text: string): WebhookRoute {
+  const { settings, subscriptions } = webhookHome;
   const isThere = Object.hasOwn(settings.routes, text) || Object.hasOwn(subscriptions, text);
-  return routeNamed(place, isThere ? text : (subscriptionName(text) ?? text));
+  return routeNamed(webhookHome, isThere ? text : (subscriptionName(text) ?? text));
 }
 
 async function bodyOf({
@@ -88,13 +82,13 @@ async function bodyOf({
   readonly file?: string | undefined;
 }): Promise<Uint8Array<ArrayBuffer>> {
   if (payload !== undefined && file !== undefined)
-    throw new UsageError("Give --payload or --file, not both.");
+    throw new UsageError("--payload and --file exclude each other.");
   if (file !== undefined) return readBytes(file);
   if (payload === undefined) return new TextEncoder().encode(JSON.stringify(DEFAULT_PAYLOAD));
   try {
     JSON.parse(payload);
   } catch {
-    throw new UsageError("--payload must be JSON. What is something else can be sent with --file.");
+    throw new UsageError("--payload must be JSON. Use --file to send anything else.");
   }
   return new TextEncoder().encode(payload);
 }
@@ -102,16 +96,16 @@ async function bodyOf({
 async function readBytes(file: string): Promise<Uint8Array<ArrayBuffer>> {
   try {
     const bytes = file === "-" ? await buffer(process.stdin) : await readFile(file);
-    if (bytes.length > MAX_FILE_BYTES) throw new UsageError(`--file: more than ${MAX_FILE_BYTES} bytes.`);
+    if (bytes.length > MAX_FILE_BYTES) throw new UsageError(`--file exceeds ${MAX_FILE_BYTES} bytes.`);
     return new Uint8Array(bytes);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
-    throw new ServiceError("not_found", `--file cannot be read: ${reason}.`);
+    throw new ServiceError("not_found", `Cannot read --file: ${reason}.`);
   }
 }
 
-/** A kind of event that is given by a header of its own is not given again. */
+/** Returns the headers, with the event type unless a given header has it. */
 function headersOf(given: readonly string[], event: string | undefined): Readonly<Record<string, string>> {
   const own = Object.fromEntries(given.map(headerOf));
   const isNamed = WEBHOOK_SOURCES.some(({ eventHeader }) => eventHeader in own);

@@ -1,11 +1,11 @@
-/** Answers, stage results and deliveries as people and programs read them. Pure. */
 import { redact } from "../../base/observe/redact.ts";
 import type { Delivery, DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
 import type { Evaluated, StageResult } from "../../webhook/receive/evaluate.ts";
+import { toTable } from "../kit/table.ts";
 import { oneLine } from "../sessions/text.ts";
-import type { Posted } from "./post.ts";
+import type { Posted } from "./home.ts";
 
-/** What is shown of one text; `--json` has all of it. */
+/** The limit of one text. `--json` prints the whole text. */
 const MAX_SHOWN_CHARACTERS = 4_000;
 
 export function answerText(posted: Posted): string {
@@ -14,16 +14,16 @@ export function answerText(posted: Posted): string {
   }
   const answer = `  Response (${posted.status}): ${oneLine(posted.body)}`;
   const isIgnored = posted.status === 200 && posted.body.includes('"ignored"');
-  return isIgnored ? `${answer}\n  See why with --dry-run; --event names another kind of event.` : answer;
+  return isIgnored ? `${answer}\n  See why with --dry-run, or send another event type with --event.` : answer;
 }
 
-/** What a rehearsal found: each stage, and what would be told. */
+/** Formats a dry run: each stage and the rendered prompt. */
 export function evaluationText(evaluated: Evaluated): string {
   const { stages, subject, stop, text } = evaluated;
   return [
     `  Event: ${oneLine(subject.event)}`,
     ...stages.map((each) => `  ${stageLine(each)}`),
-    ...(stop ? [`  It would be answered ${stop.status}: ${JSON.stringify(stop.body)}`] : []),
+    ...(stop ? [`  The response would be ${stop.status}: ${JSON.stringify(stop.body)}`] : []),
     ...(text === undefined ? [] : ["", block(redact(text))]),
   ].join("\n");
 }
@@ -47,10 +47,7 @@ export function deliveriesTable(list: readonly DeliverySummary[]): string {
     each.status,
     oneLine(each.reason ?? ""),
   ]);
-  const all = [["ID", "TIME", "ROUTE", "EVENT", "STATUS", "REASON"], ...rows];
-  const widths = [0, 1, 2, 3, 4].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  const line = (row: readonly string[]) => row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join("  ");
-  return all.map((row) => line(row).trimEnd()).join("\n");
+  return toTable(["ID", "TIME", "ROUTE", "EVENT", "STATUS", "REASON"], rows);
 }
 
 export function summaryJson(each: DeliverySummary): Readonly<Record<string, unknown>> {
@@ -69,8 +66,8 @@ export function summaryJson(each: DeliverySummary): Readonly<Record<string, unkn
   };
 }
 
-/** What became of the run that a delivery asked for, and of the messages that it owes, one for each target. */
-export interface DeliveryEnds {
+/** The run of a delivery, and its outbox messages, one per target. */
+export interface DeliveryOutcome {
   readonly run: { readonly id: string; readonly status: string } | undefined;
   readonly messages: readonly PendingMessage[];
 }
@@ -81,11 +78,11 @@ interface PendingMessage {
   readonly status: string;
   readonly attempts: number;
   readonly error: string | null;
-  /** When it is sent again; null: it is not. */
+  /** When the next attempt is due; null for none. */
   readonly due_at: string | null;
 }
 
-export function deliveryJson(delivery: Delivery, { run, messages }: DeliveryEnds): object {
+export function deliveryJson(delivery: Delivery, { run, messages }: DeliveryOutcome): object {
   const { stages, headers, payload, rendered } = delivery;
   return {
     ...summaryJson(delivery),
@@ -98,7 +95,7 @@ export function deliveryJson(delivery: Delivery, { run, messages }: DeliveryEnds
   };
 }
 
-export function deliveryText(delivery: Delivery, { run, messages }: DeliveryEnds): string {
+export function deliveryText(delivery: Delivery, { run, messages }: DeliveryOutcome): string {
   const facts = Object.entries(summaryJson(delivery)).flatMap(([name, value]) =>
     value === null || name === "run_id" || name === "outbox_id"
       ? []
@@ -122,7 +119,7 @@ export function deliveryText(delivery: Delivery, { run, messages }: DeliveryEnds
 function messageLine({ id, target, status, attempts, error, due_at: dueAt }: PendingMessage): string {
   const attemptLog = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
   const due = dueAt === null ? "" : `, next at ${dueAt}`;
-  // Once it is there, what went wrong before does not matter any more.
+  // After delivery, earlier errors do not matter.
   const why = error === null || status === "delivered" ? "" : `, ${error}`;
   return oneLine(`${id} to ${redact(target)}: ${status}, ${attemptLog}${due}${why}`);
 }
@@ -135,15 +132,15 @@ function section(title: string, text: string): readonly string[] {
   return ["", `${title}:`, block(text)];
 }
 
-/** Lines stay lines; what could steer a terminal is made visible. */
+/** Keeps the lines and makes control characters visible. */
 function block(text: string): string {
   const shown = text.slice(0, MAX_SHOWN_CHARACTERS);
   const left = text.length - shown.length;
   const lines = shown.split(/\r?\n/).map((line) => `  ${visible(line)}`);
-  return [...lines, ...(left > 0 ? [`  (${left} more characters; --json has all)`] : [])].join("\n");
+  return [...lines, ...(left > 0 ? [`  (${left} more characters; see --json)`] : [])].join("\n");
 }
 
-/** One line as it is, with its spaces. */
+/** Returns a line with its indentation. */
 function visible(line: string): string {
   const [, indent = "", rest = ""] = /^(\s*)(.*)$/s.exec(line) ?? [];
   return indent.replaceAll(/[^ \t]/g, "") + oneLine(rest);

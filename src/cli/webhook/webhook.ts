@@ -1,26 +1,26 @@
-/** `agentd webhook`: routes that are made while the gateway runs, and what came in on all of them. */
+/** `agentd webhook`: manages subscriptions and inspects deliveries. */
 import { defineCommand } from "citty";
 import { lazyCommand } from "../kit/command.ts";
 
 const subscribe = async () => (await import("./subscribe.ts")).subscribeCommand;
 const list = async () => (await import("./list.ts")).listCommand;
-const remove = async () => (await import("./remove.ts")).removeCommand;
+const remove = async () => (await import("./list.ts")).removeCommand;
 
 export const webhookCommand = defineCommand({
-  meta: { name: "webhook", description: "Subscribe to webhooks, try routes, and look at what came in" },
+  meta: { name: "webhook", description: "Manage webhook subscriptions, test routes and inspect deliveries" },
   subCommands: {
-    subscribe: lazyCommand("Make a route for the events of a service, or change it", subscribe),
-    add: lazyCommand("The same as subscribe", subscribe),
+    subscribe: lazyCommand("Create or change a subscription", subscribe),
+    add: lazyCommand("Alias of subscribe", subscribe),
     list: lazyCommand("List the subscriptions", list),
-    ls: lazyCommand("The same as list", list),
+    ls: lazyCommand("Alias of list", list),
     remove: lazyCommand("Remove a subscription", remove),
-    rm: lazyCommand("The same as remove", remove),
+    rm: lazyCommand("Alias of remove", remove),
     test: lazyCommand(
-      "Send a signed request to a route, or see what would become of it",
+      "Send a signed test request to a route, or do a dry run",
       async () => (await import("./test.ts")).testCommand,
     ),
     deliveries: lazyCommand(
-      "List, show and replay what came in",
+      "List, show and replay deliveries",
       async () => (await import("./deliveries.ts")).deliveriesCommand,
     ),
   },

@@ -67,7 +67,12 @@ export async function storeAttempt(
 function attemptLogOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {
   const begunMs = row.attempted_at ?? nowMs;
   const error = "error" in end ? { error: end.error } : {};
-  return addAttempt(row.attempt_log, { atMs: begunMs, tookMs: nowMs - begunMs, outcome: end.status, ...error });
+  return addAttempt(row.attempt_log, {
+    atMs: begunMs,
+    tookMs: nowMs - begunMs,
+    outcome: end.status,
+    ...error,
+  });
 }
 
 function decide(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Decision): Recorded {

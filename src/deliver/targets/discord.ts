@@ -2,8 +2,24 @@ import type { Clock } from "../../base/clock.ts";
 import { registerSecret } from "../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { DiscordAnswer, DiscordMessage } from "../../../generated/delivery/client/types.gen.ts";
-import { createCall, type Call, type NoAnswer, type PlatformAnswer, outcomeOfAnswer, throttled, type OutcomeWords } from "../platform/call.ts";
-import { staleUncertainty, sendParts, type Platform, repeatMark, type Delivery, type SendOptions, type SendOutcome } from "../target.ts";
+import {
+  createCall,
+  type Call,
+  type NoAnswer,
+  type PlatformAnswer,
+  outcomeOfAnswer,
+  throttled,
+  type OutcomeWords,
+} from "../platform/call.ts";
+import {
+  staleUncertainty,
+  sendParts,
+  type Platform,
+  repeatMark,
+  type Delivery,
+  type SendOptions,
+  type SendOutcome,
+} from "../target.ts";
 import { readMessage, type Message } from "../message.ts";
 import { renderParts } from "../text/parts.ts";
 import type { Part } from "../text/source.ts";

@@ -1,5 +1,12 @@
 /** Sessions as hosts see them. */
-import type { LiveSession as LiveView, LiveStatus, OpenRequest, SessionInfo, SessionState, GatewayUsage } from "../../../generated/gateway/types/types.gen.ts";
+import type {
+  LiveSession as LiveView,
+  LiveStatus,
+  OpenRequest,
+  SessionInfo,
+  SessionState,
+  GatewayUsage,
+} from "../../../generated/gateway/types/types.gen.ts";
 import { settingsOf, type SessionSettings, type SessionSeed } from "../../agent/session/session.ts";
 import { Memo } from "../../base/lru.ts";
 import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";

@@ -105,7 +105,8 @@ async function leaseNew(
   { key, message }: { readonly key: DedupeKey; readonly message: NewMessage & { readonly ref: string } },
 ): Promise<OutboxRow> {
   const id =
-    (await requeueFailedMessage(tx, key, message)) ?? (await outbox.enqueue(tx, { ...message, orderingKey: null }));
+    (await requeueFailedMessage(tx, key, message)) ??
+    (await outbox.enqueue(tx, { ...message, orderingKey: null }));
   const [row] = await outbox.claim(tx, { ids: [id], limit: 1, leaseMs: LEASE_MS });
   if (row) return row;
   throw new TypeError(`The message ${id} is gone in the transaction that created it.`);

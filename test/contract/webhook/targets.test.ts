@@ -122,7 +122,10 @@ test("`all` sends to every home channel, and fails with a hint when no platform 
   await homeless.recorded((rows) => rows.every(({ ended_at: at }) => at !== null));
   const targets = (await outbox(homeless)).map(({ target }) => target);
   assert.deepEqual(targets, ["all", "all", "local"]);
-  assert.match(JSON.stringify(homeless.test.logLines), /All goes nowhere: no platform has a home_channel/);
+  assert.match(
+    JSON.stringify(homeless.test.logLines),
+    /deliver: all has no targets: no platform has a home_channel/,
+  );
 });
 
 test("a direct message to several targets: one delivery is enough, and the outbox keeps the others", async (t) => {

@@ -82,7 +82,7 @@ test("session requests answer -32000 with authMethods without a provider, and wo
   const { agent } = editor;
   const where = { cwd: place.folder, mcpServers: [] };
   const told = await missing(agent.request("session/new", where));
-  assert.match(told, /openai:gpt-5\.1 cannot be asked: its provider has no key\. Run `agentd setup/);
+  assert.match(told, /openai:gpt-5\.1 is not usable: its provider has no API key\. Run `agentd setup/);
   const saved = { ...where, sessionId: "nothing" };
   await missing(agent.request("session/load", saved));
   await missing(agent.request("session/resume", saved));

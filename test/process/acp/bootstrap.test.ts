@@ -115,7 +115,7 @@ test("`--check` reports readiness in one line, and `--setup` without a terminal 
   for (const command of [["acp", "--setup"], ["--setup"]]) {
     const { code, stdout, stderr } = await agentd(command, env);
     assert.deepEqual([code, stdout], [1, ""]);
-    assert.match(stderr, /no terminal/);
+    assert.match(stderr, /without a terminal/);
   }
   const mistaken = await agentd(["acp", "--bootstrap", "--ide", "emacs"], env);
   assert.equal(mistaken.code, 2);

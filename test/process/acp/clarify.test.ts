@@ -205,7 +205,7 @@ test("a secret is never requested through a form", async () => {
   assert.equal((await editor.prompt(sessionId, "go")).stopReason, "end_turn");
   assert.deepEqual(asked, []);
   assert.deepEqual(permissions(editor), []);
-  assert.match(editor.text(), /KEYED_TOKEN is needed, a secret/);
+  assert.match(editor.text(), /The secret KEYED_TOKEN is missing/);
   assert.match(editor.text(), /I heard: [^]*KEYED_TOKEN is missing/);
 });
 
@@ -232,6 +232,6 @@ test("a password is never requested through a form, and the command gets none", 
   assert.equal((await editor.prompt(sessionId, "go")).stopReason, "end_turn");
   assert.deepEqual(asked, []);
   const [notice] = editor.updates("notice");
-  assert.match(notice?.title ?? "", /password, which is never asked for in an editor/);
+  assert.match(notice?.title ?? "", /needs a password\. agentd never asks for passwords in an editor/);
   assert.match(editor.text(), /I heard: [^]*needs a password for sudo, and none was given/);
 });

@@ -315,7 +315,7 @@ test("a model that is no longer configured stays selected, and prompts fail unti
   assert.ok(choicesOf(configOptions, "model").includes("local:other-model"));
   const asked = place.models?.requests.length;
   const { message } = await refused(again.prompt(sessionId, "who?"), -32603);
-  assert.match(message, /local:other-model, is not configured any more. Choose another/);
+  assert.match(message, /local:other-model, is no longer configured. Choose another/);
   assert.equal(place.models?.requests.length, asked, "no other model got the conversation");
   await set(again, sessionId, "model", "here:other-model");
   await again.prompt(sessionId, "who?");

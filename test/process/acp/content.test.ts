@@ -79,16 +79,16 @@ test("an unsupported prompt block answers -32602 with its index, and the session
   const data = Buffer.from("no image").toString("base64");
   await refused(
     ask(editor, sessionId, said("x"), { type: "audio", data, mimeType: "audio/wav" }),
-    /^prompt\[1\] is of type audio/,
+    /^prompt\[1\] has the unsupported type audio/,
   );
   await refused(
     ask(editor, sessionId, { type: "image", data, mimeType: "image/png" }),
-    /^prompt\[0\] is no image/,
+    /^prompt\[0\] is not a PNG/,
   );
   const large = Buffer.concat([pngBytes(1, 1), Buffer.alloc(10_485_760)]).toString("base64");
   await refused(
     ask(editor, sessionId, { type: "image", data: large, mimeType: "image/png" }),
-    /^prompt\[0\] has more than 10485760 bytes/,
+    /^prompt\[0\] exceeds the limit of 10485760 bytes/,
   );
   await refused(
     ask(editor, sessionId, ...Array.from({ length: 513 }, () => said("x"))),

@@ -155,7 +155,7 @@ test("mode ask survives a reload, and approval of edits for the session ends wit
   assert.equal(await exists(join(place.folder, "c.txt")), false);
 });
 
-test("a session of another surface where nobody chose a mode shows accept_edits and edits without asking", async () => {
+test("a session of another surface without a chosen mode shows accept_edits and edits without asking", async () => {
   await using place = await createAcpPlace();
   {
     await using store = await storeOf(place);

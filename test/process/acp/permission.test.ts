@@ -161,7 +161,7 @@ test("a client error on a permission request denies the call, and later calls ar
     assert.equal(await exists(join(place.folder, name)), false);
   }
   assert.equal(requests(program).length, 1);
-  assert.equal(editor.text().match(/answers requests for permission with an error/g)?.length, 1);
+  assert.equal(editor.text().match(/rejects permission requests/g)?.length, 1);
   assert.match(results(editor), /cannot ask its user/);
 });
 

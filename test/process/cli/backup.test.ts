@@ -21,7 +21,7 @@ async function scratch(t: { after(clean: () => Promise<void>): void }): Promise<
   return folder;
 }
 
-test("a backup made while runs are at work restores to a service that has everything acknowledged", async (t) => {
+test("a backup made during runs restores everything that was acknowledged", async (t) => {
   await using place = await createGatewayPlace(SQLITE);
   const target = join(await scratch(t), "copy");
   const first = await place.start();
@@ -45,7 +45,7 @@ test("a backup made while runs are at work restores to a service that has everyt
   const { code, stdout, stderr } = await agentd(["backup", target], { AGENTD_HOME: place.home });
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^Backed up \S+ to \S+copy: \d+ files, with the database\.\nTo restore it, /);
-  assert.match(stderr, /^The workspace is not in it: \S+workspace\n$/);
+  assert.match(stderr, /^The backup does not include the workspace: \S+workspace\n$/);
   assert.equal((await stat(target)).mode & 0o777, 0o700);
   assert.equal((await stat(join(target, "state.db"))).mode & 0o777, 0o600);
   assert.equal((await stat(join(target, ".env"))).mode & 0o777, 0o600);
@@ -74,28 +74,28 @@ test("a backup made while runs are at work restores to a service that has everyt
   assert.equal(await second.kill("SIGTERM"), 0, second.stderr());
 });
 
-test("a backup is refused in the home and where something is, and a part of one never has its name", async (t) => {
+test("a backup inside the home or over an existing path is rejected, and a partial one never gets its name", async (t) => {
   const folder = await scratch(t);
   const env = { AGENTD_HOME: join(folder, "home") };
   const missing = await agentd(["backup", join(folder, "copy")], env);
   assert.deepEqual(
     [missing.code, missing.stderr],
-    [1, `There is nothing to back up: ${env.AGENTD_HOME} does not exist.\n`],
+    [1, `Nothing to back up: ${env.AGENTD_HOME} does not exist.\n`],
   );
   await agentd(["config", "set", "log.level", "info"], env);
   const inside = await agentd(["backup", join(folder, "home", "copy")], env);
   assert.equal(inside.code, 1);
-  assert.match(inside.stderr, /lies in the home itself\. Name a folder outside of /);
+  assert.match(inside.stderr, /is inside the home\. Choose a folder outside of /);
   const taken = await agentd(["backup", folder], env);
   assert.equal(taken.code, 1);
-  assert.match(taken.stderr, /exists\. Name a folder that does not exist yet\.\n$/);
+  assert.match(taken.stderr, /already exists\. Choose a new folder\.\n$/);
   const unmade = await agentd(["backup", join(folder, "home", "config.yaml", "copy")], env);
   assert.equal(unmade.code, 1);
   const file = join(folder, "file");
   await writeFile(file, "");
   const below = await agentd(["backup", join(file, "copy")], env);
   assert.equal(below.code, 1);
-  assert.match(below.stderr, /^The backup \S+ cannot be made \(E[A-Z]+\)\. Check [^\n]*\n$/);
+  assert.match(below.stderr, /^Cannot create the backup \S+ \(E[A-Z]+\)\. Check [^\n]*\n$/);
   await writeFile(join(folder, "home", "state.db"), "this is no database ".repeat(500));
   const damaged = await agentd(["backup", join(folder, "copy")], env);
   assert.equal(damaged.code, 1);
@@ -103,7 +103,7 @@ test("a backup is refused in the home and where something is, and a part of one 
   assert.deepEqual((await readdir(folder)).toSorted(), ["file", "home"]);
 });
 
-test("a backup of a home without a database, and of one whose database is a server's, says what is not in it", async (t) => {
+test("a backup without a database, or with one on a server, says what it does not include", async (t) => {
   const folder = await scratch(t);
   const env = { AGENTD_HOME: join(folder, "home") };
   await agentd(["config", "set", "log.level", "info"], env);
@@ -114,7 +114,7 @@ test("a backup of a home without a database, and of one whose database is a serv
   assert.equal(remote.code, 0, remote.stderr);
   assert.match(
     remote.stderr,
-    /^The database is on a PostgreSQL server and not in the backup: copy it with `pg_dump`/,
+    /^The backup does not include the database, which is on a PostgreSQL server\. Copy it with `pg_dump`/,
   );
   await mkdir(join(folder, "home", "workspace"));
   await writeFile(join(folder, "home", "workspace", "a.txt"), "mine");

@@ -77,7 +77,7 @@ describe("agentd cron import", () => {
     assert.equal((await place.jobs.find("tea")).definition.prompt, "changed here");
   });
 
-  it("--dry-run makes nothing, and what is no file of jobs is refused", async () => {
+  it("--dry-run creates nothing, and an invalid file is rejected", async () => {
     await using made = await createHome();
     await using elsewhere = await createHome({ "jobs.json": JSON.stringify({ jobs: records.slice(0, 3) }) });
     const file = join(elsewhere.home, "jobs.json");
@@ -88,7 +88,7 @@ describe("agentd cron import", () => {
     await writeFile(file, "[1, 2");
     const refused = await run(file);
     assert.equal(refused.code, 1);
-    assert.match(refused.stderr, /cannot be imported\. It is not JSON/);
+    assert.match(refused.stderr, /Cannot import .* It is no JSON/);
     assert.deepEqual(await readdir(made.home), []);
   });
 });

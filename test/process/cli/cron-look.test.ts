@@ -7,13 +7,13 @@ import { agentd } from "../../harness/agentd.ts";
 import { addRun, entryOf, openCronPlace } from "./cron-place.ts";
 
 describe("agentd cron list, show, runs and status", () => {
-  it("make nothing in a home without a database, and say so", async () => {
+  it("create nothing in a home without a database, and say so", async () => {
     await using made = await createHome();
     const look = async (...words: string[]) => agentd(["cron", ...words], { AGENTD_HOME: made.home });
     const list = await look("list");
     assert.equal(list.code, 0);
-    assert.match(list.stdout, /^No scheduled jobs\. Make one: agentd cron create "/);
-    assert.match(list.stderr, /There is no database yet/);
+    assert.match(list.stdout, /^No scheduled jobs\. Create one: agentd cron create "/);
+    assert.match(list.stderr, /The database does not exist yet/);
     assert.deepEqual(entryOf(await look("list", "--json")), { jobs: [], count: 0 });
     assert.deepEqual(entryOf(await look("runs", "--json")), { runs: [], next_cursor: null });
     const status = entryOf<Readonly<Record<string, unknown>>>(await look("status", "--json"));
@@ -37,10 +37,10 @@ describe("agentd cron list, show, runs and status", () => {
       assert.equal((await place.cron(...words)).code, 0, words.join(" "));
     }
     assert.deepEqual(await place.store.find("cron_jobs", { id: job.id }), before);
-    assert.match((await place.cron("status")).stdout, /^Late: +1 due for more than a minute$/m);
+    assert.match((await place.cron("status")).stdout, /^Late: +1 overdue by more than a minute$/m);
   });
 
-  it("list shows broken rows as such, and hides what is over unless --all is given", async (t) => {
+  it("list marks broken rows, and hides ended jobs without --all", async (t) => {
     const place = await openCronPlace(t);
     const [tea, old, odd] = [
       await place.jobs.create(definition({ name: "Tea" })),
@@ -54,7 +54,7 @@ describe("agentd cron list, show, runs and status", () => {
     const { stdout, stderr } = await place.cron("list");
     assert.match(stdout, new RegExp(`${tea.id} \\[active\\][\\s\\S]*${odd.id} \\[broken\\]`));
     assert.ok(!stdout.includes(old.id));
-    assert.match(stderr, /1 more is over: --all lists them/);
+    assert.match(stderr, /1 more job has ended\. Pass --all to include them/);
     const all = entryOf<{ readonly jobs: readonly { readonly id: string; readonly state: string }[] }>(
       await place.cron("list", "--all", "--json"),
     );
@@ -70,7 +70,7 @@ describe("agentd cron list, show, runs and status", () => {
     assert.deepEqual([removed.code, removed.stdout], [0, `Removed job: Odd (${odd.id})\n`]);
   });
 
-  it("runs lists newest first and turns pages; of one job in its own zone", async (t) => {
+  it("runs lists newest first, in pages, and in the zone of a single job", async (t) => {
     const place = await openCronPlace(t);
     const job = await place.jobs.create(definition({ name: "Tea", zone: "Asia/Tokyo" }));
     const rows = [];

@@ -7,10 +7,10 @@ import { createHome } from "../../unit/config/home-folder.ts";
 import { agentd } from "../../harness/agentd.ts";
 import { addRun, entryOf, idIn, openCronPlace, piped } from "./cron-place.ts";
 
-const NO_GATEWAY = /Warning: no gateway is running, so jobs do not fire by themselves/;
+const NO_GATEWAY = /Warning: no gateway is running, so jobs do not run on schedule/;
 
 describe("agentd cron create", () => {
-  it("works in a fresh home: it makes the database, and says that nothing fires without a gateway", async () => {
+  it("works in a fresh home: creates the database and warns that jobs do not run without a gateway", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
     const created = await agentd(["cron", "create", "every 2h", "Look around."], env);
@@ -27,7 +27,7 @@ describe("agentd cron create", () => {
     assert.deepEqual([jobs.map(({ id }) => id), count], [[idIn(created)], 1]);
   });
 
-  it("what needs a job makes no home where there is none, and says how to make one", async () => {
+  it("commands that need a job create no home, and say how to create a job", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
     for (const words of [
@@ -39,7 +39,10 @@ describe("agentd cron create", () => {
     ]) {
       const { code, stderr } = await agentd(["cron", ...words], env);
       assert.equal(code, 1);
-      assert.match(stderr, /^Failed to \w+ job: There are no jobs yet: `agentd cron create` makes one\.$/m);
+      assert.match(
+        stderr,
+        /^Failed to \w+ job: No jobs exist yet\. Create one with `agentd cron create`\.$/m,
+      );
     }
     assert.deepEqual(
       (await readdir(made.home)).filter((name) => name.startsWith("state.db")),
@@ -107,10 +110,10 @@ describe("agentd cron create", () => {
     assert.equal(jobs[0]?.definition.prompt, "Many\nlines.");
     const empty = await piped(place, ["create", "every 1h", "-"], "\n");
     assert.equal(empty.code, 2);
-    assert.match(empty.stderr, /^Standard input, which - stands for, is empty\./);
+    assert.match(empty.stderr, /^Standard input is empty\./);
   });
 
-  it("refuses what makes no job with `Failed to create job:` and exit code 1, and makes nothing", async (t) => {
+  it("rejects invalid jobs with `Failed to create job:` and exit code 1, and creates nothing", async (t) => {
     const place = await openCronPlace(t);
     const refused: readonly (readonly [readonly string[], RegExp])[] = [
       [["30m", "x"], /use `every 30m` or `in 30m`/],
@@ -126,15 +129,15 @@ describe("agentd cron create", () => {
     assert.deepEqual(await place.jobs.list({ withOver: true }), { jobs: [], broken: [] });
   });
 
-  it("refuses wrong use with exit code 2, and makes no home", async () => {
+  it("rejects usage errors with exit code 2, and creates no home", async () => {
     await using made = await createHome();
     const home = join(made.home, "new");
     for (const [words, text] of [
       [["create"], /<schedule> is missing/],
-      [["create", "every 1h", "x", "--catch-up", "--no-catch-up"], /--catch-up and --no-catch-up contradict/],
-      [["edit", "x"], /Nothing is to be changed/],
-      [["resume", "x", "--run-now", "--at", "in 5m"], /one of the two/],
-      [["remove", "x"], /Give --yes to remove the job/],
+      [["create", "every 1h", "x", "--catch-up", "--no-catch-up"], /--catch-up and --no-catch-up exclude/],
+      [["edit", "x"], /No changes/],
+      [["resume", "x", "--run-now", "--at", "in 5m"], /exclude each other/],
+      [["remove", "x"], /Pass --yes to remove the job/],
       [["lst"], /Unknown command "lst"; did you mean "list"/],
     ] as const) {
       const refused = await agentd(["cron", ...words], { AGENTD_HOME: home });
@@ -144,7 +147,7 @@ describe("agentd cron create", () => {
     assert.deepEqual(await readdir(made.home), []);
   });
 
-  it("warns of a platform that is not set up, and makes the job", async (t) => {
+  it("warns about a platform that is not set up, and creates the job", async (t) => {
     const place = await openCronPlace(t);
     const { code, stderr } = await place.cron("create", "every 1h", "x", "--deliver", "slack,local");
     assert.equal(code, 0);
@@ -180,7 +183,7 @@ describe("agentd cron edit, pause, resume, run and remove", () => {
     assert.match((await place.cron("resume", "nobody")).stderr, /^Failed to resume job: /);
   });
 
-  it("remove takes the folder of outputs and the history with it", async (t) => {
+  it("remove deletes the folder of outputs and the history", async (t) => {
     const place = await openCronPlace(t);
     const job = await place.jobs.create(definition({ name: "Tea" }));
     await addRun(place.store, job);
@@ -193,7 +196,7 @@ describe("agentd cron edit, pause, resume, run and remove", () => {
     assert.equal(await place.store.find("occurrences", { job_id: job.id }), undefined);
   });
 
-  it("edit changes what is said, clears what is empty, and leaves the rest", async (t) => {
+  it("edit changes the given options, clears empty ones, and keeps the rest", async (t) => {
     const place = await openCronPlace(t);
     const made = definition({
       name: "Tea",
@@ -226,22 +229,22 @@ describe("agentd cron edit, pause, resume, run and remove", () => {
     assert.match(refused.stderr, /^Failed to edit job: .*say a prompt, a skill or a script/);
   });
 
-  it("resume --at takes one time, as the job's zone reads it", async (t) => {
+  it("resume --at accepts a single time in the job's zone", async (t) => {
     const place = await openCronPlace(t);
     await place.jobs.create(definition({ name: "Tea", zone: "Asia/Tokyo" }), { isPaused: true });
     const again = await place.cron("resume", "tea", "--at", "every 1h");
-    assert.match(again.stderr, /^Failed to resume job: --at is one time/);
+    assert.match(again.stderr, /^Failed to resume job: --at must be a single time/);
     const day = new Date(Date.now() + 172_800_000).toISOString().slice(0, 10);
     const resumed = await place.cron("resume", "tea", "--at", `${day}T09:00`);
     assert.match(resumed.stdout, new RegExp(`Next run: ${day} 09:00:00 \\+09:00 \\(Asia/Tokyo\\)`));
   });
 
-  it("run says how to run it now when no gateway ticks, and does not wait for one", async (t) => {
+  it("run prints a hint when no gateway ticks, and does not wait for one", async (t) => {
     const place = await openCronPlace(t);
     await place.jobs.create(definition({ name: "Tea" }));
     const { code, stdout, stderr } = await place.cron("run", "tea", "--wait");
     assert.equal(code, 1);
     assert.match(stdout, /^Triggered job: Tea/);
-    assert.match(stderr, /^Warning: no gateway is running to take it\. `agentd cron tick` runs it now\./);
+    assert.match(stderr, /^Warning: no gateway is running\. Run the job with `agentd cron tick`\./);
   });
 });

@@ -19,18 +19,18 @@ async function look(settings: object, { env = {}, mode = 0o600 } = {}) {
 }
 
 describe("agentd doctor on platforms", () => {
-  it("is content with none, and with what is set up", async () => {
+  it("accepts a home without platforms, and configured ones", async () => {
     assert.deepEqual(await look({}), {
       status: "ok",
-      detail: "none is set up; `agentd gateway setup` changes that",
+      detail: "none is set up; run `agentd gateway setup` to add one",
     });
     assert.match(
       (await look({ telegram: { token: TOKEN } })).detail,
-      /^telegram; `agentd platforms test` tries one$/,
+      /^telegram; test one with `agentd platforms test`$/,
     );
   });
 
-  it("names what a half set up one lacks, set in the file or the environment", async () => {
+  it("names the missing settings of an incomplete platform, from the file or the environment", async () => {
     for (const [settings, env] of [
       [{ telegram: { home_channel: "-1" } }, {}],
       [{}, { TELEGRAM_HOME_CHANNEL: "-1" }],
@@ -39,26 +39,23 @@ describe("agentd doctor on platforms", () => {
       const { status, detail, fix } = await look(settings, { env });
       assert.deepEqual(
         [status, detail],
-        ["warn", "telegram is half set up: it lacks token (TELEGRAM_BOT_TOKEN)"],
+        ["warn", "telegram is incomplete; missing: token (TELEGRAM_BOT_TOKEN)"],
       );
       assert.match(fix ?? "", /agentd gateway setup --platform telegram/);
     }
   });
 
-  it("wonders about keys of one that is switched off", async () => {
+  it("warns about keys of a disabled platform", async () => {
     const { status, detail } = await look({ telegram: { enabled: false, token: TOKEN } });
-    assert.deepEqual(
-      [status, detail],
-      ["warn", "telegram is switched off, though these keys are set: token"],
-    );
+    assert.deepEqual([status, detail], ["warn", "telegram is disabled, but these keys are set: token"]);
     assert.equal((await look({ telegram: { enabled: false } })).status, "ok");
   });
 
-  it("fails for secrets in a file that others can read, not for references", async () => {
+  it("fails for secrets in a file that other users can read, but not for references", async () => {
     const { status, detail, fix } = await look({ telegram: { extra: { token: TOKEN } } }, { mode: 0o644 });
     assert.deepEqual(
       [status, detail],
-      ["fail", "<home>/config.yaml holds secrets of telegram, and is open to other users"],
+      ["fail", "<home>/config.yaml holds secrets of telegram and is open to other users"],
     );
     assert.match(fix ?? "", /^chmod 600 /);
     const referring = await look({ telegram: { token: "env:MINE" } }, { mode: 0o644, env: { MINE: TOKEN } });
@@ -87,14 +84,14 @@ async function outboxFinding(
 }
 
 describe("agentd doctor on the outbox", () => {
-  it("counts what waits, and is content with it", async (t) => {
+  it("counts queued messages and accepts them", async (t) => {
     const { status, detail } = await outboxFinding(t, async (store) => {
       await store.write((tx) => store.outbox.enqueue(tx, { target: "telegram:-1", payload: {} }));
     });
-    assert.deepEqual([status, detail], ["ok", "messages that wait: 1"]);
+    assert.deepEqual([status, detail], ["ok", "pending messages: 1"]);
   });
 
-  it("tells of what was given up, may have arrived, or waits too long, by platform and without addresses", async (t) => {
+  it("reports given-up, unconfirmed and delayed messages by platform, without addresses", async (t) => {
     const { status, detail, fix } = await outboxFinding(t, async (store) => {
       for (const [target, set] of [
         ["telegram:-100private", { status: "dead" }],
@@ -111,8 +108,8 @@ describe("agentd doctor on the outbox", () => {
     assert.equal(status, "warn");
     assert.match(
       detail,
-      /^2 given up \(telegram 2\); 1 may have arrived \(slack 1\); the oldest that is due waits for 12[12] minutes$/,
+      /^2 given up \(telegram 2\); 1 may have arrived \(slack 1\); the oldest due message has waited for 12[12] minutes$/,
     );
-    assert.match(fix ?? "", /`agentd outbox list` shows each.*Does `agentd gateway` run\?/);
+    assert.match(fix ?? "", /See `agentd deliveries list`.*Is `agentd gateway` running\?/);
   });
 });

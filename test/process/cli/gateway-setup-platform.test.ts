@@ -37,13 +37,13 @@ function startSetup(home: string): Promise<Terminal> {
 async function choosePlatform(terminal: Terminal): Promise<void> {
   await terminal.shows("Receive webhooks?");
   await terminal.type("n");
-  await terminal.shows("Set up a platform for messages?");
+  await terminal.shows("Set up a message platform?");
   await terminal.type("y");
   await terminal.shows("Which platform?");
 }
 
 describe("agentd gateway setup --platform", () => {
-  it("keeps secrets in .env and the rest in the file, whose comments stay; webhooks stay as they are", async () => {
+  it("saves secrets in .env and the rest in the file, keeps its comments and leaves webhooks unchanged", async () => {
     await using made = await createHome({ "config.yaml": CONFIG, ".env": "OTHER=1\n" });
     const { code, stdout, stderr } = await setup(made.home, [
       `--set=token=${TOKEN}`,
@@ -58,7 +58,7 @@ describe("agentd gateway setup --platform", () => {
     assert.ok(!(stdout + stderr).includes(TOKEN));
   });
 
-  it("makes what stands in the file refer to the variable, and switches on what was off", async () => {
+  it("replaces a value in the file with a reference to the variable, and enables a disabled platform", async () => {
     const before = `platforms: { telegram: { enabled: false, extra: { token: old-token-in-the-file } } }\n`;
     await using made = await createHome({ "config.yaml": before });
     const { code, stderr } = await setup(made.home, ["--set", `token=${TOKEN}`]);
@@ -68,29 +68,29 @@ describe("agentd gateway setup --platform", () => {
     assert.equal(await read(made.home, ".env"), `TELEGRAM_BOT_TOKEN=${TOKEN}\n`);
   });
 
-  it("fills the variable that the file refers to already, and keeps a reference as one", async () => {
+  it("sets the variable that the file already refers to, and keeps a given reference", async () => {
     await using made = await createHome({ "config.yaml": "platforms: { telegram: { token: env:MINE } }\n" });
     assert.equal((await setup(made.home, ["--set", `token=${TOKEN}`])).code, 0);
     assert.equal(await read(made.home, ".env"), `MINE=${TOKEN}\n`);
     const { code, stderr } = await setup(made.home, ["--set", "token=env:ELSEWHERE"]);
     assert.equal(code, 1);
-    assert.match(stderr, /not ready: it lacks token/);
+    assert.match(stderr, /not ready; missing: token/);
     assert.match(await read(made.home, "config.yaml"), /token: env:ELSEWHERE/);
   });
 
-  it("says what still lacks, and what of the environment counts instead", async () => {
+  it("names missing settings, and variables of the environment that override them", async () => {
     await using made = await createHome();
     const lacking = await setup(made.home, ["--set", "home_channel=-1"]);
     assert.equal(lacking.code, 1);
-    assert.match(lacking.stderr, /Telegram is not ready: it lacks token \(TELEGRAM_BOT_TOKEN\)/);
+    assert.match(lacking.stderr, /Telegram is not ready; missing: token \(TELEGRAM_BOT_TOKEN\)/);
     const overruled = await setup(made.home, ["--set", `token=${TOKEN}`], {
       TELEGRAM_BOT_TOKEN: "another-canary",
     });
-    assert.match(overruled.stderr, /TELEGRAM_BOT_TOKEN in the environment counts instead/);
+    assert.match(overruled.stderr, /TELEGRAM_BOT_TOKEN in the environment overrides the saved value/);
     assert.ok(!(overruled.stdout + overruled.stderr).includes("another-canary"));
   });
 
-  it("sends a test message with --test; its failure is the command's", async (t) => {
+  it("sends a test message with --test, and fails if it fails", async (t) => {
     const fake = await startPlatform(t, [taken]);
     await using made = await createHome();
     const words = [
@@ -111,12 +111,12 @@ describe("agentd gateway setup --platform", () => {
     assert.match(refused.stderr, /Refused: .*bot was kicked/);
   });
 
-  it("writes nothing for answers that cannot be", async () => {
+  it("writes nothing for invalid answers", async () => {
     for (const [words, text] of [
       [["--set", "tokn=canary"], /telegram has no key "tokn"; did you mean "token"\?/],
       [["--set", "canary"], /--set must be key=value/],
       [["--set", "token="], /token is empty/],
-      [["--set", "token=canary\nX=1"], /token must be one line/],
+      [["--set", "token=canary\nX=1"], /token must be a single line/],
       [["--set", `token=${TOKEN}`, "--set", "base_url=canary"], /base_url must/],
       [["--set", "text_limit=canary"], /text_limit must be an integer/],
       [["--set", "enabled=canary"], /has no key "enabled"/],
@@ -136,7 +136,7 @@ describe("agentd gateway setup --platform", () => {
     const unknown = await agentd(["gateway", "setup", "--platform", "telegran"], env);
     assert.deepEqual([unknown.code, /did you mean "telegram"/.test(unknown.stderr)], [2, true]);
     const stray = await agentd(["gateway", "setup", "--set", "token=canary"], env);
-    assert.deepEqual([stray.code, /--set and --test need --platform/.test(stray.stderr)], [2, true]);
+    assert.deepEqual([stray.code, /--set and --test require --platform/.test(stray.stderr)], [2, true]);
     assert.deepEqual(await readdir(made.home), []);
   });
 });
@@ -152,18 +152,18 @@ describe("agentd gateway setup at a terminal", () => {
       await terminal.press("Enter");
       await terminal.shows("home_channel: The chat of messages that name no other.");
       await terminal.press("Enter");
-      await terminal.shows("Set up another one?");
+      await terminal.shows("Set up another platform?");
       await terminal.press("Enter");
       await terminal.shows("Send a test message through Telegram now?");
       await terminal.press("Enter");
-      await terminal.shows("sends a test message");
+      await terminal.shows("Send a test message with");
       assert.equal(await terminal.ended(), 0);
       assert.ok(!(await terminal.history()).includes(TOKEN));
       assert.equal(await read(home, ".env"), `TELEGRAM_BOT_TOKEN=${TOKEN}\n`);
       assert.deepEqual(await readdir(home), [".env", ".lock"]);
     }));
 
-  it("changes nothing at Ctrl-C, however much was answered", (t) =>
+  it("changes nothing after Ctrl-C at any question", (t) =>
     withTerminal(t, async (terminal, home) => {
       await choosePlatform(terminal);
       await goTo(terminal, "Telegram");

@@ -23,7 +23,7 @@ function read(home: string, name: string): Promise<string> {
 }
 
 describe("agentd gateway setup", () => {
-  it("enables webhooks with options: the secret goes into .env, the rest into the file, whose comments stay", async () => {
+  it("enables webhooks with options: saves the secret in .env and the rest in the file, and keeps its comments", async () => {
     await using made = await createHome({ "config.yaml": CONFIG, ".env": "OTHER=1\n" });
     const { code, stdout, stderr } = await agentd(
       ["gateway", "setup", "--enable-webhooks", "--webhook-port", "9001", "--webhook-secret", SECRET],
@@ -40,32 +40,32 @@ describe("agentd gateway setup", () => {
     assert.match(subscribed.stdout, /http:\/\/localhost:9001\/webhooks\/a/);
   });
 
-  it("makes a home where there is none; --yes keeps every default", async () => {
+  it("creates a missing home, and keeps every default with --yes", async () => {
     await using made = await createHome();
     const home = join(made.home, "new");
     const { code, stdout } = await agentd(["gateway", "setup", "--yes"], { AGENTD_HOME: home });
     assert.equal(code, 0);
     assert.equal(await read(home, "config.yaml"), "version: 1\nplatforms:\n  webhook:\n    enabled: true\n");
     assert.deepEqual(await readdir(home), [".lock", "config.yaml"]);
-    assert.match(stdout, /There is no secret for all routes/);
+    assert.match(stdout, /No global secret is set/);
     assert.match(stdout, /:8644\/webhooks/);
   });
 
-  it("says when the environment counts instead", async () => {
+  it("says when the environment overrides a setting", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home, WEBHOOK_PORT: "9002", WEBHOOK_ENABLED: "false" };
     const { stderr } = await agentd(["gateway", "setup", "--webhook-port", "9001"], env);
-    assert.match(stderr, /WEBHOOK_PORT in the environment counts instead: 9002/);
-    assert.match(stderr, /WEBHOOK_ENABLED in the environment counts instead/);
+    assert.match(stderr, /WEBHOOK_PORT in the environment overrides the port: 9002/);
+    assert.match(stderr, /WEBHOOK_ENABLED in the environment overrides this/);
   });
 
-  it("writes nothing for answers that cannot be", async () => {
+  it("writes nothing for invalid answers", async () => {
     for (const [words, text] of [
       [["--webhook-port", "0"], /--webhook-port must be a number from 1 to 65535/],
       [["--webhook-port", "70000"], /--webhook-port must be a number/],
       [["--webhook-secret", ""], /--webhook-secret is empty/],
-      [["--webhook-secret", "INSECURE_NO_AUTH"], /for loopback addresses only/],
-      [[], /There is no terminal to ask at\. Give --enable-webhooks/],
+      [["--webhook-secret", "INSECURE_NO_AUTH"], /only on loopback addresses/],
+      [[], /Cannot ask without a terminal\. Pass --enable-webhooks/],
     ] as const) {
       await using made = await createHome();
       const refused = await agentd(["gateway", "setup", ...words], { AGENTD_HOME: made.home });
@@ -75,7 +75,7 @@ describe("agentd gateway setup", () => {
     }
   });
 
-  it("asks at a terminal, hides the secret, and keeps the port for what is none", async (t) => {
+  it("asks at a terminal, hides the secret, and keeps the port for an invalid one", async (t) => {
     if (terminalIsMissing) return t.skip(terminalIsMissing);
     await using made = await createHome();
     await using terminal = await startTerminal({
@@ -86,15 +86,15 @@ describe("agentd gateway setup", () => {
     });
     await terminal.shows("Receive webhooks?");
     await terminal.press("Enter");
-    await terminal.shows("opens a port for strangers");
+    await terminal.shows("opens a public port");
     await terminal.shows("Webhook port (default 8644)");
     await terminal.type("many");
     await terminal.press("Enter");
-    await terminal.shows("it stays 8644");
+    await terminal.shows("Keeping 8644");
     await terminal.shows("Global HMAC secret (shared across all routes)");
     await terminal.type(SECRET);
     await terminal.press("Enter");
-    await terminal.shows("Set up a platform for messages?");
+    await terminal.shows("Set up a message platform?");
     await terminal.press("Enter");
     await terminal.shows("Next:");
     assert.equal(await terminal.ended(), 0);
@@ -103,7 +103,7 @@ describe("agentd gateway setup", () => {
     assert.match(await read(made.home, "config.yaml"), /enabled: true/);
   });
 
-  it("changes nothing when the person says no", async (t) => {
+  it("changes nothing when the user declines", async (t) => {
     if (terminalIsMissing) return t.skip(terminalIsMissing);
     await using made = await createHome({ "config.yaml": CONFIG.replace("port", "enabled: true\n    port") });
     const before = await read(made.home, "config.yaml");
@@ -113,7 +113,7 @@ describe("agentd gateway setup", () => {
     });
     await terminal.shows("Reconfigure webhooks?");
     await terminal.press("Enter");
-    await terminal.shows("Set up a platform for messages?");
+    await terminal.shows("Set up a message platform?");
     await terminal.press("Enter");
     await terminal.shows("Nothing was changed.");
     assert.equal(await terminal.ended(), 1);

@@ -45,7 +45,7 @@ for (const [what, path] of [
   ["is a file", "file"],
   ["lies below a file", "file/a/b"],
 ] as const) {
-  test(`where the home ${what}, every command says so in a sentence and ends with 1`, async (t) => {
+  test(`if the home ${what}, every command says so in one sentence and exits with 1`, async (t) => {
     const env = { AGENTD_HOME: join(await scratch(t), path) };
     for (const words of making) {
       const { code, stderr } = await agentd(words, env, "");
@@ -53,7 +53,7 @@ for (const [what, path] of [
       assertPlain(
         words,
         stderr,
-        /cannot be created \([a-z ]+, E[A-Z]+\)\. Set AGENTD_HOME to a folder you may write to\.\n$/,
+        /cannot be (made|created) \([a-z ]+, E[A-Z]+\)\. Set AGENTD_HOME to a folder you may write to\.\n$/,
       );
     }
     for (const words of looking) {
@@ -68,7 +68,7 @@ for (const [what, path] of [
   });
 }
 
-test("a workspace that cannot be made is named with its setting", async (t) => {
+test("a workspace that cannot be created is reported with its setting", async (t) => {
   const folder = await scratch(t);
   await writeFile(join(folder, "config.yaml"), `agent: { workspace: ${join(folder, "file", "w")} }\n`);
   for (const words of [["gateway", "--port", "0"], ["rpc"], ["chat", "hello"], ["cron", "tick"]]) {
@@ -83,7 +83,7 @@ test("a workspace that cannot be made is named with its setting", async (t) => {
   const { stdout } = await agentd(["doctor"], { AGENTD_HOME: folder });
   assert.match(
     stdout,
-    /FAIL {2}workspace +\S+file\/w cannot be made: \S+file is a file\n +-> Set agent\.workspace/,
+    /FAIL {2}workspace +\S+file\/w cannot be created: \S+file is a file\n +-> Set agent\.workspace/,
   );
 });
 

@@ -21,7 +21,7 @@ describe("agentd", () => {
     }
   });
 
-  it("answers without a command, or with an unknown one, with the usage on stderr and 2", async () => {
+  it("prints the usage on stderr and exits with 2 without a command, or with an unknown one", async () => {
     const bare = await agentd([]);
     assert.deepEqual([bare.code, bare.stdout], [2, ""]);
     assert.match(bare.stderr, /^Name a command\.\n\n[\s\S]*Usage: agentd <command>/);
@@ -48,7 +48,7 @@ describe("agentd", () => {
     });
   }
 
-  it("refuses unknown options and arguments too many, after the command and before it", async () => {
+  it("rejects unknown options and extra arguments, after and before the command", async () => {
     const option = await agentd(["version", "--jsno"]);
     assert.deepEqual([option.code, option.stdout], [2, ""]);
     assert.match(
@@ -60,7 +60,7 @@ describe("agentd", () => {
     assert.deepEqual([argument.code, argument.stderr.split("\n")[0]], [2, 'Unexpected argument "now".']);
   });
 
-  it("takes --profile anywhere, and refuses a name that is none with one line", async () => {
+  it("accepts --profile anywhere, and rejects an invalid name in one line", async () => {
     const env = { AGENTD_HOME: "/srv/agentd" };
     for (const words of [
       ["--profile", "w", "config", "path"],
@@ -84,7 +84,7 @@ describe("agentd gateway", () => {
     }
   });
 
-  it("refuses options that it does not know, before anything starts", async () => {
+  it("rejects unknown options before anything starts", async () => {
     await using made = await createHome({ "config.yaml": "log: { level: loud }\n" });
     const env = { AGENTD_HOME: made.home };
     const wrong = await agentd(["gateway", "--prot", "1"], env);
@@ -95,7 +95,7 @@ describe("agentd gateway", () => {
     assert.match(command.stderr, /^Unknown command "rnu"; did you mean "run"\?/);
   });
 
-  it("does not start on a configuration that is wrong, and says where", async () => {
+  it("does not start with an invalid configuration, and says where the error is", async () => {
     await using made = await createHome({ "config.yaml": "log: { level: loud }\n" });
     const { code, stdout, stderr } = await agentd(["gateway", "--port", "0"], { AGENTD_HOME: made.home });
     assert.deepEqual([code, stdout], [1, ""]);
@@ -108,7 +108,7 @@ describe("agentd gateway", () => {
 });
 
 describe("agentd version", () => {
-  it("tells the version and the runtime", async () => {
+  it("prints the version and the runtime", async () => {
     const { version } = JSON.parse(
       await readFile(new URL("../../../package.json", import.meta.url), "utf8"),
     ) as {
@@ -127,7 +127,7 @@ describe("agentd version", () => {
 });
 
 describe("agentd spec", () => {
-  it("prints the bundled spec to the letter", async () => {
+  it("prints the bundled spec verbatim", async () => {
     for (const name of ["http", "webhook"]) {
       const file = new URL(`../../../generated/specs/${name}.openapi.json`, import.meta.url);
       const { code, stdout } = await agentd(["spec", name]);
@@ -140,16 +140,16 @@ describe("agentd spec", () => {
     );
   });
 
-  it("lists what there is", async () => {
+  it("lists the available specs", async () => {
     const names = (await agentd(["spec"])).stdout.trim().split("\n");
     for (const name of ["http", "gateway", "config"]) assert.ok(names.includes(name), name);
     assert.deepEqual(JSON.parse((await agentd(["spec", "--json"])).stdout), names);
   });
 
-  it("says which exist when the name is unknown", async () => {
+  it("names the available specs for an unknown one", async () => {
     const { code, stderr } = await agentd(["spec", "htpp"]);
     assert.equal(code, 2);
-    assert.match(stderr, /^There is no spec "htpp"; did you mean "http"\? Specs are: http, gateway/);
+    assert.match(stderr, /^Unknown spec "htpp"; did you mean "http"\? Available specs: http, gateway/);
     assert.equal((await agentd(["spec", "constructor"])).code, 2);
   });
 });
@@ -174,7 +174,7 @@ describe("agentd config", () => {
     assert.equal((await agentd(["config", "get", "api_server.port"], env)).stdout, "8642\n");
   });
 
-  it("refuses with one message and 1, without a stack", async () => {
+  it("fails with one message and exit code 1, without a stack", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
     assert.deepEqual(await agentd(["config", "set", "api_server.prot", "1"], env), {
@@ -206,7 +206,7 @@ describe("agentd config", () => {
     );
   });
 
-  it("works although the file is wrong, and checks tell where", async () => {
+  it("works with an invalid file, and check reports the location", async () => {
     await using made = await createHome({ "config.yaml": "log:\n  level: loud\n" });
     const env = { AGENTD_HOME: made.home };
     const got = await agentd(["config", "get", "log.level"], env);
@@ -224,7 +224,7 @@ describe("agentd config", () => {
     assert.equal((await agentd(["config", "check"], env)).code, 0);
   });
 
-  it("checks what only using the configuration shows", async () => {
+  it("check reports issues that only use reveals", async () => {
     await using made = await createHome({ "config.yaml": "api_server: { key: env:NOT_SET }\n" });
     const { code, stderr } = await agentd(["config", "check"], { AGENTD_HOME: made.home });
     assert.equal(code, 1);

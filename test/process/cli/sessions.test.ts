@@ -64,7 +64,7 @@ function numbered(count: number): readonly Message[] {
 }
 
 describe("agentd sessions", () => {
-  it("tells of each command with --help what it takes", async () => {
+  it("prints the usage of each command with --help", async () => {
     for (const [name, ...texts] of [
       ["list", "--owner <name>", "(default default)", "--limit <number>", "--cursor", "--json"],
       ["show", "<session>", "--all", "--json"],
@@ -77,14 +77,14 @@ describe("agentd sessions", () => {
     }
   });
 
-  it("says that there is no database yet, and makes neither it nor a home", async () => {
+  it("says that the database does not exist yet, and creates neither it nor a home", async () => {
     await using made = await createHome();
     const home = join(made.home, "none");
     const env = { AGENTD_HOME: home };
     const list = await agentd(["sessions", "list", "--json"], env);
     assert.equal(list.code, 0);
     assert.deepEqual(JSON.parse(list.stdout), { sessions: [], next_cursor: null });
-    assert.match(list.stderr, /^There is no database yet \([^\n]*state\.db\)[^\n]*\n$/);
+    assert.match(list.stderr, /^The database does not exist yet \([^\n]*state\.db\)[^\n]*\n$/);
     for (const words of [
       ["show", "x"],
       ["export", "x"],
@@ -92,7 +92,7 @@ describe("agentd sessions", () => {
     ]) {
       const { code, stdout, stderr } = await agentd(["sessions", ...words], env);
       assert.deepEqual([code, stdout], [1, ""]);
-      assert.match(stderr, /^There is no database yet/);
+      assert.match(stderr, /^The database does not exist yet/);
     }
     assert.deepEqual(await readdir(made.home), []);
   });
@@ -121,10 +121,10 @@ describe("agentd sessions", () => {
     assert.match((await place.sessions("list", "--owner", "phone")).stdout, /^other /m);
     const nobody = await place.sessions("list", "--owner", "nobody");
     assert.deepEqual([nobody.code, nobody.stdout], [0, ""]);
-    assert.match(nobody.stderr, /no sessions of "nobody"\. There are sessions of: default, phone\./);
+    assert.match(nobody.stderr, /"nobody" has no sessions\. Other owners with sessions: default, phone\./);
   });
 
-  it("refuses a limit that is none, and a cursor that no page told", async () => {
+  it("rejects an invalid limit and an invalid cursor", async () => {
     await using place = await createPlace();
     for (const limit of ["0", "201", "ten", "-1", "1.5"]) {
       const { code, stderr } = await place.sessions("list", `--limit=${limit}`);
@@ -136,7 +136,7 @@ describe("agentd sessions", () => {
     assert.match(stderr, /^The cursor is not one[^\n]*\n$/);
   });
 
-  it("shows the facts of a session and its last 20 messages, or all", async () => {
+  it("shows a session with its last 20 messages, or all", async () => {
     await using place = await createPlace();
     await place.add({ id: "long", title: "A long talk", model: "demo:demo" }, numbered(50));
     const last = await place.sessions("show", "A long talk");
@@ -147,7 +147,7 @@ describe("agentd sessions", () => {
       told(last.stdout),
       Array.from({ length: 20 }, (_, n) => n + 31),
     );
-    assert.match(last.stderr, /last 20 messages; --all/);
+    assert.match(last.stderr, /last 20 messages\. Pass --all/);
     const all = await place.sessions("show", "long", "--all");
     assert.deepEqual(
       told(all.stdout),
@@ -158,7 +158,7 @@ describe("agentd sessions", () => {
     assert.deepEqual([session.id, messages.length], ["long", 20]);
   });
 
-  it("does not let a message steer the terminal, and cuts a long one", async () => {
+  it("escapes control characters of a message, and cuts a long one", async () => {
     await using place = await createPlace();
     await place.add({ id: "evil" }, [
       { role: "user", text: "\u001b]0;title\u0007\u009b2J\u202e" },
@@ -170,7 +170,7 @@ describe("agentd sessions", () => {
     assert.match(stdout, /46000 more characters/);
   });
 
-  it("answers for an unknown session, and for another owner's, that there is none", async () => {
+  it("reports an unknown session, and one of another owner, as missing", async () => {
     await using place = await createPlace();
     await place.add({ id: "theirs", owner: "phone", title: "Theirs" });
     for (const words of [["show"], ["export"], ["delete", "--yes"]]) {
@@ -185,7 +185,7 @@ describe("agentd sessions", () => {
 });
 
 describe("agentd sessions export", () => {
-  it("writes every message with its tool calls as JSON, without what was taken back", async () => {
+  it("writes every message with its tool calls as JSON, without undone ones", async () => {
     await using place = await createPlace();
     const messages = [...talk, ...numbered(60)];
     await place.add({ id: "s", title: "T", meta: '{"yolo":true}' }, messages);
@@ -218,7 +218,7 @@ describe("agentd sessions export", () => {
     assert.equal((await place.sessions("export", "s", "--format", "pdf")).code, 2);
   });
 
-  it("writes a private file whole, and replaces one only with --force", async () => {
+  it("writes a private file atomically, and replaces one only with --force", async () => {
     await using place = await createPlace();
     await place.add({ id: "s" }, talk);
     const file = join(place.home, "out.json");
@@ -228,13 +228,13 @@ describe("agentd sessions export", () => {
     await writeFile(file, "mine");
     const second = await place.sessions("export", "s", "--output", file);
     assert.equal(second.code, 1);
-    assert.match(second.stderr, /out\.json exists\. [^\n]*--force[^\n]*\n$/);
+    assert.match(second.stderr, /out\.json already exists\. [^\n]*--force[^\n]*\n$/);
     assert.equal(await readFile(file, "utf8"), "mine");
     assert.equal((await place.sessions("export", "s", "--output", file, "--force")).code, 0);
     assert.equal((JSON.parse(await readFile(file, "utf8")) as { messages: unknown[] }).messages.length, 4);
     const nowhere = await place.sessions("export", "s", "--output", join(place.home, "no/such/file"));
     assert.equal(nowhere.code, 1);
-    assert.match(nowhere.stderr, /cannot be written \(ENOENT\)[^\n]*\n$/);
+    assert.match(nowhere.stderr, /^Cannot write \S+ \(ENOENT\)[^\n]*\n$/);
     assert.equal((await place.sessions("export", "s", "--force")).code, 2);
     assert.deepEqual(
       (await readdir(place.home)).filter((name) => name.includes("out")),
@@ -242,7 +242,7 @@ describe("agentd sessions export", () => {
     );
   });
 
-  it("stops without complaint when its reader has had enough", async () => {
+  it("ends silently when its reader closes the pipe", async () => {
     await using place = await createPlace();
     await place.add(
       { id: "big" },
@@ -267,7 +267,7 @@ describe("agentd sessions export of a long session", () => {
   // More than the heap that the program is given.
   const messages = Array.from({ length: 1200 }, () => ({ role: "user" as const, text: "x".repeat(100_000) }));
 
-  it("takes no more memory than a short one", async () => {
+  it("needs no more memory than a short session", async () => {
     await using place = await createPlace();
     await place.add({ id: "big" }, messages);
     const file = join(place.home, "big.json");
@@ -278,7 +278,7 @@ describe("agentd sessions export of a long session", () => {
     assert.ok((await stat(file)).size > 120_000_000);
   });
 
-  it("leaves nothing half written when it is broken off", async () => {
+  it("leaves no partial file when it is interrupted", async () => {
     await using place = await createPlace();
     await place.add({ id: "big" }, messages);
     const output = join(place.home, "big.json");
@@ -297,20 +297,20 @@ describe("agentd sessions export of a long session", () => {
 });
 
 describe("agentd sessions delete", () => {
-  it("deletes with --yes, and without a terminal to ask on refuses as a usage error", async () => {
+  it("deletes with --yes, and without a terminal fails as a usage error", async () => {
     await using place = await createPlace();
     await place.add({ id: "s", title: "Gone soon" }, talk);
     const asked = await place.sessions("delete", "s");
     assert.deepEqual([asked.code, asked.stdout], [2, ""]);
-    assert.match(asked.stderr, /^There is no terminal to ask on\. Give --yes/);
+    assert.match(asked.stderr, /^Cannot ask for confirmation without a terminal\. Pass --yes/);
     const done = await place.sessions("delete", "Gone soon", "--yes");
-    assert.deepEqual([done.code, done.stdout], [0, "deleted s\n"]);
+    assert.deepEqual([done.code, done.stdout], [0, "Deleted s.\n"]);
     const left = await place.store.read.selectFrom("messages").selectAll().execute();
     assert.deepEqual(left, []);
     assert.equal((await place.sessions("delete", "s", "--yes")).code, 1);
   });
 
-  it("refuses a session that is busy, and says what to do when only a crash keeps it so", async () => {
+  it("rejects a busy session, and says what to do after a crash", async () => {
     await using place = await createPlace();
     await place.add({ id: "busy", lease_owner: place.store.owner, lease_until: Date.now() + 60_000 });
     const host = place.store.owner.replace(/:\d+:[^:]*$/, "");
@@ -321,10 +321,10 @@ describe("agentd sessions delete", () => {
     });
     const busy = await place.sessions("delete", "busy", "--yes");
     assert.deepEqual([busy.code, busy.stdout], [1, ""]);
-    assert.match(busy.stderr, /^The session busy is busy: a turn is at work in it\.[^\n]*\n$/);
+    assert.match(busy.stderr, /^Session busy is busy: a turn is running\.[^\n]*\n$/);
     const crashed = await place.sessions("delete", "crashed", "--yes");
     assert.equal(crashed.code, 1);
-    assert.match(crashed.stderr, /cut off by a crash\. Start `agentd gateway` once/);
+    assert.match(crashed.stderr, /a crash interrupted its turn\. Start `agentd gateway` once/);
     assert.equal((await place.store.read.selectFrom("sessions").selectAll().execute()).length, 2);
   });
 });

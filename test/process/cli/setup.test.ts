@@ -20,7 +20,7 @@ async function filesWith(home: string, text: string): Promise<string[]> {
 }
 
 describe("agentd setup", () => {
-  it("puts the key into .env and nowhere else, and the provider into the configuration", async () => {
+  it("saves the key only in .env, and the provider in the configuration", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
     const words = [
@@ -43,7 +43,7 @@ describe("agentd setup", () => {
     assert.match(config, /mode: always_ask/);
   });
 
-  it("sets up a server of one's own, tries it, and keeps the comments of the file", async () => {
+  it("sets up a custom server, tests it, and keeps the comments of the file", async () => {
     await using server = await startModelServer([saying("hello ", "there")]);
     await using made = await createHome();
     await writeFile(join(made.home, "config.yaml"), "# mine\nlog: { level: warn } # quiet\n");
@@ -60,13 +60,13 @@ describe("agentd setup", () => {
   });
 
   for (const [what, words, message] of [
-    ["no terminal and no options", [], /There is no terminal to ask at. Give --provider/],
+    ["no terminal and no options", [], /Cannot ask without a terminal\. Pass --provider/],
     ["a server without an address", ["--provider", "openai_compatible"], /--base-url is required/],
-    ["an address that is none", ["--provider", "openai", "--base-url", "ftp://x"], /must begin with http/],
+    ["an address that is none", ["--provider", "openai", "--base-url", "ftp://x"], /must start with http/],
     [
       "a name that cannot be one",
       ["--provider", "openai_compatible", "--name", "A B", "--base-url", "http://x"],
-      /--name must be/,
+      /--name must start with/,
     ],
     ["a variable that is not set", ["--provider", "openai", "--api-key-env", "NOPE"], /NOPE is not set/],
     ["a provider there is not", ["--provider", "nobody"], /must be one of/],
@@ -82,7 +82,7 @@ describe("agentd setup", () => {
   }
 
   for (const words of [["setup"], ["acp", "--setup"], ["--setup"]]) {
-    it(`asks at a terminal, and writes nothing when the person breaks off: ${words.join(" ")}`, async (t) => {
+    it(`asks at a terminal, and writes nothing when the user cancels: ${words.join(" ")}`, async (t) => {
       if (await missing("script")) return t.skip("there is no `script` to make a terminal");
       await using made = await createHome();
       const before = await readdir(made.home);
@@ -105,9 +105,9 @@ async function breakOff(words: readonly string[], home: string) {
   });
   let seen = "";
   child.stdout.on("data", (bytes: Uint8Array) => {
-    const was = seen.includes("Where do models come from");
+    const was = seen.includes("Which model provider");
     seen += bytes.toString();
-    if (!was && seen.includes("Where do models come from")) child.stdin.write("\u0003");
+    if (!was && seen.includes("Which model provider")) child.stdin.write("\u0003");
   });
   const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
   return { code, seen };
@@ -120,7 +120,7 @@ function missing(program: string): Promise<boolean> {
 }
 
 describe("agentd model", () => {
-  it("shows the demo model where nothing is configured, and how to change that", async () => {
+  it("shows the demo model without configuration, and how to change it", async () => {
     await using made = await createHome();
     await writeFile(join(made.home, "config.yaml"), "model: { detect_local: false }\n");
     const { code, stdout, stderr } = await agentd(["model"], { AGENTD_HOME: made.home });
@@ -128,7 +128,7 @@ describe("agentd model", () => {
     assert.match(stderr, /agentd setup/);
   });
 
-  it("lists, chooses and tries models, and says what is wrong with one that fails", async () => {
+  it("lists, selects and tests models, and explains a failure", async () => {
     await using server = await startModelServer([saying("hi"), { status: 401, body: "no: canary-body" }]);
     await using made = await createHome();
     const provider = { type: "openai_compatible", base_url: server.baseUrl, models: ["a", "b"] };
@@ -145,7 +145,7 @@ describe("agentd model", () => {
     assert.equal((await run("show")).stdout, "box:b\n");
     const unknown = await run("set", "nobody:at-all/x y");
     assert.equal(unknown.code, 1);
-    assert.match(unknown.stderr, /There is no model .* the providers are: box, demo/);
+    assert.match(unknown.stderr, /Unknown model .* Configured providers: box, demo/);
     const good = await run("test", "--json");
     assert.deepEqual([JSON.parse(good.stdout).ok, JSON.parse(good.stdout).model], [true, "box:b"]);
     const bad = await run("test", "box:a");
@@ -156,7 +156,7 @@ describe("agentd model", () => {
 });
 
 describe("agentd doctor", () => {
-  it("finds nothing that fails in a fresh home, and leaves nothing behind", async () => {
+  it("finds no failure in a fresh home, and leaves nothing behind", async () => {
     await using made = await createHome();
     const before = await readdir(made.home);
     const { code, stdout } = await agentd(["doctor", "--json"], { AGENTD_HOME: made.home });
@@ -168,7 +168,7 @@ describe("agentd doctor", () => {
     assert.deepEqual(await readdir(made.home), before);
   });
 
-  it("names what is wrong and what to do, each for itself, without secrets", async () => {
+  it("reports each problem with its fix, without secrets", async () => {
     await using made = await createHome();
     const taken = createServer((_, response) => response.end("I am something else"));
     await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
@@ -186,8 +186,8 @@ describe("agentd doctor", () => {
     assert.equal(code, 1);
     for (const line of [
       /FAIL {2}secrets .*open to other users\n.*chmod 600/,
-      /FAIL {2}model .*the provider openai has no key\n.*agentd setup --provider openai/,
-      /FAIL {2}port .*taken by something else/,
+      /FAIL {2}model .*the provider openai has no API key\n.*agentd setup --provider openai/,
+      /FAIL {2}port .*in use by another program/,
       /FAIL {2}mcp .*\/nowhere\/at-all was not found/,
     ]) {
       assert.match(stdout, line);

@@ -81,7 +81,7 @@ test("subscribe creates a subscription with a generated or given secret, keeps i
   }
   const taken = await place.webhook("subscribe", "fixed");
   assert.equal(taken.code, 1);
-  assert.match(taken.stderr, /The configuration has a route fixed/);
+  assert.match(taken.stderr, /The configured route fixed would override it/);
 });
 
 test("subscribe refuses invalid options and combinations and then writes nothing", async () => {
@@ -89,8 +89,8 @@ test("subscribe refuses invalid options and combinations and then writes nothing
   for (const [words, code, text] of [
     [["--deliver-only"], 2, /--deliver-only needs a real target/],
     [["--deliver-only", "--deliver", "log:x"], 1, /deliver_only needs a real target/],
-    [["--retry-on-script-failure"], 2, /--retry-on-script-failure needs --script/],
-    [["--deliver", "telegran"], 1, /deliver: "telegran" is not a target; did you mean "telegram"/],
+    [["--retry-on-script-failure"], 2, /--retry-on-script-failure requires --script/],
+    [["--deliver", "telegran"], 1, /deliver: "telegran" is no target; did you mean "telegram"/],
     [["--secret", ""], 2, /--secret is empty/],
     [["--secret", "env:NOBODY_SET_THIS"], 1, /NOBODY_SET_THIS, its secret, is not set/],
     [["--secret", "INSECURE_NO_AUTH"], 1, /for loopback addresses only/],
@@ -121,7 +121,7 @@ test("subscribe refuses invalid options and combinations and then writes nothing
   assert.deepEqual(ci?.["deliver_extra"], { chat_id: "7" });
 });
 
-test("several targets are subscribed to; of those that are not set up it is said what to do", async () => {
+test("a subscription accepts several targets and says how to set up missing ones", async () => {
   await using place = await createPlace();
   const to = "telegram:-100:17, sms:+15550100,local";
   const made = await place.webhook("subscribe", "ci", "--deliver", to, "--deliver-only");
@@ -150,11 +150,11 @@ test("the subscriptions file always gets mode 0600, and a corrupt file is set as
   await writeFile(place.file, '{"a": {');
   const listed = await place.webhook("list");
   assert.match(listed.stdout, /No dynamic webhook subscriptions\./);
-  assert.match(listed.stderr, /webhook_subscriptions\.json cannot be used: it is not JSON/);
+  assert.match(listed.stderr, /webhook_subscriptions\.json is invalid: it is no JSON/);
   assert.equal(listed.code, 1);
   const next = await place.webhook("subscribe", "c");
   assert.equal(next.code, 0);
-  assert.match(next.stderr, /It is now .*\.broken-\d+, and a new one was begun/);
+  assert.match(next.stderr, /Renamed it to .*\.broken-\d+ and started a new file/);
   assert.deepEqual(Object.keys(await place.subscriptions()), ["c"]);
   const aside = (await readdir(place.home)).find((name) => name.includes(".broken-")) ?? "";
   assert.equal(await readFile(join(place.home, aside), "utf8"), '{"a": {');
@@ -183,7 +183,7 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   const listed = await place.webhook("list");
   assert.match(listed.stdout, /2 webhook subscription\(s\):/);
   assert.match(listed.stdout, /◆ a\n {4}of a\uFFFD\[31m\n {4}URL: +http:\/\/localhost:18644\/webhooks\/a/);
-  assert.match(listed.stdout, /Routes of the configuration: fixed/);
+  assert.match(listed.stdout, /Configured routes: fixed/);
   const inJson = await place.webhook("list", "--json");
   for (const { stdout, stderr } of [listed, inJson]) assert.ok(!(stdout + stderr).includes(secret));
   assert.deepEqual(
@@ -201,8 +201,8 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   assert.equal(removed.stdout, "  Removed webhook subscription: a\n");
   assert.deepEqual(Object.keys(await place.subscriptions()), ["b"]);
   for (const [name, hint] of [
-    ["a", /No subscription named 'a'.*\n {2}Routes of the configuration cannot be removed here\./],
-    ["fixed", /No subscription named 'fixed'.*\n {2}It is a route of the configuration/],
+    ["a", /No subscription named 'a'.*\n {2}This command cannot remove configured routes\./],
+    ["fixed", /No subscription named 'fixed'.*\n {2}It is a configured route/],
   ] as const) {
     const unknown = await place.webhook("remove", name);
     assert.equal(unknown.code, 1);
@@ -216,7 +216,7 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   assert.match(tested.stdout, /Is the gateway running\?/);
   const missing = await place.webhook("test", "bb");
   assert.equal(missing.code, 1);
-  assert.match(missing.stderr, /There is no route "bb"; did you mean "b"\?/);
+  assert.match(missing.stderr, /Unknown route "bb"; did you mean "b"\?/);
 });
 
 test("`test --dry-run` prints each stage and the rendered prompt without a gateway", async () => {
@@ -235,7 +235,7 @@ test("`test --dry-run` prints each stage and the rendered prompt without a gatew
   assert.match(own.stdout, /by ada on push/);
   for (const [more, text] of [
     [["--payload", "{"], /--payload must be JSON/],
-    [["--payload", "{}", "--file", "x"], /--payload or --file, not both/],
+    [["--payload", "{}", "--file", "x"], /--payload and --file exclude each other/],
     [["--header", "nothing"], /--header must be 'name: value'/],
   ] as const) {
     const refused = await place.webhook("test", "ci", ...more);

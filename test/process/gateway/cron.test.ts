@@ -179,7 +179,7 @@ test(
     const id = await create(place, "every 1d", "Say hello.", "--name", "tea");
     const [idle, asked] = [await cron(place, "tick"), await cron(place, "run", "tea")];
     assert.equal(idle.stdout, "Nothing was due.\n");
-    assert.match(asked.stderr, /`agentd cron tick` runs it now/);
+    assert.match(asked.stderr, /Run the job with `agentd cron tick`/);
     const { stdout } = await cron(place, "tick");
     const [file] = await outputs(place, id);
     const path = join(place.home, "cron", "output", id, file ?? "");

@@ -13,13 +13,13 @@ const tsc = join(root, "node_modules/.bin/tsc");
 const run = promisify(execFile);
 
 const consumer = `
-import { createService, defineTool, ServiceError, type Booted, type BootOptions } from "agentd";
+import { createService, defineTool, ServiceError, type StartedService, type StartOptions } from "agentd";
 import { AgentApiError, createAgentClient, streamChatCompletion, type Run, type RunEvent } from "agentd/client";
 import { connectGateway, GatewayError, spawnTransport, type GatewayClient, type GatewayEvent } from "agentd/gateway";
 import http from "agentd/specs/http.openapi.json" with { type: "json" };
 
 const client = createAgentClient({ baseUrl: "http://127.0.0.1:1" });
-const start: (options: BootOptions) => Promise<Booted> = createService;
+const start: (options: StartOptions) => Promise<StartedService> = createService;
 export const events: RunEvent["event"][] = ["run.completed"];
 export const status: Run["status"] = "completed";
 export const listed = (gateway: GatewayClient) => gateway.call("session.list", { limit: 1 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkServers, serverSecrets } from "../../../src/acp/session/client-server.ts";
+import { checkServers, serverSecrets } from "../../../src/acp/session/attach.ts";
 
 const entry = (name: string, value: string) => ({ name, value });
 const stdio = (...env: { name: string; value: string }[]) => ({ name: "s", command: "sh", args: [], env });
@@ -11,7 +11,7 @@ const http = (...headers: { name: string; value: string }[]) => ({
   headers,
 });
 
-test("secrets are told by their names, and by values that nobody would write", () => {
+test("secrets are recognized by their names and by random-looking values", () => {
   const random = "Zm9vYmFyMTIzNDU2Nzg5MGFiY2Q";
   const secrets = serverSecrets(
     stdio(
@@ -28,7 +28,7 @@ test("secrets are told by their names, and by values that nobody would write", (
   assert.deepEqual(secrets, ["t1", "p1", "p2", random]);
 });
 
-test("headers are secrets but for those that say what is spoken; also what follows a scheme", () => {
+test("all headers except protocol headers are secrets, also the part after a scheme", () => {
   const secrets = serverSecrets(
     http(
       entry("Authorization", "Bearer abc"),
@@ -40,7 +40,7 @@ test("headers are secrets but for those that say what is spoken; also what follo
   assert.deepEqual(secrets, ["Bearer abc", "abc", "def"]);
 });
 
-test("servers of other kinds, with other addresses, and too many are refused by name", () => {
+test("servers of unsupported types, invalid URLs and too many servers are rejected by name", () => {
   const url = "http://127.0.0.1:1/";
   assert.throws(() => checkServers([{ type: "sse", name: "old", url, headers: [] }]), /old .*sse/);
   assert.throws(() => checkServers([{ type: "acp", name: "own", serverId: "1" }]), /own .*acp/);
@@ -49,7 +49,7 @@ test("servers of other kinds, with other addresses, and too many are refused by 
   assert.equal(checkServers([http(), stdio()]).length, 2);
 });
 
-test("what is told beside a server does not make it another one", () => {
+test("metadata of a server does not change its identity", () => {
   const _meta = { traceparent: "00-1" };
   const told = [
     { ...stdio({ ...entry("A", "1"), _meta } as never), _meta },

@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { RequestError, type ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import fc, { type Arbitrary } from "fast-check";
-import { readBlocks } from "../../../src/acp/prompt/content-blocks.ts";
-import type { LinkedFiles } from "../../../src/acp/prompt/content-file.ts";
 import {
+  readBlocks,
   MAX_BLOCKS,
   MAX_IMAGES,
   MAX_IMAGES_BYTES,
@@ -14,6 +13,7 @@ import {
   MAX_TEXT_CHARACTERS,
   messageOf,
 } from "../../../src/acp/prompt/content.ts";
+import type { LinkedFiles } from "../../../src/acp/prompt/content-file.ts";
 import { jpegBytes, pngBytes } from "../agent/attachments/images.ts";
 import { workspace } from "../agent/tools/call.ts";
 
@@ -81,7 +81,7 @@ function blocks(root: string): Arbitrary<ContentBlock> {
   );
 }
 
-test("no sequence of blocks breaks the message, or makes it larger than its bounds", async (t) => {
+test("no sequence of blocks breaks the message or its limits", async (t) => {
   const root = realpathSync(workspace(t));
   writeFileSync(join(root, "a.txt"), "text");
   writeFileSync(join(root, ".env"), "SECRET");
@@ -124,7 +124,7 @@ test("no sequence of blocks breaks the message, or makes it larger than its boun
   );
 });
 
-test("many large blocks pass no bound", async (t) => {
+test("many large blocks stay within every limit", async (t) => {
   const root = realpathSync(workspace(t));
   writeFileSync(join(root, "half.txt"), "x".repeat(500_000));
   const large = Buffer.concat([pngBytes(1, 1), Buffer.alloc(4_000_000)]).toString("base64");
@@ -160,7 +160,7 @@ test("many large blocks pass no bound", async (t) => {
   );
 });
 
-test("whatever is no list of blocks is refused, by the place of what is wrong", () => {
+test("an invalid list of blocks is rejected with the path of the error", () => {
   fc.assert(
     fc.property(fc.anything(), (value) => {
       try {

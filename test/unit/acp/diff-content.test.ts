@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { diffContent } from "../../../src/acp/tools/diff-content.ts";
+import { diffContent } from "../../../src/acp/tools/content.ts";
 import { fileChange } from "../../../src/agent/tools/files/file-diff.ts";
 
 const path = "/project/a.txt";
 const lines = (count: number, width = 1) =>
   Array.from({ length: count }, (_, at) => `${at}${"x".repeat(width)}\n`).join("");
 
-test("short files are told whole", () => {
+test("a short file is shown whole", () => {
   assert.deepEqual(diffContent(fileChange(path, "a\n", "b\n")), {
     type: "diff",
     path,
@@ -33,7 +33,7 @@ for (const [what, before] of [
   ["more than 4 000 lines", lines(4_100)],
   ["more than 128 KiB", lines(1_000, 200)],
 ] as const) {
-  test(`of a file of ${what} only the changed places are told, with three lines around them`, () => {
+  test(`a file of ${what} is shown as hunks with three lines of context`, () => {
     const after = before.replace("\n500x", "\nchanged").replace("\n900x", "\nchanged too");
     const content = diffContent(fileChange(path, before, after));
     assert.ok(content.type === "diff");
@@ -50,7 +50,7 @@ for (const [what, before] of [
   });
 }
 
-test("a change of all of a large file is told in words, as is what is binary or too large", () => {
+test("a large rewrite, a binary file and an oversized file are summarized in words", () => {
   const text = (change: Parameters<typeof diffContent>[0]) => {
     const content = diffContent(change);
     assert.ok(content.type === "content" && content.content.type === "text");

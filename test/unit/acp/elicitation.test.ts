@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
-import { formAnswers, formMessage, formSchema } from "../../../src/acp/questions/elicitation.ts";
+import { formAnswers, formMessage, formSchema } from "../../../src/acp/questions/clarify.ts";
 
 const colour = { id: "q1", question: "Which?", choices: ["red", "blue"], multi_select: false };
 const sizes = { id: "q2", question: "Sizes?", choices: ["S", "M"], multi_select: true };
 const name = { id: "q3", question: "Name?", choices: null, multi_select: false };
 
-test("the only question stands above its form, several are fields; nothing has to be filled in", () => {
+test("a single question is the message of its form, several are fields, and no field is required", () => {
   assert.equal(formMessage([name]), "Name?");
   assert.equal(formMessage([name, colour]), "2 questions");
   assert.deepEqual(formSchema([name]), {
@@ -24,7 +24,7 @@ test("the only question stands above its form, several are fields; nothing has t
   ]);
 });
 
-test("answers are found by the id of their question, choices and own words on lines of their own", () => {
+test("answers are keyed by question id, with choices and own words on separate lines", () => {
   const content = { q1: "red", q1_own: " or green ", q2: ["S", "M"], q3: 7, q4: "what nobody asked" };
   assert.deepEqual(formAnswers([colour, sizes, name], content), {
     q1: "red\nor green",
@@ -33,7 +33,7 @@ test("answers are found by the id of their question, choices and own words on li
   });
 });
 
-test("what is no answer is skipped, and none is longer than answers may be", () => {
+test("invalid values are skipped, and answers are cut to their limit", () => {
   const skipped = { q1: "", q2: "", q3: "" };
   for (const content of [undefined, null, {}, { q1: null, q2: {}, q3: [[]] }, { q1: [" "], q3_own: "x" }]) {
     assert.deepEqual(formAnswers([colour, sizes, name], content), skipped);

@@ -22,7 +22,7 @@ function place() {
 const usage: SessionUpdate = { sessionUpdate: "usage_update", used: 7, size: 100 };
 const chunk: SessionUpdate = { sessionUpdate: "agent_message_chunk", content: { type: "text", text: "x" } };
 
-test("a silent turn repeats its usage, one that speaks does not", () => {
+test("a silent turn repeats its usage, and an active one does not", () => {
   const { clock, turns, told, send } = place();
   send(usage);
   turns.add("turn");
@@ -37,7 +37,7 @@ test("a silent turn repeats its usage, one that speaks does not", () => {
   assert.equal(told.length, 2);
 });
 
-test("before there is any usage, the session's time is told", () => {
+test("before the first usage, the keepalive sends the session's update time", () => {
   const { clock, turns, told } = place();
   turns.add("turn");
   clock.tick(1_500);
@@ -47,7 +47,7 @@ test("before there is any usage, the session's time is told", () => {
   );
 });
 
-test("nothing is told of a session without a turn, and the silence of a turn begins with it", () => {
+test("an idle session gets no keepalive, and silence is counted from the start of a turn", () => {
   const { clock, turns, told, send } = place();
   send(usage);
   clock.tick(10_000);
@@ -57,7 +57,7 @@ test("nothing is told of a session without a turn, and the silence of a turn beg
   assert.deepEqual(told, []);
 });
 
-test("nothing is told after the end", () => {
+test("a stopped keepalive sends nothing", () => {
   const { clock, turns, told, keepalive } = place();
   turns.add("turn");
   keepalive.stop();

@@ -3,12 +3,12 @@ import { test } from "node:test";
 import {
   formatCursor,
   Listings,
-  noteSeen,
+  markSeen,
   parseCursor,
-  wasBefore,
-} from "../../../src/acp/session/listing.ts";
+  wasSeenEarlier,
+} from "../../../src/acp/session/list.ts";
 
-test("a cursor is read as it was written; anything else is none", () => {
+test("a cursor survives a round trip, and anything else is invalid", () => {
   for (const key of ["abc", undefined]) {
     const cursor = { listing: "l", page: 3, key };
     assert.deepEqual(parseCursor(formatCursor(cursor)), cursor);
@@ -18,15 +18,15 @@ test("a cursor is read as it was written; anything else is none", () => {
   for (const cursor of ["", "%%", "AAAA", ...bad.map(encode)]) assert.equal(parseCursor(cursor), undefined);
 });
 
-test("a session counts as seen on later pages, not on its own, which may be asked for again", () => {
+test("a session is skipped on later pages but not on its own, which may be requested again", () => {
   const listing = new Listings().begin();
-  noteSeen(listing, ["a"], 1);
-  noteSeen(listing, ["a"], 2);
+  markSeen(listing, ["a"], 1);
+  markSeen(listing, ["a"], 2);
   assert.deepEqual(
-    [0, 1, 2, 3].map((page) => wasBefore(listing, "a", page)),
+    [0, 1, 2, 3].map((page) => wasSeenEarlier(listing, "a", page)),
     [false, false, true, true],
   );
-  assert.ok(!wasBefore(listing, "b", 9));
+  assert.ok(!wasSeenEarlier(listing, "b", 9));
 });
 
 test("only the newest listings are remembered", () => {

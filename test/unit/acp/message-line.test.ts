@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { failure, readLine, toLine } from "../../../src/acp/wire/message-line.ts";
+import { failure, readLine, toLine } from "../../../src/acp/wire/wire.ts";
 
 const MAX = 100;
 const line = (text: string) => ({ text, sizeBytes: text.length });
 const long = (head: string) => readLine({ problem: "long", head }, MAX);
-const error = { code: -32_600, message: "A message has at most 100 bytes (acp.max_line_bytes)." };
+const error = { code: -32_600, message: "The message exceeds 100 bytes, the limit of acp.max_line_bytes." };
 
-test("what is written is one line of ASCII separators at most, and reads as it was", () => {
+test("a message is written as one line without Unicode line separators and reads back unchanged", () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.string({ unit: "binary" }), (value, text) => {
       const params = { value, text: `${text}\u2028\u2029\ud800\0` };
@@ -20,17 +20,17 @@ test("what is written is one line of ASCII separators at most, and reads as it w
   );
 });
 
-test("a line of blanks is nothing", () => {
+test("a blank line is ignored", () => {
   for (const text of ["", " ", "\r", "\t \r", "\u00a0"]) assert.equal(readLine(line(text), MAX), undefined);
 });
 
-test("an answer goes to our own side whatever its shape: nobody is told of what he did not ask", () => {
+test("a malformed response gets no error response", () => {
   for (const text of ['{"id":1,"result":{}}', '{"id":1,"error":7}', '{"jsonrpc":"2.0","result":1}']) {
     assert.deepEqual(readLine(line(text), MAX), { message: JSON.parse(text) });
   }
 });
 
-test("a request that is too long is answered by its id", () => {
+test("an overlong request gets an error with its id", () => {
   const answer = { answer: { jsonrpc: "2.0", id: 7, error } };
   assert.deepEqual(
     long('{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"prompt":[{"te'),
@@ -42,12 +42,12 @@ test("a request that is too long is answered by its id", () => {
   });
 });
 
-test("an answer that is too long fails the request of ours", () => {
+test("an overlong response fails our request", () => {
   const read = long('{"jsonrpc":"2.0","id":3,"result":{"content":"xxxxx');
   assert.deepEqual(read, { message: { jsonrpc: "2.0", id: 3, error } });
 });
 
-test("a line that is too long and tells no id is answered without one", () => {
+test("an overlong line without an id gets an error without an id", () => {
   const answer = { answer: failure(null, error.code, error.message) };
   for (const head of [
     "xxxx",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
-import { legacyModels, modelGroups, readModel } from "../../../src/acp/settings/models.ts";
+import { legacyModels, modelGroups, readModel } from "../../../src/acp/session/options.ts";
 import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
 
 const catalog = (...providers: readonly ModelProvider[]) => createModelCatalog({ providers });
@@ -12,7 +12,7 @@ const open = { name: "open", type: "openai_compatible", models: [] };
 const names = (groups: ReturnType<typeof modelGroups>) =>
   groups.map(({ group, options }) => [group, options.map(({ value }) => value)]);
 
-test("models are grouped by provider, without those that cannot be asked", () => {
+test("models are grouped by provider, without unusable ones", () => {
   const groups = modelGroups(catalog(local, shut, open), "local:small");
   assert.deepEqual(names(groups), [
     ["local", ["local:small", "local:large"]],
@@ -21,7 +21,7 @@ test("models are grouped by provider, without those that cannot be asked", () =>
   assert.deepEqual(groups[0]?.options[1], { value: "local:large", name: "large" });
 });
 
-test("the current model is always among them: one that nobody listed, and one of a provider that is gone", () => {
+test("the current model is always listed, even if it is unlisted or its provider is gone", () => {
   for (const current of ["open:llama3:8b", "local:unlisted", "gone:model", "nonsense"]) {
     const models = catalog(local, open);
     const [group] = modelGroups(models, current).filter(({ options }) =>
@@ -36,7 +36,7 @@ test("the current model is always among them: one that nobody listed, and one of
   }
 });
 
-test("at most 200 models are told, the current one among them", () => {
+test("at most 200 models are listed, including the current one", () => {
   const many = { ...local, models: Array.from({ length: 5_000 }, (_, index) => `m${index}`) };
   for (const current of ["local:m0", "local:m4999", "gone:x"]) {
     const values = modelGroups(catalog(many), current).flatMap(({ options }) =>
@@ -48,7 +48,7 @@ test("at most 200 models are told, the current one among them", () => {
   }
 });
 
-test("a model is chosen by its full name or its own; others are refused with what was probably meant", () => {
+test("a model is chosen by full or short name, and unknown names are rejected with a suggestion", () => {
   const models = catalog(local, shut, open);
   const read = (wanted: unknown) => readModel(models, wanted, { current: "gone:x", param: "value" });
   assert.equal(read("local:large"), "local:large");
@@ -57,10 +57,10 @@ test("a model is chosen by its full name or its own; others are refused with wha
   assert.equal(read("gone:x"), "gone:x", "what is chosen may be chosen again");
   for (const [wanted, hint] of [
     ["local:lrage", /Did you mean "local:large"\?/],
-    ["local:unlisted", /There are: local:small, local:large, demo:demo\./],
-    ["shut:claude-x", /There are: local:small/],
-    ["", /There are/],
-    ["\u0000".repeat(10_000), /There are/],
+    ["local:unlisted", /Available models: local:small, local:large, demo:demo\./],
+    ["shut:claude-x", /Available models: local:small/],
+    ["", /Available models/],
+    ["\u0000".repeat(10_000), /Available models/],
     [7, /must be the name of a model/],
   ] as const) {
     assert.throws(

@@ -83,9 +83,9 @@ async function rest(): Promise<void> {
   for (let turns = 0; turns < 5; turns++) await later();
 }
 
-test("questions are put one after the other, in their order", async () => {
+test("questions are asked one after the other, in order", async () => {
   const { questions, shown, answers } = makeTurn();
-  for (const id of ["a", "b", "c"]) questions.put(approval(id));
+  for (const id of ["a", "b", "c"]) questions.ask(approval(id));
   await rest();
   for (const [index, id] of ["a", "b", "c"].entries()) {
     assert.equal(shown.length, index + 1);
@@ -100,19 +100,19 @@ test("questions are put one after the other, in their order", async () => {
   ]);
 });
 
-test("a permission request that the editor cancels is no permission: it ends the turn", async () => {
+test("a permission request that the editor cancels ends the turn", async () => {
   const { questions, turn, shown, answers } = makeTurn();
-  questions.put(approval("a"));
+  questions.ask(approval("a"));
   await rest();
   shown[0]?.cancel();
   await rest();
   assert.deepEqual([shown.length, turn.signal.aborted, answers], [1, true, []]);
 });
 
-test("an option that was not offered denies, whatever it is called", async () => {
+test("an option that was not offered denies the call", async () => {
   const { questions, shown, answers } = makeTurn();
   for (const [index, optionId] of ["allow_always", "allow_session", "yes", ""].entries()) {
-    questions.put(approval(optionId));
+    questions.ask(approval(optionId));
     await rest();
     shown[index]?.choose(optionId);
     await rest();
@@ -121,9 +121,9 @@ test("an option that was not offered denies, whatever it is called", async () =>
   assert.equal(answers.length, 4);
 });
 
-test("a question that somebody else answers is withdrawn, before it was shown too, and the next one is put", async () => {
+test("a question that another client answers is withdrawn, even before it is shown, and the next one is asked", async () => {
   const { questions, shown, answers } = makeTurn();
-  for (const id of ["a", "b", "c"]) questions.put(approval(id));
+  for (const id of ["a", "b", "c"]) questions.ask(approval(id));
   await rest();
   questions.settled(settled("responded", "b", { choice: "once" }));
   questions.settled(settled("responded", "a", { choice: "once" }));
@@ -138,10 +138,10 @@ test("a question that somebody else answers is withdrawn, before it was shown to
   assert.deepEqual(answers, []);
 });
 
-test("what is open is withdrawn when the turn ends or is cancelled, and answers count no more", async () => {
+test("open questions are withdrawn when the turn ends or is cancelled, and late answers are ignored", async () => {
   for (const end of ["close", "cancel"] as const) {
     const { questions, turn, shown, answers } = makeTurn();
-    for (const id of ["a", "b"]) questions.put(approval(id));
+    for (const id of ["a", "b"]) questions.ask(approval(id));
     await rest();
     // The answer is here already, and nobody has looked at it yet.
     shown[0]?.choose("allow_once");
@@ -156,13 +156,13 @@ test("what is open is withdrawn when the turn ends or is cancelled, and answers 
 
 test("the first unanswered approval shortens later waits to 30 s, and an answer restores them", async () => {
   const { questions, shown, clock, givenUp } = makeTurn();
-  questions.put(approval("a"));
+  questions.ask(approval("a"));
   await rest();
   clock.tick(3_600_000);
   await rest();
   assert.deepEqual(givenUp, []);
   questions.settled(settled("expired", "a", { reason: "timeout" }));
-  questions.put(approval("b"));
+  questions.ask(approval("b"));
   await rest();
   clock.tick(29_999);
   await rest();
@@ -171,30 +171,30 @@ test("the first unanswered approval shortens later waits to 30 s, and an answer 
   await rest();
   assert.deepEqual(givenUp, ["b"]);
   questions.settled(settled("expired", "b", { reason: "timeout" }));
-  questions.put(approval("c"));
+  questions.ask(approval("c"));
   await rest();
   shown[2]?.choose("allow_once");
   await rest();
-  questions.put(approval("d"));
+  questions.ask(approval("d"));
   await rest();
   clock.tick(3_600_000);
   await rest();
   assert.deepEqual(givenUp, ["b"]);
 });
 
-test("what a sub-agent asks is about a call that is made for it, and ended with its answer", async () => {
+test("a question of a sub-agent gets its own tool call, which ends with the answer", async () => {
   const { questions, shown, updates } = makeTurn();
-  for (const id of ["a", "b", "c"]) questions.put(approval(id, {}));
+  for (const id of ["a", "b", "c"]) questions.ask(approval(id, {}));
   await rest();
   assert.equal(shown[0]?.request.toolCall.toolCallId, "a");
   questions.settled(settled("responded", "a", { choice: "once" }));
   questions.settled(settled("responded", "b", { choice: "deny" }));
   questions.close();
-  const told = updates.map((update) => {
+  const sent = updates.map((update) => {
     assert.ok(update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update");
     return [update.sessionUpdate, update.toolCallId, update.status];
   });
-  assert.deepEqual(told, [
+  assert.deepEqual(sent, [
     ["tool_call", "a", "pending"],
     ["tool_call", "b", "pending"],
     ["tool_call", "c", "pending"],

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fitting } from "../../../src/acp/replay/replay-size.ts";
-import { textChunks } from "../../../src/acp/replay/replay-text.ts";
+import { limitSize, textChunks } from "../../../src/acp/session/replay.ts";
 
 const MAX_BYTES = 262_144;
 const bytes = (value: unknown) => Buffer.byteLength(JSON.stringify(value));
 
-test("texts come in pieces that a line carries, never cut in a character, and are whole again", () => {
+test("texts are split between characters into chunks that add up to the whole text", () => {
   for (const text of [
     "",
     "a",
@@ -25,7 +24,7 @@ test("texts come in pieces that a line carries, never cut in a character, and ar
   }
 });
 
-test("a call that is too long loses its arguments, then its longest contents, and says so", () => {
+test("an oversized call drops its arguments, then its longest contents, and says so", () => {
   const diff = (name: string, size: number) => ({
     type: "diff" as const,
     path: `/${name}`,
@@ -34,14 +33,14 @@ test("a call that is too long loses its arguments, then its longest contents, an
   });
   const call = { sessionUpdate: "tool_call" as const, toolCallId: "r:c", title: "t", rawInput: { a: "x" } };
   const short = { ...call, content: [diff("a", 10)] };
-  assert.deepEqual(fitting(short), short);
-  const long = fitting({ ...call, content: [diff("a", 1_000), diff("b", 131_072), diff("c", 100_000)] });
+  assert.deepEqual(limitSize(short), short);
+  const long = limitSize({ ...call, content: [diff("a", 1_000), diff("b", 131_072), diff("c", 100_000)] });
   assert.ok(bytes(long) < MAX_BYTES);
   assert.ok(long.sessionUpdate === "tool_call" && long.rawInput === undefined);
   assert.deepEqual(
     long.content?.map((content) => (content.type === "diff" ? content.path : content.type)),
     ["/a", "content", "/c"],
   );
-  const input = fitting({ ...call, rawInput: { a: "x".repeat(MAX_BYTES) }, content: [diff("a", 1_000)] });
+  const input = limitSize({ ...call, rawInput: { a: "x".repeat(MAX_BYTES) }, content: [diff("a", 1_000)] });
   assert.ok(input.sessionUpdate === "tool_call" && input.content?.[0]?.type === "diff");
 });

@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Replay, type RunFacts } from "../../../src/acp/replay/replay.ts";
+import { Replay, type RunMetadata } from "../../../src/acp/session/replay.ts";
 import type { TranscriptRow } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
 
-const NONE: RunFacts = { started: new Map(), completed: new Map(), status: "completed" };
+const NONE: RunMetadata = { started: new Map(), completed: new Map(), status: "completed" };
 
 /** What is told of messages, each with its run and what is known of that. */
 function replay(
-  said: readonly (readonly [runId: string | null, message: Message, facts?: Partial<RunFacts>])[],
+  said: readonly (readonly [runId: string | null, message: Message, metadata?: Partial<RunMetadata>])[],
   liveRunId?: string,
 ): string[] {
   const told = new Replay({ cwd: "/work", describe: () => ({ kind: "execute" }), liveRunId });
-  const updates = said.flatMap(([runId, message, facts], index) => {
+  const updates = said.flatMap(([runId, message, metadata], index) => {
     const row: TranscriptRow = { seq: index + 1, runId, message };
-    return told.take(row, { ...NONE, ...facts });
+    return told.take(row, { ...NONE, ...metadata });
   });
   return [...updates, ...told.end()].map((update) => {
     if (update.sessionUpdate === "tool_call") return `${update.toolCallId} ${update.status}`;
@@ -37,7 +37,7 @@ const answer = (callId: string, status: "ok" | "error" | "pending"): Message => 
   text: status,
 });
 
-test("calls stand where they were made, with the ends that came later, of the same run and its ids", () => {
+test("replayed calls keep their position and ids, with their later results", () => {
   const told = replay([
     ["r1", user("go")],
     ["r1", calls("a", "b", "c")],
@@ -48,7 +48,7 @@ test("calls stand where they were made, with the ends that came later, of the sa
   assert.deepEqual(told, ["go", "r1:a completed", "r1:b failed", "r1:c failed", "done"]);
 });
 
-test("a call of the client's is answered in the next turn; an answer without its call is nothing", () => {
+test("the result of a client tool arrives in the next turn, and a result without a call is ignored", () => {
   const told = replay([
     ["r1", calls("a")],
     ["r1", answer("a", "pending")],
@@ -59,7 +59,7 @@ test("a call of the client's is answered in the next turn; an answer without its
   assert.deepEqual(told, ["r1:a completed", "thanks"]);
 });
 
-test("a broken turn says so behind its last message, also when it said nothing; others do not", () => {
+test("only an interrupted turn is marked, after its last message or without any", () => {
   const broken = { status: "interrupted", reason: "The process ended." };
   const cut: Message = { role: "assistant", parts: [{ type: "text", text: "half" }], interrupted: true };
   const told = replay([
@@ -86,7 +86,7 @@ test("a broken turn says so behind its last message, also when it said nothing; 
   ]);
 });
 
-test("of the turn at work only the prompt is told", () => {
+test("a replay has only the prompt of the running turn", () => {
   const told = replay(
     [
       ["r1", user("one")],

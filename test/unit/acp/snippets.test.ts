@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { authMethodsFor } from "../../../src/acp/methods/auth-methods.ts";
-import { clientOffers } from "../../../src/acp/wire/client-capabilities.ts";
-import { missingProvider } from "../../../src/acp/settings/provider.ts";
+import { authMethodsFor, readFeatures } from "../../../src/acp/wire/client.ts";
+import { missingProvider } from "../../../src/acp/provider.ts";
 import { snippets, type Launcher } from "../../../src/acp/wire/snippets.ts";
 import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
 
@@ -22,16 +21,16 @@ test("each editor's block starts the same command, under the editor's own key", 
   assert.deepEqual((made.jetbrains as { agent_servers: unknown }).agent_servers, { Mine: start });
 });
 
-test("the registry takes every id that is made of a name", () => {
+test("every name yields an id that the registry accepts", () => {
   assert.equal(registryId("My Agent 2"), "my-agent-2");
   assert.equal(registryId("2 – Agent"), "agent");
   assert.equal(registryId("日本"), "agentd");
   fc.assert(fc.property(fc.string(), (name) => assert.match(registryId(name), /^[a-z][a-z0-9-]*$/)));
 });
 
-test("the way through a terminal is told as the client understands it", () => {
-  const told = (capabilities: Parameters<typeof clientOffers>[0]) =>
-    authMethodsFor({ offers: clientOffers(capabilities), launcher: () => launcher });
+test("the terminal method has the format that the client understands", () => {
+  const told = (capabilities: Parameters<typeof readFeatures>[0]) =>
+    authMethodsFor({ features: readFeatures(capabilities), launcher: () => launcher });
   assert.deepEqual(
     told({}).map(({ id }) => id),
     ["provider"],
@@ -44,14 +43,14 @@ test("the way through a terminal is told as the client understands it", () => {
   }
 });
 
-test("a provider is missing when the default model's needs a key that is not there", () => {
+test("a provider counts as missing when the default model needs a key that is not set", () => {
   const missing = (provider: Partial<ModelProvider>) => {
     const known = { name: "mine", models: ["m"], type: "openai", ...provider };
     return missingProvider(createModelCatalog({ providers: [known], defaultModel: "mine:m" }));
   };
   assert.equal(missing({ hasKey: true }), undefined);
   assert.equal(missing({ type: "openai_compatible", hasKey: false }), undefined);
-  assert.match(missing({ hasKey: false }) ?? "", /^mine:m cannot .*`agentd setup --provider openai`/);
+  assert.match(missing({ hasKey: false }) ?? "", /^mine:m is not usable.*`agentd setup --provider openai`/);
   assert.equal(
     missingProvider(createModelCatalog({ providers: [] })),
     undefined,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { ToolCalls } from "../../../src/acp/tools/tool-calls.ts";
-import { LIVE_EVERY_MS } from "../../../src/acp/tools/tool-pace.ts";
+import { ToolCalls } from "../../../src/acp/tools/calls.ts";
+import { LIVE_INTERVAL_MS } from "../../../src/acp/tools/live.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 
@@ -20,12 +20,12 @@ const event = (type: string, data: object): JournalEvent => ({
 async function toldOf(
   command: string,
   lines: number,
-  everyMs = LIVE_EVERY_MS,
+  everyMs = LIVE_INTERVAL_MS,
 ): Promise<readonly SessionUpdate[]> {
   const clock = new FakeClock();
   const told: SessionUpdate[] = [];
   const send = async (update: SessionUpdate) => void told.push(update);
-  const calls = new ToolCalls({ offers: { terminalOutput: "no" }, cwd: "/", clock, send });
+  const calls = new ToolCalls({ features: { terminalOutput: "no" }, cwd: "/", clock, send });
   await calls.take(event("tool.started", { arguments: { command } }));
   for (let line = 0; line < lines; line++) {
     await calls.take(event("tool.progress", { delta: `line ${line}\n` }));
@@ -38,7 +38,7 @@ async function toldOf(
 
 const texts = (update: SessionUpdate | undefined) => JSON.stringify(update);
 
-test("a long command is told at its start and its end, not with every line of its output", async () => {
+test("a long command is sent at its start and end, not with every output update", async () => {
   const command = `cat <<'END'\n${"word ".repeat(10_000)}\nEND`;
   const told = await toldOf(command, 20);
   assert.ok(told.filter((update) => texts(update).includes("line 3")).length > 0);
@@ -50,13 +50,13 @@ test("a long command is told at its start and its end, not with every line of it
   assert.match(texts(told.at(-1)), /word word .*done/);
 });
 
-test("a short command stands before its live output", async () => {
+test("a short command precedes its live output", async () => {
   const live = (await toldOf("make all", 3)).filter((update) => texts(update).includes("line 0"));
   assert.ok(live.length > 0);
   assert.ok(live.every((update) => texts(update).includes("$ make all")));
 });
 
-test("live output of a command comes at most four times a second", async () => {
+test("live output is sent at most four times a second", async () => {
   const told = await toldOf("make all", 80, 25);
   const live = told.filter((update) => texts(update).includes("line ") && !texts(update).includes("done"));
   // Two seconds of output, and what comes at once at their beginning.

@@ -1,11 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LivePieces, LiveTail } from "../../../src/acp/tools/tool-live.ts";
-import { Pace } from "../../../src/acp/tools/tool-pace.ts";
-import { ToolSubagents } from "../../../src/acp/tools/tool-subagents.ts";
+import { LivePieces, LiveTail, Throttle, ToolSubagents } from "../../../src/acp/tools/live.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 
-test("what is told of an output that comes slowly never exceeds twice the output and a little", () => {
+test("updates of slow output never exceed twice its size plus the allowance", () => {
   const live = new LiveTail();
   let told = 0;
   for (let at = 0; at < 5_000; at++) {
@@ -15,7 +13,7 @@ test("what is told of an output that comes slowly never exceeds twice the output
   assert.ok(told <= 2 * 5_000 * 25 + 16_384, String(told));
 });
 
-test("a tail is the end of the output; without anything new there is none", () => {
+test("a tail is the end of the output, and is returned only after new output", () => {
   const live = new LiveTail();
   live.push("a".repeat(10_000));
   live.push("the end");
@@ -26,16 +24,16 @@ test("a tail is the end of the output; without anything new there is none", () =
   assert.equal(live.take(), undefined);
 });
 
-test("a text that another came in place of is not missing", () => {
+test("replaced text does not count as omitted", () => {
   const live = new LiveTail();
   live.replace("1. waits");
-  live.replace("1. at work");
-  assert.deepEqual(live.take(), { text: "1. at work", omittedBytes: 0 });
-  live.replace("1. at work");
+  live.replace("1. running");
+  assert.deepEqual(live.take(), { text: "1. running", omittedBytes: 0 });
+  live.replace("1. running");
   assert.equal(live.take(), undefined);
 });
 
-test("pieces come once, and say what was left out between them", () => {
+test("each piece is returned once and says how much was omitted", () => {
   const pieces = new LivePieces();
   pieces.push("one ");
   pieces.push("two");
@@ -46,28 +44,28 @@ test("pieces come once, and say what was left out between them", () => {
   assert.equal(pieces.seenBytes, 9_007);
 });
 
-test("a pace runs at once, then at most every so often, and never after its stop", async () => {
+test("a throttle runs at once, then at most once per interval, and never after its stop", async () => {
   const clock = new FakeClock();
   let runs = 0;
-  const pace = new Pace(clock, 250, async () => void runs++);
-  for (let at = 0; at < 10; at++) pace.poke();
+  const pace = new Throttle(clock, 250, async () => void runs++);
+  for (let at = 0; at < 10; at++) pace.request();
   await settled();
   assert.equal(runs, 1);
   clock.tick(100);
-  pace.poke();
+  pace.request();
   await settled();
   assert.equal(runs, 1);
   clock.tick(150);
   await settled();
   assert.equal(runs, 2);
-  pace.poke();
+  pace.request();
   pace.stop();
   clock.tick(1_000);
   await settled();
   assert.equal(runs, 2);
 });
 
-test("sub-agents are a list in the call that asked for them", () => {
+test("sub-agents are listed in the call that started them", () => {
   const subagents = new ToolSubagents();
   const event = (type: string, data: object) =>
     subagents.take({ type, data: { subagent_id: "run_1", ...data } });
@@ -75,7 +73,7 @@ test("sub-agents are a list in the call that asked for them", () => {
   assert.equal(event("subagent.spawn_requested", { tool_call_id: "call_1", goal: "Find\nout" }), "call_1");
   assert.equal(event("subagent.start", { tool_call_id: "call_1" }), "call_1");
   assert.equal(event("subagent.tool", { tool: "terminal", preview: "Run: ls", tool_count: 2 }), "call_1");
-  assert.equal(subagents.text("call_1"), "1. Find out\n   at work, 2 tool calls: Run: ls");
+  assert.equal(subagents.text("call_1"), "1. Find out\n   running, 2 tool calls: Run: ls");
   event("subagent.complete", { status: "completed", summary: "It is so." });
   assert.match(subagents.text("call_1"), /completed, 2 tool calls: It is so\.$/);
   assert.equal(subagents.text("call_2"), "");

@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { merged } from "../../../src/acp/prompt/chunks.ts";
-import { toolEndOf } from "../../../src/acp/tools/tool-end.ts";
-import { boundedInput } from "../../../src/acp/tools/tool-input.ts";
-import { kindOf, titleOf, toolCallOf, type ToolStart } from "../../../src/acp/tools/tool-start.ts";
-import { planOf, toUpdates } from "../../../src/acp/prompt/update.ts";
+import { mergeDeltas, planOf, toUpdates } from "../../../src/acp/prompt/turn-reporter.ts";
+import {
+  toolEndOf,
+  boundedInput,
+  kindOf,
+  titleOf,
+  toolCallOf,
+  type ToolStart,
+} from "../../../src/acp/tools/view.ts";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 
 const start = (more: Partial<ToolStart>): ToolStart => ({
@@ -25,20 +29,20 @@ test("a title is one line of at most 160 characters, also without a preview", ()
   assert.ok(long.endsWith("…"));
 });
 
-test("kinds come from the event, else from the table of tools", () => {
+test("kinds come from the event, otherwise from the table of tools", () => {
   assert.equal(kindOf(start({ kind: "fetch" })), "fetch");
   assert.equal(kindOf(start({ tool: "todo" })), "think");
   assert.equal(kindOf(start({ tool: "mcp_else" })), "other");
 });
 
-test("locations are absolute, each once; a read says where it begins", () => {
+test("locations are absolute and unique, and a read has its first line", () => {
   const call = toolCallOf(
     start({ tool: "read_file", input: { offset: 12 }, paths: ["/project/a", "/project/a", "b"] }),
   );
   assert.deepEqual(call.locations, [{ path: "/project/a", line: 12 }]);
 });
 
-test("long input is cut, and stays what it is", () => {
+test("long input is cut and keeps its shape", () => {
   const short = { path: "a", content: "b" };
   assert.equal(boundedInput(short), short);
   const cut = boundedInput({ path: "a", content: "x".repeat(300_000) }) as { path: string; content: string };
@@ -98,9 +102,9 @@ const event = (type: string, data: object): JournalEvent => ({
   atMs: 0,
 });
 
-test("pieces of one message that wait together are one, of two messages two, and none grows beyond 2 KiB", () => {
+test("queued deltas are merged per message, up to 2 KiB", () => {
   const piece = (id: string, delta: string) => event("message.delta", { message_id: id, delta });
-  const joined = merged([
+  const joined = mergeDeltas([
     piece("a", "1"),
     piece("a", "2"),
     piece("b", "3"),
@@ -111,10 +115,10 @@ test("pieces of one message that wait together are one, of two messages two, and
     joined.map(({ data }) => data["delta"]),
     ["12", "3", undefined, "4"],
   );
-  assert.equal(merged([piece("a", "x".repeat(2_000)), piece("a", "y".repeat(100))]).length, 2);
+  assert.equal(mergeDeltas([piece("a", "x".repeat(2_000)), piece("a", "y".repeat(100))]).length, 2);
 });
 
-test("what was given up is not in the plan", () => {
+test("cancelled todos are not in the plan", () => {
   const plan = planOf([
     { id: "1", content: "a", status: "completed" },
     { id: "2", content: "b", status: "cancelled" },
@@ -125,12 +129,12 @@ test("what was given up is not in the plan", () => {
   });
 });
 
-test("notices and compactions are told to clients that take them, and to no others", () => {
+test("notices and compactions go only to clients that support them", () => {
   const none = { notices: false, compaction: false };
   const begun = event("compression.started", { reason: "near_limit" });
   const over = event("compression.completed", { status: "compressed", before_tokens: 9, after_tokens: 3 });
-  const kinds = (of: JournalEvent, offers: typeof none) =>
-    toUpdates(of, offers).map((each) => each.sessionUpdate);
+  const kinds = (of: JournalEvent, features: typeof none) =>
+    toUpdates(of, features).map((each) => each.sessionUpdate);
   for (const each of [begun, over, event("run.notice", { message: "again" })])
     assert.deepEqual(kinds(each, none), []);
   assert.deepEqual(kinds(event("run.notice", { message: "again" }), { ...none, notices: true }), ["notice"]);

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bounded, fenced, MAX_TEXT_BYTES, tailOf } from "../../../src/acp/tools/tool-text.ts";
+import { bounded, fenced, MAX_TEXT_BYTES, tailOf } from "../../../src/acp/tools/content.ts";
 
-test("a tail is cut between characters and counts what it leaves out in bytes", () => {
+test("a tail is cut between characters and counts the omitted bytes", () => {
   assert.deepEqual(tailOf("abc", 3), { text: "abc", omittedBytes: 0 });
   assert.deepEqual(tailOf("äöü", 4), { text: "öü", omittedBytes: 2 });
   assert.deepEqual(tailOf("äöü", 3), { text: "ü", omittedBytes: 4 });
   assert.deepEqual(tailOf("a😀", 3), { text: "", omittedBytes: 5 });
 });
 
-test("a bounded text says in its first line how much is missing, before and here", () => {
+test("a bounded text names all omitted bytes in its first line", () => {
   assert.equal(bounded("short"), "short");
   assert.equal(bounded("short", 7), "[7 bytes omitted]\nshort");
   const long = bounded("x".repeat(MAX_TEXT_BYTES + 5), 7);

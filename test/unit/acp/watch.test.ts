@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { clientOffers } from "../../../src/acp/wire/client-capabilities.ts";
+import { readFeatures } from "../../../src/acp/wire/client.ts";
 import type { AcpConnection } from "../../../src/acp/wire/connection.ts";
 import { AcpSession } from "../../../src/acp/session/session.ts";
 import { watchSession } from "../../../src/acp/session/watch.ts";
@@ -26,8 +26,8 @@ function watcher(agent: TestAgent, store: Store = agent.store) {
   const deps = { store, agent: agent.core, clock, log, owner: OWNER };
   const connection = {
     client: { notify },
-    offers: clientOffers({}),
-    leaving: new AbortController().signal,
+    features: readFeatures({}),
+    disconnected: new AbortController().signal,
     deps: async () => deps,
   };
   const session = new AcpSession({ id: "s", seed, openedAtMs: 0 });
@@ -46,7 +46,7 @@ function watcher(agent: TestAgent, store: Store = agent.store) {
   };
 }
 
-test("what happened before is not told; what is chosen from then on is, once each", async () => {
+test("only changes after the start are reported, each once", async () => {
   await using agent = await createTestAgent();
   await agent.events((await agent.submit("hello", { id: "s" })).runId);
   await agent.core.sessions.choose("s", OWNER, { mode: "plan" });
@@ -64,7 +64,7 @@ test("what happened before is not told; what is chosen from then on is, once eac
   session.close();
 });
 
-test("a session that is saved later, and one that is closed", async () => {
+test("a session saved later is watched, and a closed one is not", async () => {
   await using agent = await createTestAgent();
   const { watch, toldOf, told, session } = watcher(agent);
   await watch();
@@ -80,7 +80,7 @@ test("a session that is saved later, and one that is closed", async () => {
   other.session.close();
 });
 
-test("changes that come together are told once, as they stand in the end", async () => {
+test("changes that arrive together are reported once with their final values", async () => {
   await using agent = await createTestAgent();
   await saveSession(agent.store, { id: "s", owner: OWNER, seed });
   const held = Promise.withResolvers<void>();
@@ -109,7 +109,7 @@ test("changes that come together are told once, as they stand in the end", async
   session.close();
 });
 
-test("a store that fails for a while costs no change", async () => {
+test("a temporary store failure loses no change", async () => {
   await using agent = await createTestAgent();
   await saveSession(agent.store, { id: "s", owner: OWNER, seed });
   let failures = 2;

@@ -80,7 +80,7 @@ test("a request that is never answered does not keep the connection for more tha
   assert.equal((await end).done, true);
 });
 
-test("whoever sends waits while the client does not read, and goes on when it does", async () => {
+test("senders wait while the client does not read", async () => {
   const { send, read } = place();
   const update = { method: "session/update", params: { text: "x".repeat(600_000) } };
   await send(update);
@@ -90,7 +90,7 @@ test("whoever sends waits while the client does not read, and goes on when it do
   await second;
 });
 
-test("a client that asks without reading is not read either, until it reads", async () => {
+test("reading pauses while the client does not read its responses", async () => {
   const { reader, say, read, written, send } = place();
   void send({ method: "session/update", params: { text: "x".repeat(9e6) } });
   await turn();
@@ -105,7 +105,7 @@ test("a client that asks without reading is not read either, until it reads", as
   assert.equal(written.length, 3);
 });
 
-test("more than 1024 open requests are refused, and the connection goes on", async () => {
+test("more than 1024 open requests are rejected, and the connection continues", async () => {
   const { reader, say, written, send } = place();
   say(...Array.from({ length: 1_025 }, (_, id) => ({ id, method: "a" })), { method: "last" });
   for (let at = 0; at < 1_024; at += 1) await reader.read();
@@ -117,7 +117,7 @@ test("more than 1024 open requests are refused, and the connection goes on", asy
   assert.equal(((await reader.read()).value as { id: number }).id, 9_999);
 });
 
-test("what is to follow an answer follows it", async () => {
+test("a hook after a response runs after it", async () => {
   const { wire, reader, say, send, written } = place();
   say({ id: 1, method: "a" });
   await reader.read();
@@ -129,7 +129,7 @@ test("what is to follow an answer follows it", async () => {
   assert.deepEqual(seen, [2]);
 });
 
-test("a client that reads no more ends the connection, whoever waits for it", async () => {
+test("a broken output ends the connection and all waits", async () => {
   const { reader, send, breakOff, ends } = place();
   await send({ method: "session/update", params: { text: "x".repeat(600_000) } });
   const stuck = send({ method: "session/update", params: { text: "x".repeat(600_000) } });
@@ -141,7 +141,7 @@ test("a client that reads no more ends the connection, whoever waits for it", as
   assert.equal(ends(), 1);
 });
 
-test("the end from our side is as the end of the input", async () => {
+test("ending from our side equals the end of the input", async () => {
   const { wire, reader, say, send } = place();
   say({ id: 1, method: "a" });
   await reader.read();

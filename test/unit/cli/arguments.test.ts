@@ -36,14 +36,14 @@ describe("normalizeArguments", () => {
     ["-x a", /^Unknown option -x/],
     ["-force a", /^Unknown option -force; did you mean --force\?$/],
     ["--name a", /^Unknown option --name/],
-    ["--force=yes a", /^--force takes no value\.$/],
+    ["--force=yes a", /^--force does not take a value\.$/],
     ["--no-force=1 a", /^Unknown option --no-force/],
     ["--no-port a", /^Unknown option --no-port/],
     ["a --port", /^--port needs a value\.$/],
     ["a --port --force", /^--port needs a value\.$/],
     ["a --level mid", /^--level must be one of low, high\.$/],
-    ["a b c", /^Unexpected argument "c"\. A text of several words needs quotes around it\.$/],
-    ["a b -- c", /^Unexpected argument "c"\. A text of several words needs quotes around it\.$/],
+    ["a b c", /^Unexpected argument "c"\. Put quotes around a text of several words\.$/],
+    ["a b -- c", /^Unexpected argument "c"\. Put quotes around a text of several words\.$/],
     ["--force", /^The argument <name> is missing\.$/],
   ];
   for (const [line, message] of refused) {

@@ -2,16 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ArgsDef } from "citty";
 import { normalizeArguments, UsageError } from "../../../src/cli/kit/arguments.ts";
-import { createCommand } from "../../../src/cli/cron/create.ts";
-import { editCommand } from "../../../src/cli/cron/edit.ts";
+import { createCommand, editCommand } from "../../../src/cli/cron/define.ts";
 import {
   eitherSwitch,
   hasSwitch,
   listOption,
   numberOption,
   optionOf,
+  inputOf,
 } from "../../../src/cli/cron/options.ts";
-import { inputOf } from "../../../src/cli/cron/input.ts";
 
 const create = (...words: string[]) => normalizeArguments(words, createCommand.args as ArgsDef);
 const edit = (...words: string[]) => normalizeArguments(words, editCommand.args as ArgsDef);
@@ -19,7 +18,7 @@ const said = (words: readonly string[]) =>
   Object.fromEntries(Object.entries(inputOf(words)).filter(([, value]) => value !== undefined));
 
 describe("options of a job", () => {
-  it("what is not said is left alone, and what is empty is taken back", () => {
+  it("omitted options stay unchanged, and empty ones are reset", () => {
     assert.deepEqual(said(create("every 1h", "x")), {});
     const cleared = edit(
       "tea",
@@ -45,7 +44,7 @@ describe("options of a job", () => {
     });
   });
 
-  it("those that may be given again keep their order, with commas or without", () => {
+  it("repeatable options keep their order, with or without commas", () => {
     const words = create(
       "every 1h",
       "--skill",
@@ -60,19 +59,19 @@ describe("options of a job", () => {
     assert.equal(listOption(words, "context-from"), undefined);
   });
 
-  it("switches with no- in their names are themselves, not the opposite of others", () => {
+  it("switches whose name starts with no- are not negations of others", () => {
     const words = create("every 1h", "--no-agent", "--no-catch-up", "--script", "x.sh");
     assert.deepEqual(said(words), { isScriptOnly: true, catchUp: false, script: "x.sh" });
     assert.equal(hasSwitch(["--", "--no-agent"], "no-agent"), false);
     assert.equal(eitherSwitch(edit("tea", "--agent"), "no-agent", "agent"), false);
   });
 
-  it("what contradicts itself, or is no number, is wrong use", () => {
+  it("conflicting options and invalid numbers are usage errors", () => {
     const wrong: readonly (readonly [() => unknown, RegExp])[] = [
-      [() => inputOf(create("every 1h", "x", "--catch-up", "--no-catch-up")), /contradict each other/],
+      [() => inputOf(create("every 1h", "x", "--catch-up", "--no-catch-up")), /exclude each other/],
       [() => inputOf(create("every 1h", "x", "--jitter", "soon")), /--jitter must be a whole number/],
       [() => inputOf(create("every 1h", "x", "--grace", "1.5")), /--grace must be a whole number/],
-      [() => inputOf(create("every 1h", "x", "--provider", "openai")), /--provider needs --model/],
+      [() => inputOf(create("every 1h", "x", "--provider", "openai")), /--provider requires --model/],
       [() => create("every 1h", "x", "--overlap", "queue"), /--overlap must be one of skip, allow/],
       [() => create("every 1h", "x", "y"), /Unexpected argument "y"/],
       [() => create("every 1h", "x", "--skil", "y"), /did you mean --skill/],
@@ -83,7 +82,7 @@ describe("options of a job", () => {
     }
   });
 
-  it("a provider is put before its model, and numbers may be negative for the job to refuse", () => {
+  it("a provider is joined with its model, and negative numbers are left to the job to reject", () => {
     assert.equal(said(create("every 1h", "x", "--model", "m", "--provider", "p"))["model"], "p:m");
     assert.equal(numberOption(create("every 1h", "x", "--inactivity", "-5"), "inactivity"), -5);
     assert.equal(optionOf(create("every 1h", "x", "--name", "a", "--name", "b"), "name"), "b");

@@ -6,9 +6,15 @@ import { jobEntry, occurrenceEntry } from "../../../src/cron/job/format.ts";
 import type { Occurrence } from "../../../src/cron/tick/occurrence.ts";
 import type { CronStatus } from "../../../src/cron/tick/status.ts";
 import { zonedTime } from "../../../src/cron/schedule/zoned-time.ts";
-import { endText, runsTable } from "../../../src/cli/cron/runs-text.ts";
-import { statusEntry, statusText, stillnessWarning } from "../../../src/cli/cron/status-text.ts";
-import { brokenBlock, createdText, jobBlock, jobText } from "../../../src/cli/cron/text.ts";
+import {
+  endText,
+  runsTable,
+  brokenBlock,
+  createdText,
+  jobBlock,
+  jobText,
+} from "../../../src/cli/cron/text.ts";
+import { statusEntry, statusText, schedulerWarning } from "../../../src/cli/cron/status.ts";
 
 const AT = Date.UTC(2026, 0, 5, 12);
 const SECRET = "canary-of-the-cron-texts";
@@ -78,7 +84,7 @@ describe("a job as it is listed", () => {
     );
     assert.match(
       jobBlock(job({ nextRunAtMs: undefined, state: "error" })),
-      /\[error\][\s\S]*cannot be computed/,
+      /\[error\][\s\S]*unknown: computing it failed/,
     );
     assert.match(brokenBlock({ id: "0123456789ab", name: "odd" }), /\[broken\]\n +Name: +odd\n +Problem: /);
   });
@@ -95,19 +101,19 @@ describe("a job as it is listed", () => {
     assert.match(once, /Schedule: once, 2026-01-05 13:00:00 \+01:00 \(Europe\/Berlin\)/);
   });
 
-  it("says of a failed delivery why, and of a run what is still to come", () => {
+  it("shows the reason of a failed delivery, and the next steps of a run", () => {
     const failed = {
       lastRunAtMs: AT,
       lastStatus: "delivery_failed",
       lastDeliveryError: "telegram: 403",
     } as const;
     assert.match(jobBlock(job(failed)), /Last run: .*, delivery_failed: telegram: 403$/);
-    assert.match(jobBlock(job({ manualAtMs: AT })), /Next run: now, it was asked for; then 2026-01-05/);
-    assert.match(jobBlock(job({ retryAtMs: AT + 300_000 })), /another try 2026-01-05 13:05:00/);
-    assert.match(jobBlock(job({ lastRunAtMs: AT })), /Last run: .*, under way$/);
+    assert.match(jobBlock(job({ manualAtMs: AT })), /Next run: now \(requested\), then 2026-01-05/);
+    assert.match(jobBlock(job({ retryAtMs: AT + 300_000 })), /retry 2026-01-05 13:05:00/);
+    assert.match(jobBlock(job({ lastRunAtMs: AT })), /Last run: .*, running$/);
   });
 
-  it("secrets, control characters and what no calendar has do not reach the terminal", () => {
+  it("keeps secrets, control characters and invalid dates off the terminal", () => {
     const odd = job({
       nextRunAtMs: 1e300,
       pausedReason: SECRET,
@@ -124,7 +130,7 @@ describe("a job as it is listed", () => {
     assert.equal(zonedTime(AT, "Mars/Olympus"), "2026-01-05 12:00:00 +00:00 (UTC)");
   });
 
-  it("a secret at the place where a prompt is cut is masked, and 0 seconds of inactivity is no limit", () => {
+  it("masks a secret at the cut of a prompt, and shows 0 seconds of inactivity as no limit", () => {
     const prompt = `${"x".repeat(3_996)}${SECRET}`;
     assert.doesNotMatch(
       jobText(job({ definition: { prompt, inactivitySeconds: 0 } })),
@@ -134,7 +140,7 @@ describe("a job as it is listed", () => {
     assert.match(jobText(job({ definition: { inactivitySeconds: 9 } })), /Inactivity: +stopped after 9 s$/m);
   });
 
-  it("shows all that was said of a job, and nothing that was not", () => {
+  it("shows every given setting of a job, and no other", () => {
     const plain = jobText(job());
     for (const label of [
       "Failures",
@@ -176,7 +182,7 @@ describe("a job as it is listed", () => {
     );
     for (const line of [
       "Skills: a, b",
-      "Script: x.sh (its output is the message, no agent runs)",
+      "Script: x.sh (its output is the message; the agent does not run)",
       "Context of: ba9876543210",
       "Deliver: telegram:-100:17, local",
       "Failures: email:ops@example.org",
@@ -185,7 +191,7 @@ describe("a job as it is listed", () => {
       "Model: demo:demo",
       "Effort: high",
       "Toolsets: none",
-      "Tokens: at most 5000 a run",
+      "Tokens: at most 5000 per run",
       "Inactivity: stopped after 60 s",
       "Catch up: no",
       "Grace: late by up to 30 s",
@@ -198,7 +204,7 @@ describe("a job as it is listed", () => {
     assert.match(text, /\nPrompt:\n {2}one\n {2}two\n\n {2}three$/);
     assert.match(
       jobText(job({ definition: { prompt: "x".repeat(5_000) } })),
-      /\(1000 more characters; --json has all\)$/,
+      /\(1000 more characters; see --json\)$/,
     );
   });
 });
@@ -233,27 +239,27 @@ describe("runs as they are listed", () => {
     assert.match(runsTable([occurrence], { zone: "UTC", isOneJob: false }), /JOB[\s\S]*0123456789ab tea/);
   });
 
-  it("a row for several missed instants says how many", () => {
+  it("a row for several missed runs shows their number", () => {
     const missed = { ...occurrence, status: "missed", coversCount: 12, reason: "Nobody was there." } as const;
     assert.match(runsTable([missed], { zone: "UTC", isOneJob: true }), / missed x12 .*Nobody was there\.$/);
   });
 
-  it("late and made up for are told; what is at work has no output yet", () => {
+  it("late and catch-up runs are marked; a running run has no output yet", () => {
     const { endedAtMs: _, ...running } = { ...occurrence, status: "running", timing: "catch_up" } as const;
     assert.match(
       runsTable([running], { zone: "UTC", isOneJob: true }),
-      /schedule, made up for +running +- +delivered +-/,
+      /schedule, catch-up +running +- +delivered +-/,
     );
     const late = { ...occurrence, cause: "manual", timing: "late" } as const;
     assert.match(runsTable([late], { zone: "UTC", isOneJob: true }), /manual, late/);
     assert.equal(endText(occurrence), "ok after 3.2 s");
     const lost = { ...occurrence, deliveryStatus: "failed", deliveryError: `403 ${SECRET}` } as const;
     assert.match(endText(lost), /^ok after 3\.2 s; delivery failed: 403 \[redacted\]$/);
-    assert.match(endText({ ...occurrence, deliveryStatus: "pending" }), /; its message is still on its way$/);
     assert.match(
-      endText({ ...occurrence, deliveryStatus: "unknown" }),
-      /; nobody knows whether its message arrived$/,
+      endText({ ...occurrence, deliveryStatus: "pending" }),
+      /; its message is not delivered yet$/,
     );
+    assert.match(endText({ ...occurrence, deliveryStatus: "unknown" }), /; delivery unconfirmed$/);
     assert.equal(
       endText({ ...occurrence, status: "failed", reason: `no ${SECRET}` }),
       "failed after 3.2 s: no [redacted]",
@@ -289,17 +295,17 @@ const quiet: CronStatus = {
 const around = { nowMs: AT + 3_000, zone: "UTC", isEnabled: true };
 
 describe("the scheduler's status", () => {
-  it("tells when it last ticked, what is due next and what is late", () => {
+  it("shows the last tick, the next job and late jobs", () => {
     assert.equal(
       statusText(quiet, around),
       [
         "Scheduler: running, process 12 on host",
         "Last tick: 2026-01-05 12:00:00 +00:00 (UTC), 3 s ago",
         "Jobs:      2 active, 1 paused",
-        "At work:   1",
+        "Running:   1",
         "Next due:  tea (0123456789ab), 2026-01-05 12:00:00 +00:00 (UTC)",
         "Late:      nothing",
-        "Not well:  nothing",
+        "Failed:    nothing",
       ].join("\n"),
     );
     const named = [{ id: "0123456789ab", name: "tea", dueAtMs: AT }];
@@ -312,13 +318,13 @@ describe("the scheduler's status", () => {
       },
       around,
     );
-    assert.match(bad, /Broken: +1, which cannot be read and do not run/);
-    assert.match(bad, /Late: +7 due for more than a minute/);
+    assert.match(bad, /Broken: +1 unreadable, which do not run/);
+    assert.match(bad, /Late: +7 overdue by more than a minute/);
     assert.match(bad, /\nLate:\n {2}tea \(0123456789ab\), 2026-01-05.*\n {2}\.\.\. and 6 more\n/);
-    assert.match(bad, /Did not end well:\n {2}\[redacted\] \(0123456789ab\): error$/);
+    assert.match(bad, /Failed:\n {2}\[redacted\] \(0123456789ab\): error$/);
   });
 
-  it("status stale after 200 s: it says stalled, and what to do", () => {
+  it("reports a scheduler without a tick for over 200 s as stalled, with a hint", () => {
     const [ticker] = quiet.tickers;
     assert.ok(ticker);
     const stalled = {
@@ -329,18 +335,18 @@ describe("the scheduler's status", () => {
     const text = statusText(stalled, { ...around, nowMs: AT + 240_000 });
     assert.match(text, /^Scheduler: stalled: .*200 s\nLast tick: .*, 4 min ago\nError: +disk full\n/);
     assert.match(
-      stillnessWarning("stalled", around) ?? "",
+      schedulerWarning("stalled", around) ?? "",
       /^Warning: the scheduler has stalled.*restart `agentd gateway`/,
     );
     assert.match(
-      stillnessWarning("none", around) ?? "",
+      schedulerWarning("none", around) ?? "",
       /^Warning: no gateway is running.*`agentd cron tick`/,
     );
-    assert.match(stillnessWarning("none", { ...around, isEnabled: false }) ?? "", /cron\.enabled is off/);
-    assert.equal(stillnessWarning("ticking", around), undefined);
+    assert.match(schedulerWarning("none", { ...around, isEnabled: false }) ?? "", /cron\.enabled is off/);
+    assert.equal(schedulerWarning("ticking", around), undefined);
   });
 
-  it("is the same for programs, in snake case and with ISO instants", () => {
+  it("has the same content as JSON, in snake case and with ISO times", () => {
     assert.deepEqual(statusEntry(quiet, around), {
       enabled: true,
       scheduler: "ticking",

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cronVerdict } from "../../../src/cli/doctor/cron.ts";
+import { checkJobs } from "../../../src/cli/doctor/cron.ts";
 import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
@@ -8,7 +8,7 @@ const HOUR_MS = 3_600_000;
 
 async function verdictOf(cron: TestCron, isEnabled = true) {
   const { deps, clock } = cron;
-  return cronVerdict(cron.store, {
+  return checkJobs(cron.store, {
     deps: { ...deps, toolsets: () => ["terminal"] },
     skills: deps.skills,
     workspace: deps.workspace,
@@ -20,19 +20,19 @@ async function verdictOf(cron: TestCron, isEnabled = true) {
 
 const beat = (cron: TestCron) => new Heartbeat(cron.store).beat(cron.clock.now());
 
-test("doctor is content without jobs, and with jobs that a gateway looks for", async () => {
+test("doctor accepts a home without jobs, and jobs that a gateway runs", async () => {
   await using cron = await createTestCron();
   assert.match((await verdictOf(cron)).detail, /^no jobs/);
   await cron.create();
   await beat(cron);
-  assert.deepEqual(await verdictOf(cron), { status: "ok", detail: "1 job; the scheduler runs" });
+  assert.deepEqual(await verdictOf(cron), { status: "ok", detail: "1 job; the scheduler is running" });
 });
 
-test("doctor warns of jobs that nobody would run", async () => {
+test("doctor warns about jobs that no gateway runs", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create();
   const none = await verdictOf(cron);
-  assert.deepEqual([none.status, none.detail], ["warn", "no gateway looks for jobs, and one is scheduled"]);
+  assert.deepEqual([none.status, none.detail], ["warn", "no gateway runs, and one job is scheduled"]);
   assert.match((await verdictOf(cron, false)).fix ?? "", /cron\.enabled/);
   await beat(cron);
   cron.clock.tick(200_001);
@@ -41,7 +41,7 @@ test("doctor warns of jobs that nobody would run", async () => {
   assert.equal((await verdictOf(cron)).status, "ok");
 });
 
-test("doctor names a row that cannot be read, before all else", async () => {
+test("doctor reports an unreadable job first", async () => {
   await using cron = await createTestCron();
   await cron.create();
   const { id } = await cron.create({ name: "odd" });
@@ -53,14 +53,14 @@ test("doctor names a row that cannot be read, before all else", async () => {
 
 for (const [what, parts, detail] of [
   ["script", { script: "gone.sh" }, /no file "gone\.sh"/],
-  ["skill", { skills: ["gone"] }, /no skill "gone"/],
+  ["skill", { skills: ["gone"] }, /skill "gone" does not exist/],
   ["folder", { workdir: "/nonexistent/folder" }, /\/nonexistent\/folder, is not there/],
   ["model", { model: "nowhere:gpt" }, /no model "nowhere:gpt"/],
-  ["platform", { deliver: "local,telegram:-100" }, /answers by telegram, which is not set up/],
-  ["platform for failures", { failureDeliver: "telegram:-100" }, /by telegram/],
+  ["platform", { deliver: "local,telegram:-100" }, /target telegram is not set up/],
+  ["platform for failures", { failureDeliver: "telegram:-100" }, /target telegram/],
   ["set of tools", { toolsets: ["gone"] }, /no tools of the set "gone"/],
 ] as const) {
-  test(`doctor tells of a job whose ${what} is not there`, async () => {
+  test(`doctor reports a job whose ${what} is missing`, async () => {
     await using cron = await createTestCron();
     await beat(cron);
     const { id } = await cron.create({ name: "needy", ...parts });
@@ -73,7 +73,7 @@ for (const [what, parts, detail] of [
   });
 }
 
-test("doctor tells of a zone that this runtime does not know", async () => {
+test("doctor reports an unknown time zone", async () => {
   await using cron = await createTestCron();
   await beat(cron);
   const { id, definition } = await cron.create();
@@ -82,7 +82,7 @@ test("doctor tells of a zone that this runtime does not know", async () => {
   assert.match((await verdictOf(cron)).detail, /no time zone "Mars\/Olympus"/);
 });
 
-test("doctor counts the flaws, and tells of jobs that are late though a gateway looks for them", async () => {
+test("doctor counts problems, and reports late jobs although a gateway runs", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create({ skills: ["gone"] });
   const other = await cron.create({ skills: ["gone"], name: "other" });

@@ -38,12 +38,12 @@ async function occupied(body: string) {
   return { port, [Symbol.dispose]: () => void server.close() };
 }
 
-test("a receiver that is not enabled is no flaw, and nothing of it is looked at", async () => {
+test("a disabled receiver is fine and is not checked further", async () => {
   const { status, detail } = await verdictOf({ settings: { enabled: false }, file: "{" });
-  assert.deepEqual([status, detail], ["ok", "not received; `agentd gateway setup` changes that"]);
+  assert.deepEqual([status, detail], ["ok", "disabled; enable them with `agentd gateway setup`"]);
 });
 
-test("routes of the configuration that keep it from starting fail, with how many there are", async () => {
+test("invalid configured routes fail with their number", async () => {
   const routes = { open: { secret: "INSECURE_NO_AUTH" }, none: {}, good: { secret: SECRET } };
   const { status, detail } = await verdictOf({ settings: { host: "0.0.0.0", routes } });
   assert.equal(status, "fail");
@@ -51,13 +51,13 @@ test("routes of the configuration that keep it from starting fail, with how many
   assert.ok(!detail.includes(SECRET));
 });
 
-test("a secret behind a variable that is not set fails; one that is set does not", async () => {
+test("a secret that refers to an unset variable fails", async () => {
   const settings = { routes: { hook: { secret: "env:HOOK_SECRET" } } };
   assert.match((await verdictOf({ settings })).detail, /HOOK_SECRET/);
   assert.equal((await verdictOf({ settings, env: { HOOK_SECRET: SECRET } })).status, "ok");
 });
 
-test("a file of subscriptions that cannot be read, or that others can read, fails", async () => {
+test("a subscriptions file that is unreadable, or readable by others, fails", async () => {
   const file = JSON.stringify({ hook: { secret: SECRET } });
   assert.match((await verdictOf({ file: "{" })).fix ?? "", /move it away/);
   const open = await verdictOf({ file, mode: 0o644 });
@@ -66,13 +66,13 @@ test("a file of subscriptions that cannot be read, or that others can read, fail
   assert.deepEqual([status, detail], ["ok", "127.0.0.1:0, routes: hook"]);
 });
 
-test("a subscription that is not served is named", async () => {
+test("an invalid subscription is named", async () => {
   const file = JSON.stringify({ good: { secret: SECRET }, bare: {} });
   const { status, detail } = await verdictOf({ file });
   assert.deepEqual([status, detail.startsWith("bare: it has no secret")], ["warn", true]);
 });
 
-test("no route at all, and a secret that can be guessed where strangers come, are warned of", async () => {
+test("a receiver without routes, and a weak secret on a public address, are warnings", async () => {
   assert.deepEqual((await verdictOf({})).detail, "127.0.0.1:0 has no route");
   const routes = { hook: { secret: "short" } };
   assert.equal((await verdictOf({ settings: { routes } })).status, "ok");
@@ -81,13 +81,13 @@ test("no route at all, and a secret that can be guessed where strangers come, ar
   assert.match(detail, /secret of hook has fewer than 16 characters/);
 });
 
-test("an address that something else has fails; a receiver that runs there already is fine", async () => {
+test("an address used by another program fails, and a running receiver is fine", async () => {
   const routes = { hook: { secret: SECRET } };
   using other = await occupied('{"status": "fine"}');
   const taken = await verdictOf({ settings: { routes, port: other.port } });
   assert.deepEqual(
     [taken.status, taken.detail],
-    ["fail", `127.0.0.1:${other.port} is taken by something else`],
+    ["fail", `127.0.0.1:${other.port} is in use by another program`],
   );
   using ours = await occupied('{"status": "ok", "platform": "webhook"}');
   assert.equal((await verdictOf({ settings: { routes, port: ours.port } })).status, "ok");

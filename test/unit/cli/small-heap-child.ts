@@ -2,7 +2,8 @@
 import process from "node:process";
 import { setImmediate } from "node:timers/promises";
 import v8 from "node:v8";
-import { boundHeap, keepHeapSmall } from "../../../src/cli/kit/small-heap.ts";
+import { boundHeap } from "../../../src/cli/kit/runtime.ts";
+import { keepHeapSmall } from "../../../src/cli/kit/runtime.ts";
 
 const MB = 1_048_576;
 /** Megabytes that are held at any time, and that go through in all. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
-import { settleMessage } from "../../../src/app/settle-message.ts";
 import { dropMessage, retryMessage } from "../../../src/store/outbox/messages.ts";
+import { onMessageSettled } from "../../../src/app/wire-delivery.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;
@@ -118,7 +118,7 @@ test("a message that was given up and retried by hand clears the delivery failur
   const [letter] = await cron.messages(ref);
   assert.ok(letter);
   isBroken = false;
-  assert.equal(await retryMessage(cron.store, letter.id, settleMessage), "retried");
+  assert.equal(await retryMessage(cron.store, letter.id, onMessageSettled), "retried");
   assert.equal((await only(cron, id)).delivery_status, "pending");
   await cron.sentAll();
   const { delivery_status: delivery, delivery_error: error } = await only(cron, id);
@@ -136,7 +136,7 @@ test("a dropped message counts as not delivered", async () => {
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
   const [letter] = await cron.messages((await only(cron, id)).id);
-  await dropMessage(cron.store, letter?.id ?? "", settleMessage);
+  await dropMessage(cron.store, letter?.id ?? "", onMessageSettled);
   const { delivery_status: delivery, delivery_error: error } = await only(cron, id);
   assert.deepEqual([delivery, error], ["failed", "test: It was dropped."]);
 });
@@ -201,7 +201,7 @@ test("messages of one occurrence that end at once in two processes produce one f
     ended.map((row, index) =>
       (index % 2 === 0 ? cron : other).store.write(async (tx) => {
         await tx.update("outbox", { id: row.id }, { status: "delivered", last_error: null });
-        await settleMessage(tx, row);
+        await onMessageSettled(tx, row);
       }),
     ),
   );
@@ -227,7 +227,7 @@ test("messages of other modules and of deleted occurrences change nothing", asyn
   const before = [await cron.occurrences(id), await cron.job(id)];
   assert.equal((before[0] as readonly unknown[]).length, 1);
   for (const ref of [null, "run_1", "occ_gone", "dlv_1"]) {
-    await cron.store.write((tx) => settleMessage(tx, { ref }));
+    await cron.store.write((tx) => onMessageSettled(tx, { ref }));
   }
   assert.deepEqual([await cron.occurrences(id), await cron.job(id)], before);
 });

@@ -7,7 +7,7 @@ import { systemClock } from "../../../src/base/clock.ts";
 import type { Identity } from "../../../src/http/edge/access.ts";
 import { getCapabilities } from "../../../src/http/meta/meta.ts";
 import type { HttpDeps } from "../../../src/http/deps.ts";
-import { httpSettings } from "../../../src/app/settings.ts";
+import { httpSettings } from "../../../src/app/wire-http.ts";
 import { testConfig } from "../../harness/service.ts";
 
 const admin: Identity = { name: "default", scopes: ["admin"], authenticated: true };

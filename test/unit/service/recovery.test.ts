@@ -54,7 +54,7 @@ function holdingLeases(store: Store, hold: () => Promise<void>): Store {
   return { ...store, read };
 }
 
-test("the port answers while what a dead process left is settled, and prompts to its sessions run after it, in order", async () => {
+test("the port answers during recovery, and prompts to recovering sessions run afterwards, in order", async () => {
   const gate = Promise.withResolvers<void>();
   const { service, left } = await startBehind(3, (store) => holdingLeases(store, () => gate.promise));
   await using _ = service;
@@ -80,7 +80,7 @@ test("the port answers while what a dead process left is settled, and prompts to
   assert.ok(dead!.ended_at! <= one!.started_at! && one!.ended_at! <= two!.started_at!);
 });
 
-test("a database that breaks while a start settles what was left does not end the service: it is settled later", async () => {
+test("a database failure during recovery does not end the service, and recovery resumes later", async () => {
   let failures = 0;
   const { service, left } = await startBehind(3, (store) =>
     holdingLeases(store, async () => {
@@ -96,7 +96,7 @@ test("a database that breaks while a start settles what was left does not end th
   }
 });
 
-test("a service that is stopped while it settles what was left ends, and the next one settles the rest", async () => {
+test("a service stopped during recovery ends, and the next one recovers the rest", async () => {
   const [started, begun, gate] = Array.from({ length: 3 }, () => Promise.withResolvers<void>());
   let writes = 0;
   const { service, left } = await startBehind(200, (store) => {

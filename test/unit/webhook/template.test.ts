@@ -2,7 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { headOf } from "../../../src/base/text.ts";
-import { jsonExcerpt, renderPrompt, renderRoute, renderTemplate, renderTexts } from "../../../src/webhook/receive/template.ts";
+import {
+  jsonExcerpt,
+  renderPrompt,
+  renderRoute,
+  renderTemplate,
+  renderTexts,
+} from "../../../src/webhook/receive/template.ts";
 
 const subjectOf = (payload: unknown, event = "push") => ({ payload, event, headers: new Headers() });
 const render = (template: string, payload: unknown, event?: string) =>

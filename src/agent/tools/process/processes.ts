@@ -3,8 +3,23 @@ import { createId } from "../../../base/ids.ts";
 import { redact, secretTail } from "../../../base/observe/redact.ts";
 import { headOf } from "../../../base/text.ts";
 import { OutputRing } from "../../../exec/output.ts";
-import { type CommandEnd, InputClosedError, type RunningCommand, startCommand } from "../../../exec/process-group.ts";
-import { closedObject, defineTool, flag, freeText, nonEmptyText, type Tool, type ToolContext, ToolError, type ToolIntent } from "../../tool/tool.ts";
+import {
+  type CommandEnd,
+  InputClosedError,
+  type RunningCommand,
+  startCommand,
+} from "../../../exec/process-group.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  freeText,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+  type ToolIntent,
+} from "../../tool/tool.ts";
 
 interface StartOptions {
   readonly sessionId: string;

@@ -1,6 +1,15 @@
 import { FetchFailedError, guardedFetch, type GuardedResponse } from "../../../base/net/fetch.ts";
 import { BlockedAddressError, UnresolvedNameError } from "../../../base/net/guard.ts";
-import { closedObject, defineTool, flag, integer, nonEmptyText, type Tool, type ToolContext, ToolError } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  flag,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { readPage } from "./page-reader.ts";
 
 interface WebFetchOptions {

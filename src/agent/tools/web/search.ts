@@ -1,6 +1,14 @@
 import { isRecord } from "../../../base/json/schema.ts";
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../../base/net/fetch.ts";
-import { closedObject, defineTool, integer, nonEmptyText, type Tool, type ToolContext, ToolError } from "../../tool/tool.ts";
+import {
+  closedObject,
+  defineTool,
+  integer,
+  nonEmptyText,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { PRIVATE_HOSTS_HINT, toWebError } from "./fetch.ts";
 import { headOf } from "../../../base/text.ts";
 

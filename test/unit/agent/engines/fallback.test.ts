@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createModelEngine } from "../../../../src/agent/engines/model-engine.ts";
 import { FakeClock, systemClock, type Clock } from "../../../../src/base/clock.ts";
 import { createLog } from "../../../../src/base/observe/log.ts";
-import { checkToolInput } from "../../../../src/app/check-input.ts";
+import { checkToolInput } from "../../../../src/app/models.ts";
 import {
   calling,
   saying,

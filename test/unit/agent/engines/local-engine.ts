@@ -4,7 +4,7 @@ import { createModelEngine } from "../../../../src/agent/engines/model-engine.ts
 import type { ProviderConfig } from "../../../../src/agent/engines/providers.ts";
 import { systemClock, type Clock } from "../../../../src/base/clock.ts";
 import { createLog } from "../../../../src/base/observe/log.ts";
-import { checkToolInput } from "../../../../src/app/check-input.ts";
+import { checkToolInput } from "../../../../src/app/models.ts";
 import { startModelServer, type ModelServer, type Replies } from "../../../harness/openai-server.ts";
 
 /** Without a shape that redaction recognises: the engine itself must keep it out of texts. */

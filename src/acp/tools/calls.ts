@@ -1,0 +1,216 @@
+import type {
+  SessionUpdate,
+  ToolCall,
+  ToolCallContent,
+  ToolCallUpdate,
+} from "@agentclientprotocol/sdk/unstable";
+import type { Clock } from "../../base/clock.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import type { ClientFeatures } from "../wire/client.ts";
+import {
+  terminalContent,
+  terminalExit,
+  terminalInfo,
+  terminalOutput,
+  toolCallIdOf,
+  CANCELLED,
+  toolEndFrom,
+  toolEndOf,
+  type ToolEnd,
+  commandOf,
+  startContent,
+  toolCallOf,
+  toolStartOf,
+  type ToolStart,
+} from "./view.ts";
+import { LivePieces, LiveTail, LIVE_INTERVAL_MS, Throttle, ToolSubagents } from "./live.ts";
+import { outputContent, tailOf, textContent } from "./content.ts";
+
+interface ToolCallsOptions {
+  readonly features: Pick<ClientFeatures, "terminalOutput">;
+  /** The working folder of the session. */
+  readonly cwd: string;
+  readonly clock: Clock;
+  /** Resolves when the update is written. MUST NOT reject. */
+  readonly send: (update: SessionUpdate) => Promise<void>;
+}
+
+/** A call that has not ended. */
+interface OpenCall {
+  readonly start: ToolStart;
+  readonly sent: ToolCall;
+  /** The content before its live output. Empty if that is long, because each update repeats it. */
+  readonly lead: readonly ToolCallContent[];
+  readonly throttle: Throttle;
+  readonly tail: LiveTail;
+  /** Set if the client shows the output as a terminal. */
+  readonly pieces: LivePieces | undefined;
+  isAtWork: boolean;
+}
+
+/** The limit of live output of a call; see agent/tool/context.ts. */
+const MAX_PROGRESS_BYTES = 262_144;
+const LAST_BYTES = 8_192;
+/** The limit of the repeated content, as JSON. */
+const MAX_LEAD_CHARACTERS = 8_192;
+
+/** Turns the tool events of one turn into updates for the client. */
+export class ToolCalls {
+  readonly #options: ToolCallsOptions;
+  readonly #open = new Map<string, OpenCall>();
+  readonly #subagents = new ToolSubagents();
+  /** Waiting calls by the id of their question. */
+  readonly #waiting = new Map<string, string>();
+
+  constructor(options: ToolCallsOptions) {
+    this.#options = options;
+  }
+
+  /** Returns an open call as it was sent to the client. */
+  find(toolCallId: string): ToolCall | undefined {
+    return this.#open.get(toolCallId)?.sent;
+  }
+
+  async take(event: JournalEvent): Promise<void> {
+    switch (event.type) {
+      case "tool.started":
+        return this.#start(event);
+      case "approval.request":
+        return void this.#waiting.set(String(event.data["request_id"]), idOf(event));
+      case "approval.responded":
+        return this.#answered(event);
+      case "tool.progress":
+        return this.#progress(event);
+      case "tool.completed":
+        return this.#end(event);
+      default:
+        return this.#subagent(event);
+    }
+  }
+
+  /** Reports the calls that are open at the end of the turn as failed. */
+  async abandon(): Promise<void> {
+    for (const [id, { start, throttle, pieces, sent }] of this.#open) {
+      throttle.stop();
+      const content = [...(pieces ? (sent.content ?? []) : startContent(start)), textContent(CANCELLED)];
+      const exit = pieces ? { _meta: terminalExit(id, undefined) } : {};
+      await this.#update({ toolCallId: id, status: "failed", content, ...exit });
+    }
+    this.#open.clear();
+  }
+
+  /** Stops all updates. */
+  stop(): void {
+    for (const { throttle } of this.#open.values()) throttle.stop();
+    this.#open.clear();
+  }
+
+  async #start(event: JournalEvent): Promise<void> {
+    const { features, cwd, clock, send } = this.#options;
+    const start = toolStartOf(event, cwd);
+    const id = idOf(event);
+    const isTerminal = features.terminalOutput !== "no" && commandOf(start) !== undefined;
+    const call = toolCallOf(start);
+    const sent = isTerminal
+      ? { ...call, content: terminalContent(start, id), _meta: terminalInfo(start, id) }
+      : call;
+    this.#open.get(id)?.throttle.stop();
+    this.#open.set(id, {
+      start,
+      sent,
+      lead: leadOf(sent.content ?? []),
+      throttle: new Throttle(clock, LIVE_INTERVAL_MS, () => this.#sendLive(id)),
+      tail: new LiveTail(),
+      pieces: isTerminal ? new LivePieces() : undefined,
+      isAtWork: false,
+    });
+    await send({ sessionUpdate: "tool_call", ...sent });
+    if (event.data["waits"] !== true) await this.#atWork(id);
+  }
+
+  async #answered({ data }: JournalEvent): Promise<void> {
+    const questionId = String(data["request_id"]);
+    const id = this.#waiting.get(questionId);
+    this.#waiting.delete(questionId);
+    if (id !== undefined && data["choice"] !== "deny") await this.#atWork(id);
+  }
+
+  async #atWork(id: string): Promise<void> {
+    const call = this.#open.get(id);
+    if (!call || call.isAtWork) return;
+    call.isAtWork = true;
+    await this.#update({ toolCallId: id, status: "in_progress" });
+  }
+
+  async #progress(event: JournalEvent): Promise<void> {
+    const call = this.#open.get(idOf(event));
+    if (!call) return;
+    const delta = String(event.data["delta"]);
+    (call.pieces ?? call.tail).push(delta);
+    await this.#atWork(idOf(event));
+    call.throttle.request();
+  }
+
+  async #subagent(event: JournalEvent): Promise<void> {
+    const callId = this.#subagents.take(event);
+    if (callId === undefined) return;
+    const id = toolCallIdOf(event.runId ?? "", callId);
+    const call = this.#open.get(id);
+    call?.tail.replace(this.#subagents.text(callId));
+    call?.throttle.request();
+  }
+
+  async #sendLive(id: string): Promise<void> {
+    const call = this.#open.get(id);
+    if (!call) return;
+    if (call.pieces) return this.#sendPiece(id, call.pieces.take());
+    const live = call.tail.take();
+    if (!live) return;
+    const content = [...call.lead, outputContent(live.text, live.omittedBytes)];
+    await this.#update({ toolCallId: id, status: "in_progress", content });
+  }
+
+  async #sendPiece(id: string, piece: string | undefined): Promise<void> {
+    const { terminalOutput: offered } = this.#options.features;
+    if (piece === undefined || offered === "no") return;
+    await this.#update({ toolCallId: id, _meta: terminalOutput(id, piece, offered) });
+  }
+
+  async #end(event: JournalEvent): Promise<void> {
+    const id = idOf(event);
+    const call = this.#open.get(id);
+    this.#open.delete(id);
+    call?.throttle.stop();
+    const start = call?.start ?? toolStartOf(event, this.#options.cwd);
+    const end = toolEndFrom(event.data);
+    const view = toolEndOf(start, end);
+    if (!call?.pieces) return this.#update({ toolCallId: id, ...view });
+    await this.#sendPiece(id, call.pieces.take());
+    await this.#sendPiece(id, lastOutput(call.pieces, end));
+    const content = isShown(call.pieces, end) ? [...(call.sent.content ?? [])] : view.content;
+    await this.#update({ toolCallId: id, ...view, content, _meta: terminalExit(id, end.exit) });
+  }
+
+  #update(update: ToolCallUpdate): Promise<void> {
+    return this.#options.send({ sessionUpdate: "tool_call_update", ...update });
+  }
+}
+
+function idOf({ runId, data }: JournalEvent): string {
+  return toolCallIdOf(runId ?? "", String(data["tool_call_id"]));
+}
+
+function leadOf(content: readonly ToolCallContent[]): readonly ToolCallContent[] {
+  return JSON.stringify(content).length <= MAX_LEAD_CHARACTERS ? content : [];
+}
+
+/** Returns whether the terminal already shows the whole output. */
+function isShown(pieces: LivePieces, { status, exit }: ToolEnd): boolean {
+  return status === "ok" && (exit !== undefined || pieces.seenBytes > 0);
+}
+
+/** Returns the tail of the output if it exceeded the limit of live output. */
+function lastOutput({ seenBytes }: LivePieces, { result }: ToolEnd): string | undefined {
+  if (seenBytes < MAX_PROGRESS_BYTES) return undefined;
+  return `\n[output omitted; it ends with:]\n${tailOf(result, LAST_BYTES).text}`;
+}
