@@ -37,7 +37,7 @@ export interface StepContext {
   refusal(): TurnError | undefined;
 }
 
-/** What answers in a turn. */
+/** The source of a turn's answers. */
 export interface TurnModel {
   step(context: StepContext): Promise<Step>;
   /** Whether the usage of a step measures the whole context. */

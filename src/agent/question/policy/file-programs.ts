@@ -162,8 +162,8 @@ export const splitFile: Rule = (call) => {
 /** `mktemp` creates a file or folder in the temporary folder, or where its pattern says. */
 export const makeTemporary: Rule = (call) => {
   call.changes();
-  for (const place of valuesOfOption(call.args, "p", ["--tmpdir"]))
-    call.write(place === ANY ? "/tmp" : place);
+  for (const folder of valuesOfOption(call.args, "p", ["--tmpdir"]))
+    call.write(folder === ANY ? "/tmp" : folder);
   for (const pattern of operandsOf(call.args)) call.write(pattern.replace(/X{3,}/, NAME));
 };
 

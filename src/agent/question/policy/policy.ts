@@ -98,12 +98,12 @@ function withEdits(evaluation: Evaluation, intent: ToolIntent, context: PolicyCo
   if (context.sessionMode !== "ask") return evaluation;
   if (command !== undefined) return withChanges(evaluation);
   const folders = [context.workspace, ...(context.roots ?? [])];
-  const places = writes.flatMap((path) => {
+  const areas = writes.flatMap((path) => {
     if (checkWrite(path, context)) return [];
     const folder = folders.find((each) => path !== each && isWithin(path, each));
     return folder === undefined ? `edits of ${path}` : `edits in ${folder}`;
   });
-  const edits = [...new Set(places)].map((place) => ask(ASKS_FOR_EDITS, place, "edit"));
+  const edits = [...new Set(areas)].map((area) => ask(ASKS_FOR_EDITS, area, "edit"));
   return { ...evaluation, findings: [...evaluation.findings, ...edits] };
 }
 
@@ -142,14 +142,14 @@ function evaluateFiles({ reads = [], writes = [], title }: ToolIntent, context: 
     ...reads.map((path) => checkRead(path, context)),
     ...writes.map((path) => checkWrite(path, context)),
   ].filter((finding) => finding !== undefined);
-  const places = [...new Set(writes.map((path) => areaOf(path, context)))].toSorted();
+  const areas = [...new Set(writes.map((path) => areaOf(path, context)))].toSorted();
   const looksOnly = writes.length === 0;
   return {
     findings,
     looksOnly,
     changes: !looksOnly,
     editsInside: !looksOnly && writes.every((path) => isInside(path, context)),
-    shape: looksOnly ? "read" : `write ${places.join(", ") || title}`,
+    shape: looksOnly ? "read" : `write ${areas.join(", ") || title}`,
   };
 }
 

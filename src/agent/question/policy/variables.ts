@@ -62,7 +62,7 @@ export class Variables implements Scope {
   parameters: readonly string[] | undefined;
   readonly #environment: ReadonlyMap<string, string>;
   readonly #assigned = new Map<string, Assigned[]>();
-  readonly #known = new Map<string, readonly string[]>();
+  readonly #collected = new Map<string, readonly string[]>();
   readonly #working = new Set<string>();
   /** True when an unknown name was set, so that any name may be set. */
   #isOpen = false;
@@ -95,7 +95,7 @@ export class Variables implements Scope {
 
   /** Collects everything that the nodes may set, before any of it is checked. */
   collect(node: SyntaxNode, input?: Source): void {
-    this.#known.clear();
+    this.#collected.clear();
     this.#collect(node, input);
   }
 
@@ -150,7 +150,7 @@ export class Variables implements Scope {
   }
 
   #resolved(name: string, assigned: readonly Assigned[]): readonly string[] {
-    const known = this.#known.get(name);
+    const known = this.#collected.get(name);
     if (known) return known;
     if (this.#working.has(name) || this.#working.size > MAX_DEPTH) return UNKNOWN;
     this.#working.add(name);
@@ -161,7 +161,7 @@ export class Variables implements Scope {
     this.parameters = outer;
     this.#working.delete(name);
     const result = values.length > MAX_VALUES ? UNKNOWN : values;
-    if (this.#working.size === 0) this.#known.set(name, result);
+    if (this.#working.size === 0) this.#collected.set(name, result);
     return result;
   }
 
