@@ -323,7 +323,11 @@ test("a repeated request is a duplicate on its route when its signature binds th
   const second = await sent(service, headers);
   assert.deepEqual([first.status, second.status], [202, 200]);
   assert.equal(second.body.status, "duplicate");
-  assert.equal(second.body.delivery_id, first.body.delivery_id, "the answer has the id of the first delivery");
+  assert.equal(
+    second.body.delivery_id,
+    first.body.delivery_id,
+    "the answer has the id of the first delivery",
+  );
   assert.equal((await sent(service, headers, BODY, "other")).status, 202, "each route for itself");
   assert.equal((await sent(service, v2(String(now() - 5)))).status, 202, "signed anew it is another");
   const signed = standard(`whsec_${btoa(SECRET)}`);

@@ -82,7 +82,11 @@ test("a one-shot whose time passed without a scheduler is missed, and people are
   assert.deepEqual([row.state, row.last_status, row.due_at], ["missed", "missed", null]);
   const [occurrence] = await occurrencesOf(store);
   assert.equal(occurrence?.status, "missed");
-  const messages = await store.read.selectFrom("outbox").select(["target", "ref"]).orderBy("target").execute();
+  const messages = await store.read
+    .selectFrom("outbox")
+    .select(["target", "ref"])
+    .orderBy("target")
+    .execute();
   assert.deepEqual(messages, [
     { target: "cron_output", ref: occurrence?.id },
     { target: "test", ref: occurrence?.id },

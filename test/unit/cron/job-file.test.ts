@@ -125,7 +125,7 @@ test("one bad record never stops the others", async () => {
     /^"double": another job in the file has the id 0123456789ab/,
     /^"tea": "never" is not a schedule. Use one of/,
     /^"past": .* in the past/,
-    /^"bare": There is nothing to do/,
+    /^"bare": The job has nothing to do/,
     /^"spy": Blocked: prompt matches/,
     /^"stray": repeat is a number/,
   ];
