@@ -127,7 +127,7 @@ test("one bad record never stops the others", async () => {
     /^"past": .* in the past/,
     /^"bare": The job has nothing to do/,
     /^"spy": Blocked: prompt matches/,
-    /^"stray": repeat is a number/,
+    /^"stray": repeat must be a number/,
   ];
   assert.equal(problems.length, expected.length, problems.join("\n"));
   for (const [index, pattern] of expected.entries()) assert.match(problems[index] ?? "", pattern);

@@ -35,7 +35,7 @@ async function createPlace(more: Partial<JobContext> = {}): Promise<Place> {
     toolsets: ["web", "files"],
     async findJob(ref) {
       if (ref === "weather" || ref === "aaaaaaaaaaaa") return { id: "aaaaaaaaaaaa" };
-      throw new ServiceError("not_found", `There is no job ${JSON.stringify(ref)}.`);
+      throw new ServiceError("not_found", `No job matches ${JSON.stringify(ref)}.`);
     },
     scriptsFolder: join(home, "scripts"),
   });
