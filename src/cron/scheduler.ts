@@ -19,7 +19,7 @@ export function createScheduler(deps: CronDeps): Ticker {
 }
 
 /** Returns `fire` with its starts and ends counted. Never rejects when `fire` does not. */
-export function meterFire(
+function meterFire(
   fire: (claimed: Claimed) => Promise<void>,
   { metrics, store, clock }: Pick<CronDeps, "metrics" | "store" | "clock">,
 ): (claimed: Claimed) => Promise<void> {

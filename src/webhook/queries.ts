@@ -3,7 +3,7 @@ import type { Store, Tx } from "../store/store.ts";
 import type { DeliveryRow, OutboxRow, PendingEventRow } from "../store/schema/tables.ts";
 
 /** Columns of a delivery without its stages and headers. */
-export const SUMMARY_COLUMNS = [
+const SUMMARY_COLUMNS = [
   "id",
   "route",
   "delivery_id",

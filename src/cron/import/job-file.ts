@@ -224,7 +224,7 @@ function whole(value: unknown): number | undefined {
 }
 
 /** Returns a schedule as text for `parseSchedule`, or why it is invalid, a clause. */
-export function fileSchedule(value: unknown): string | { readonly problem: string } {
+function fileSchedule(value: unknown): string | { readonly problem: string } {
   if (typeof value === "string" && value.trim() !== "") return value;
   if (!isRecord(value)) return { problem: "its schedule is not an object" };
   const { kind, minutes, expr, expression, run_at: runAt, display } = value;

@@ -157,7 +157,7 @@ class Firing {
 }
 
 /** Returns the prompt of an occurrence's run. Each run has a session of its own; `plan` says where its result goes. */
-export function jobRun(
+function jobRun(
   deps: CronDeps,
   { occurrence, job }: Claimed,
   { plan, text }: { readonly plan: DeliveryPlan; readonly text: string },

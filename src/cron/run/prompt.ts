@@ -18,7 +18,7 @@ import type { Timing } from "../tick/occurrence.ts";
 import type { ScriptOutcome } from "./script.ts";
 
 /** A skill of a job, or why it cannot be loaded. */
-export type JobSkill = LoadedSkill | { readonly name: string; readonly problem: string };
+type JobSkill = LoadedSkill | { readonly name: string; readonly problem: string };
 
 export interface PromptParts {
   readonly job: Pick<JobDefinition, "prompt" | "zone">;
@@ -30,7 +30,7 @@ export interface PromptParts {
 }
 
 /** `problem` is set when the skills or the task contain what no job may ask for; data cannot cause it. */
-export interface JobPrompt {
+interface JobPrompt {
   readonly text: string;
   readonly problem?: string;
 }
@@ -151,7 +151,7 @@ function variablesNotice({ name, variables }: LoadedSkill): string {
 }
 
 /** How late an occurrence is. */
-export interface Lateness {
+interface Lateness {
   readonly timing: Timing;
   readonly scheduledAtMs: number;
   /** The missed instants before it. */
@@ -180,7 +180,7 @@ function latenessNotice({ timing, scheduledAtMs, missed }: Lateness, zone: strin
 }
 
 /** The newest output of another job. */
-export interface JobOutput {
+interface JobOutput {
   readonly name: string;
   /** The time in the name of its file; undefined when the job has no output. */
   readonly at?: string;
@@ -188,7 +188,7 @@ export interface JobOutput {
   readonly answer?: string;
 }
 
-export interface ContextDeps {
+interface ContextDeps {
   readonly store: Store;
   readonly log: Log;
   readonly outputFolder: string;
@@ -196,10 +196,7 @@ export interface ContextDeps {
 }
 
 /** Returns the newest outputs of jobs, in the order of the ids. A file that cannot be read does not reject. */
-export async function readContexts(
-  deps: ContextDeps,
-  jobIds: readonly string[],
-): Promise<readonly JobOutput[]> {
+async function readContexts(deps: ContextDeps, jobIds: readonly string[]): Promise<readonly JobOutput[]> {
   return Promise.all(jobIds.map((jobId) => readContext(deps, jobId)));
 }
 

@@ -21,14 +21,14 @@ export interface DueRun {
   readonly isSkipped: boolean;
 }
 
-export interface MissedInstants {
+interface MissedInstants {
   readonly fromMs: number;
   readonly untilMs: number;
   /** For an expression {@link MAX_COUNTED} at most. */
   readonly count: number;
 }
 
-export interface DueContext {
+interface DueContext {
   readonly nowMs: number;
   /** The configured default. */
   readonly catchUpMissed: boolean;

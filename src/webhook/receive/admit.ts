@@ -127,7 +127,7 @@ function failureTargets(
 }
 
 /** Returns `webhook:<route>:<delivery id>`, with a digest in place of an id that a header could not repeat. */
-export function sessionKeyOf(route: string, deliveryId: string): string {
+function sessionKeyOf(route: string, deliveryId: string): string {
   const key = `webhook:${route}:${deliveryId}`;
   const isPrintable = key.length <= MAX_SESSION_NAME_LENGTH && PRINTABLE.test(deliveryId);
   return isPrintable ? key : `webhook:${route}:sha256-${sha256(deliveryId)}`;

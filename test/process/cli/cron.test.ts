@@ -117,7 +117,7 @@ describe("agentd cron create", () => {
     const place = await openCronPlace(t);
     const refused: readonly (readonly [readonly string[], RegExp])[] = [
       [["30m", "x"], /use `every 30m` or `in 30m`/],
-      [["every 1h"], /say a prompt, a skill or a script/],
+      [["every 1h"], /set a prompt, a skill or a script/],
       [["every 1h", "x", "--tz", "Europe/Berln"], /did you mean "Europe\/Berlin"/],
     ];
     for (const [words, text] of refused) {
@@ -226,7 +226,7 @@ describe("agentd cron edit, pause, resume, run and remove", () => {
     assert.equal((await place.cron("edit", "tea", "--clear-skills", "--name", "Coffee")).code, 0);
     assert.deepEqual((await place.jobs.find("coffee")).definition.skills, []);
     const refused = await place.cron("edit", "coffee", "--prompt", "");
-    assert.match(refused.stderr, /^Failed to edit job: .*say a prompt, a skill or a script/);
+    assert.match(refused.stderr, /^Failed to edit job: .*set a prompt, a skill or a script/);
   });
 
   it("resume --at accepts a single time in the job's zone", async (t) => {

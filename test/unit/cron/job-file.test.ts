@@ -125,9 +125,9 @@ test("one bad record never stops the others", async () => {
     /^"double": another job in the file has the id 0123456789ab/,
     /^"tea": "never" is not a schedule. Use one of/,
     /^"past": .* in the past/,
-    /^"bare": There is nothing to do/,
+    /^"bare": The job has nothing to do/,
     /^"spy": Blocked: prompt matches/,
-    /^"stray": repeat is a number/,
+    /^"stray": repeat must be a number/,
   ];
   assert.equal(problems.length, expected.length, problems.join("\n"));
   for (const [index, pattern] of expected.entries()) assert.match(problems[index] ?? "", pattern);

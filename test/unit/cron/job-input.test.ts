@@ -35,7 +35,7 @@ async function createPlace(more: Partial<JobContext> = {}): Promise<Place> {
     toolsets: ["web", "files"],
     async findJob(ref) {
       if (ref === "weather" || ref === "aaaaaaaaaaaa") return { id: "aaaaaaaaaaaa" };
-      throw new ServiceError("not_found", `There is no job ${JSON.stringify(ref)}.`);
+      throw new ServiceError("not_found", `No job matches ${JSON.stringify(ref)}.`);
     },
     scriptsFolder: join(home, "scripts"),
   });
@@ -283,7 +283,7 @@ test("every invalid field is refused by name, with what is valid", async () => {
     [{ script: "sub" }, "script", /does not exist in <home>\/scripts/],
     [{ script: "a\u0000b" }, "script", /control/],
     [{ script: "loop.sh" }, "script", /endless loop/],
-    [{ workdir: "." }, "workdir", /from the root on/],
+    [{ workdir: "." }, "workdir", /absolute path of an existing folder/],
     [{ workdir: join(home, "absent") }, "workdir", /not a folder/],
     [{ workdir: join(home, "outside.sh") }, "workdir", /not a folder/],
     [{ workdir: "/\u0000" }, "workdir", /not a folder/],
