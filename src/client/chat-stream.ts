@@ -12,7 +12,7 @@ import {
   type StreamRequest,
   type ClientOptions,
 } from "./request.ts";
-import { ChatChunks, type ChatHead } from "../../scripts/contract/chat.ts";
+import { ChatChunks, type ChatHead } from "../../generated/http/chat.gen.ts";
 import { readFrames, isFinal, streamRunEvents } from "./streams.ts";
 
 /**
