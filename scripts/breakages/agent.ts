@@ -84,7 +84,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-a-signature",
     guarantee: "A remembered approval covers the calls that it names, and no others",
-    file: "agent/question/grants.ts",
+    file: "agent/question/permission.ts",
     from: "if (this.#ofSession(keyOf({ owner, sessionId }))?.has(signature)) return true;",
     to: "if (this.#ofSession(keyOf({ owner, sessionId }))?.size) return true;",
     tests: ["unit/agent/grants.test.ts"],
@@ -92,7 +92,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-a-session",
     guarantee: "An approval for a session holds in that session only",
-    file: "agent/question/grants.ts",
+    file: "agent/question/permission.ts",
     from: "JSON.stringify([owner, sessionId])",
     to: "JSON.stringify([owner, sessionId.length > 0])",
     tests: ["unit/agent/grants.test.ts"],
@@ -100,7 +100,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-an-owner",
     guarantee: "What one owner allowed for good is not allowed to another",
-    file: "agent/question/grants.ts",
+    file: "agent/question/permission.ts",
     from: `      .select("signature")
       .where("owner", "=", owner)
 `,
@@ -183,7 +183,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "approvals-switched-back-on",
     guarantee: "Approvals that are switched back on apply to the next call of a turn that runs",
-    file: "agent/run/prepare.ts",
+    file: "agent/run/prompt.ts",
     from: "return { ...places, ...approvalsOf(deps, chosen),",
     to: "return { ...policy,",
     tests: ["unit/agent/mode.test.ts"],

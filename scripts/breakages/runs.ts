@@ -41,7 +41,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "one-session-of-a-key",
     guarantee: "Prompts made at once under one session key go into one session",
-    file: "agent/run/record-prompt.ts",
+    file: "agent/run/prompt.ts",
     from: "const existing = await claimSession(tx, prompt.address);",
     to: "const existing = prompt.address.id === undefined ? undefined : await claimSession(tx, prompt.address);",
     tests: ["unit/agent/session-queue.test.ts"],
@@ -65,7 +65,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "interrupt-from-elsewhere",
     guarantee: "A prompt that interrupts stops the turn at work in another process",
-    file: "agent/run/record-prompt.ts",
+    file: "agent/run/prompt.ts",
     from: "isNext ? await requestStopIn(tx, store, run.session_id, INTERRUPTED) : undefined",
     to: "undefined",
     tests: ["unit/agent/session-queue.test.ts"],
@@ -163,7 +163,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "failed-write-goes-with-the-end",
     guarantee: "What a failed write of a run held is written with its end",
-    file: "agent/run/event-writer.ts",
+    file: "agent/run/event.ts",
     from: "if (!isUnavailable(error)) this.#doubtful = undefined;",
     to: "this.#doubtful = undefined;",
     tests: ["unit/agent/recorder.test.ts"],
@@ -171,7 +171,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "failed-write-goes-once",
     guarantee: "What a failed write held is not written again when it was committed all the same",
-    file: "agent/run/event-writer.ts",
+    file: "agent/run/event.ts",
     from: "if (!this.#doubtful || (await this.#isWritten(tx, this.#doubtful))) return rest;",
     to: "if (!this.#doubtful) return rest;",
     tests: ["unit/agent/recorder.test.ts"],

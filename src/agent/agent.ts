@@ -1,16 +1,14 @@
 import type { RunUsage } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { SessionRow } from "../store/schema/tables.ts";
-import { followRun } from "./run/follow.ts";
+import { followRun, findRun, isFinalStatus, type RunView } from "./run/run.ts";
 import { resetContext } from "./session/transcript.ts";
 import { LiveSessions } from "./session/live-sessions.ts";
-import type { SessionMode } from "./session/mode.ts";
+import { type SessionMode, settingsOf } from "./session/session.ts";
 import { formatModel } from "./model.ts";
 import type { AgentDeps } from "./deps.ts";
 import type { Submitted } from "./run/prompt.ts";
 import { Recovery } from "./recovery/recovery.ts";
-import { findRun, isFinalStatus, type RunView } from "./run/run.ts";
-import { settingsOf } from "./session/session.ts";
 import { Sessions } from "./session/sessions.ts";
 import { Titles } from "./session/titles.ts";
 import { Turns } from "./run/scheduler.ts";

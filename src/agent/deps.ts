@@ -7,13 +7,12 @@ import type { Engine } from "./engine.ts";
 import type { AgentTracing } from "./usage/span.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./question/policy/policy.ts";
-import type { Grants } from "./question/grants.ts";
-import type { KeyLimits } from "./run/key-limits.ts";
-import type { AttachedClients } from "./session/client-resources.ts";
+import type { Grants } from "./question/permission.ts";
+import type { KeyLimits } from "./run/concurrency.ts";
+import type { AttachedClients, VariableShares } from "./session/live-sessions.ts";
 import type { RunTrigger } from "./notify/run-trigger.ts";
 import type { QuestionTimeouts } from "./tool/scope.ts";
 import type { Tool } from "./tool/tool.ts";
-import type { VariableShares } from "./session/variables.ts";
 
 /** What the agent room is built from. */
 export interface AgentDeps {

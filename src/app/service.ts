@@ -2,7 +2,7 @@
 import type { WiredAgent } from "./wire-agent.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { Questions } from "../agent/question/questions.ts";
-import { KeyLimits } from "../agent/run/key-limits.ts";
+import { KeyLimits } from "../agent/run/concurrency.ts";
 import type { Turns } from "../agent/run/scheduler.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Ticker } from "../cron/tick/ticker.ts";

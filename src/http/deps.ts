@@ -1,6 +1,6 @@
 import type { Agent } from "../agent/agent.ts";
 import type { Questions } from "../agent/question/questions.ts";
-import type { KeyLimits } from "../agent/run/key-limits.ts";
+import type { KeyLimits } from "../agent/run/concurrency.ts";
 import type { McpStatus } from "../agent/mcp/connection.ts";
 import type { ModelCatalog } from "../agent/model.ts";
 import type { Turns } from "../agent/run/scheduler.ts";

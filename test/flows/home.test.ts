@@ -6,7 +6,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { createScriptedEngine, type ScriptState } from "../../src/agent/engines/scripted.ts";
-import { followRun } from "../../src/agent/run/follow.ts";
+import { followRun } from "../../src/agent/run/run.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
 import { boot } from "../../src/app/start.ts";

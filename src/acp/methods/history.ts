@@ -1,5 +1,5 @@
 /** Methods about sessions that are there already. */
-import { endRuns } from "../../agent/run/end-runs.ts";
+import { endRuns } from "../../agent/run/control.ts";
 import type { AcpGroup } from "../wire/contract.ts";
 import { forkSession } from "../session/fork.ts";
 import { fromNow, liveTurn } from "../prompt/live-turn.ts";

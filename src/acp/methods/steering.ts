@@ -2,7 +2,7 @@
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import { fileText } from "../../agent/engines/user-prompt.ts";
 import type { UserMessage } from "../../agent/message.ts";
-import { runningTurn } from "../../agent/run/running.ts";
+import { runningTurn } from "../../agent/run/run.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { readBlocks } from "../prompt/content-blocks.ts";

@@ -1,6 +1,6 @@
 /** Turns that were at work before the client opened their session: somebody else began them, maybe elsewhere. */
 import { isFinalEvent } from "../../agent/run/event.ts";
-import { runningTurn } from "../../agent/run/running.ts";
+import { runningTurn } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import type { AcpSession } from "../session/session.ts";

@@ -1,7 +1,7 @@
 /** Questions of the agent as forms of the protocol, and what people filled in. Pure. */
 import type { ElicitationPropertySchema, ElicitationSchema } from "@agentclientprotocol/sdk/unstable";
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { MAX_REPLY_CHARACTERS } from "../../agent/question/reply.ts";
+import { MAX_REPLY_CHARACTERS } from "../../agent/question/question.ts";
 
 /** What all questions together are, before the form. */
 export function formMessage(questions: readonly ClarifyQuestion[]): string {

@@ -1,8 +1,7 @@
 /** What applies to a session, whoever chose it. */
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
-import { unchosenMode, type SessionMode } from "../../agent/session/mode.ts";
+import { unchosenMode, type SessionMode, settingsOf } from "../../agent/session/session.ts";
 import { formatModel } from "../../agent/model.ts";
-import { settingsOf } from "../../agent/session/session.ts";
 import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 

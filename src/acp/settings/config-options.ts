@@ -1,7 +1,7 @@
 /** What a client can choose in a session: its mode, its model, how much it thinks. */
 import type { SessionConfigOption, SessionModeState } from "@agentclientprotocol/sdk/unstable";
 import { EFFORTS } from "../../agent/agent.ts";
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import { chosenOf, DEFAULT_EFFORT, type Chosen } from "./chosen.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { invalidParams } from "../wire/error.ts";

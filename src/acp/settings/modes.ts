@@ -1,6 +1,6 @@
 /** The modes of a session as a client shows and chooses them. Pure. */
 import type { SessionMode as ShownMode, SessionModeState } from "@agentclientprotocol/sdk/unstable";
-import { isMode, MODE_TEXTS, MODES, type SessionMode } from "../../agent/session/mode.ts";
+import { isMode, MODE_TEXTS, MODES, type SessionMode } from "../../agent/session/session.ts";
 import type { Chosen } from "./chosen.ts";
 import type { ClientOffers } from "../wire/client-capabilities.ts";
 import { invalidParams } from "../wire/error.ts";

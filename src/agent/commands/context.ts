@@ -5,7 +5,7 @@ import { contextUse } from "../usage/context-use.ts";
 import { estimateTokens } from "../engines/context-size.ts";
 import { isSummary, loadContext } from "../session/transcript.ts";
 import type { Message } from "../message.ts";
-import { refOf } from "../run/prepare.ts";
+import { refOf } from "../run/prompt.ts";
 
 const CHARACTERS_A_TOKEN = 4;
 

@@ -1,5 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
-import { runningTurn } from "../run/running.ts";
+import { runningTurn } from "../run/run.ts";
 import { sessionOf, shown, usage, type Command, type CommandCall } from "./command.ts";
 
 /** Commands that say something to the agent, or take it back. */

@@ -6,10 +6,10 @@ import { compress, type CompressionReason } from "./compression.ts";
 import { addUsage, zeroUsage, type Usage } from "../engine.ts";
 import type { Message } from "../message.ts";
 import type { AgentDeps } from "../deps.ts";
-import type { Recorder } from "../run/event-writer.ts";
+import type { Recorder } from "../run/event.ts";
 import type { RunInput } from "../run/run.ts";
 import { ToolError, type Completion } from "../tool/tool.ts";
-import { refOf } from "../run/prepare.ts";
+import { refOf } from "../run/prompt.ts";
 
 interface AuxiliaryCallsOptions {
   readonly deps: AgentDeps;

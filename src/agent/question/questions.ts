@@ -8,8 +8,8 @@ import { isUnavailable } from "../../store/tx/failure.ts";
 import { retryWhileUnavailable } from "../../store/tx/retry.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
-import { checkReply } from "./reply.ts";
 import {
+  checkReply,
   expiredEvent,
   requestEvent,
   respondedEvent,
@@ -17,8 +17,7 @@ import {
   type AskQuestions,
   type QuestionReplies,
 } from "./question.ts";
-import { moveRun } from "../run/run.ts";
-import { isParked } from "../run/stop.ts";
+import { moveRun, isParked } from "../run/run.ts";
 import { enqueueQuestionWebhook } from "../notify/run-webhook.ts";
 
 /** How a question ended. `by` names who answered. */

@@ -1,16 +1,18 @@
 /** Runs that wait for leave while no process runs them, and how one takes them up again. */
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { MASK } from "../../base/observe/redact.ts";
-import type { Tx } from "../../store/store.ts";
+import type { Tx, Store } from "../../store/store.ts";
 import type { QuestionRow, RunRow } from "../../store/schema/tables.ts";
 import { zeroUsage, type ToolAnswer, type ToolCall, type Usage } from "../engine.ts";
 import type { Message, ToolMessage } from "../message.ts";
 import type { Steer } from "../run/control.ts";
-import { parseInput } from "../run/run.ts";
+import { parseInput, isParked, RunStop } from "../run/run.ts";
 import { brokenStep, steerEvents, unsavedEvents, type BrokenStep, type RunFact } from "./rebuild-step.ts";
-import { isParked } from "../run/stop.ts";
 import { callTool } from "../tool/call.ts";
 import type { ToolCallScope } from "../tool/scope.ts";
+import { runEvent } from "../run/event.ts";
+import type { AgentDeps } from "../deps.ts";
+import type { Execution } from "../run/execution.ts";
 
 /** A run that ends its process every time must not do so for ever. */
 export const MAX_STARTS = 4;
@@ -139,4 +141,110 @@ async function usageOf(tx: Tx, runId: string): Promise<Usage> {
     modelCalls: usage.model_calls,
     toolCalls: usage.tool_calls,
   };
+}
+
+const NOTICE = "The server process ended before this run did anything: the run starts again.";
+
+/**
+ * Puts a run whose process is gone back into the queue of its session, inside `tx`, when it asked for that and has done
+ * nothing but talk to the model: no call of a tool, nothing said in between. False: it cannot start again. The journal
+ * decides, since the first call is in it before the tool begins. What the run said is dropped; its id and its delivery
+ * stay. The caller holds the session's lease, and starts what is queued.
+ */
+export async function startAgain(
+  tx: Tx,
+  run: RunRow,
+  { store, trigger, log }: Pick<AgentDeps, "store" | "trigger" | "log">,
+): Promise<boolean> {
+  const { id, session_id: sessionId } = run;
+  if (run.status !== "running" || run.stop_requested === 1 || parseInput(run).startsAgain !== true)
+    return false;
+  if ((await hasActed(tx, id)) || (await isSummedUp(tx, sessionId))) return false;
+  const starts = await startsOf(tx, id);
+  if (starts >= MAX_STARTS) {
+    log.warn("a run is not started again: it ended its process each time", { run: id, starts });
+    return false;
+  }
+  const queued = { status: "queued", started_at: null, updated_at: tx.nowMs };
+  if ((await tx.update("runs", { id, status: "running" }, queued)) === 0) return false;
+  // Its prompt joins the transcript when it starts.
+  await tx.db.deleteFrom("messages").where("session_id", "=", sessionId).where("run_id", "=", id).execute();
+  await tx.increment("sessions", { id: sessionId }, "queued", 1);
+  await store.journal.append(tx, sessionId, [runEvent(id, "run.notice", { message: NOTICE })]);
+  if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.requeued?.(tx, run);
+  tx.afterCommit(() => log.info("a run whose process is gone starts again", { run: id, starts }));
+  return true;
+}
+
+/** What is in the journal of a run may not be on disk yet, as after a power cut: a durable write takes it along. */
+export async function keepOnDisk(store: Store, runId: string): Promise<void> {
+  await store.write((tx) => tx.update("runs", { id: runId }, { updated_at: tx.nowMs }));
+}
+
+/** Steering counts: somebody watches the run, and has said what is in no prompt. */
+const ACTS = ["tool.started", "tool.requested", "run.steer_accepted"] as const;
+
+async function hasActed(tx: Tx, runId: string): Promise<boolean> {
+  const acts = tx.db.selectFrom("events").select("seq").where("run_id", "=", runId).where("type", "in", ACTS);
+  return (await acts.limit(1).executeTakeFirst()) !== undefined;
+}
+
+/** Then the transcript does not hold the prompt alone. */
+async function isSummedUp(tx: Tx, sessionId: string): Promise<boolean> {
+  const session = await tx.find("sessions", { id: sessionId });
+  return !session || session.summary_seq !== null;
+}
+
+/** How often a drain looks for runs that have come to wait for leave. */
+const PARK_MS = 500;
+
+/**
+ * Lets go of the runs at work when the process is to end: waits `graceMs` for them, parks those that wait for leave and
+ * need no client, leaves those that start again to the next start, and cuts the rest, which end as interrupted. `settled`
+ * resolves when none is at work. `onCut` is called when they are waited for no longer.
+ */
+export async function drainRuns(
+  running: Iterable<Execution>,
+  deps: AgentDeps,
+  {
+    graceMs,
+    settled,
+    onCut,
+  }: { readonly graceMs: number; readonly settled: Promise<void>; readonly onCut: () => void },
+): Promise<void> {
+  const over = new AbortController();
+  const patience = deps.clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
+  void Promise.race([settled, patience]).then(() => over.abort());
+  do await parkWaiting(running, deps);
+  while (await isStillPatient(deps, over.signal));
+  onCut();
+  await parkWaiting(running, deps);
+  for (const execution of running) {
+    if (execution.canStartAgain) execution.park();
+    else await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
+  }
+  await settled;
+}
+
+function isStillPatient({ clock }: AgentDeps, over: AbortSignal): Promise<boolean> {
+  return clock.sleep(PARK_MS, { signal: over }).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** A run that cannot be parked, for want of a database too, is cut like any. */
+async function parkWaiting(running: Iterable<Execution>, { store, log }: AgentDeps): Promise<void> {
+  for (const execution of running) {
+    if (!execution.isDetached) continue;
+    try {
+      const canWait = await store.write(async (tx) => {
+        const run = await tx.find("runs", { id: execution.runId });
+        return run !== undefined && (await suspended(tx, run)) !== undefined;
+      });
+      if (canWait) execution.park();
+    } catch (error) {
+      log.warn("a run that waits for leave could not be left waiting", { run: execution.runId, error });
+    }
+  }
 }

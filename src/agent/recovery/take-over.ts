@@ -1,15 +1,12 @@
 /** How a process takes over sessions whose process or run is gone, inside one transaction. */
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import type { AliveSessions } from "./alive-sessions.ts";
+import { type AliveSessions, LEASE_MS } from "../run/session-queue.ts";
 import { cancelOpenQuestions } from "../question/questions.ts";
 import { addAllMessages } from "../session/transcript.ts";
-import { LEASE_MS } from "../run/session-queue.ts";
-import { cancelledOutcome, interruptedOutcome, type Outcome } from "../run/outcome.ts";
+import { cancelledOutcome, interruptedOutcome, type Outcome, concludeAllRuns } from "../run/outcome.ts";
 import type { AgentDeps } from "../deps.ts";
-import { questionsOf, suspended, type KnownOfRun } from "./resume.ts";
-import { concludeAllRuns } from "../run/finish.ts";
-import { startAgain } from "./restart.ts";
+import { questionsOf, suspended, type KnownOfRun, startAgain } from "./resume.ts";
 import {
   answeredRuns,
   cutCalls,

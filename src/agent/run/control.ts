@@ -3,9 +3,10 @@ import { createId } from "../../base/ids.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import { runEvent } from "./event.ts";
-import { moveRun } from "./run.ts";
-import { runningTurn } from "./running.ts";
+import { moveRun, runningTurn, followRun } from "./run.ts";
 import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
+import type { AgentDeps } from "../deps.ts";
+import type { Turns } from "./scheduler.ts";
 
 /** Runs that end sooner are not followed: it would cost each of them, and nobody can mean to stop them. */
 const FOLLOW_AFTER_MS = 250;
@@ -150,4 +151,97 @@ async function follow(
       }
     }
   }
+}
+
+/** A timer this much late, by the clock on the wall, tells that the clock was set or that the machine slept. */
+const JUMP_MS = 30_000;
+
+/**
+ * Tells when nothing has happened for a while. Signs of life cost next to nothing: they may come with every piece of an
+ * answer. Time in which the clock jumps or the machine sleeps does not count: nothing could happen in it.
+ */
+export class Inactivity {
+  readonly #clock: Clock;
+  readonly #limitMs: number;
+  readonly #onInactive: () => void;
+  #lastMs: number;
+  #holders = 0;
+  #cancel = (): void => {};
+
+  /** Begins to count. `limitMs` 0: it never tells. */
+  constructor(options: { readonly clock: Clock; readonly limitMs: number; readonly onInactive: () => void }) {
+    this.#clock = options.clock;
+    this.#limitMs = options.limitMs;
+    this.#onInactive = options.onInactive;
+    this.#lastMs = this.#clock.now();
+    if (this.#limitMs > 0) this.#wait(this.#limitMs);
+  }
+
+  /** Something happened. */
+  sign(): void {
+    if (this.#limitMs > 0) this.#lastMs = this.#clock.now();
+  }
+
+  /** While `work` goes on nothing is told: it looks after itself. */
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    this.#holders += 1;
+    try {
+      return await work();
+    } finally {
+      this.#holders -= 1;
+      this.sign();
+    }
+  }
+
+  end(): void {
+    this.#cancel();
+  }
+
+  #wait(ms: number): void {
+    const dueMs = this.#clock.now() + ms;
+    this.#cancel = this.#clock.after(ms, () => this.#look(dueMs));
+  }
+
+  #look(dueMs: number): void {
+    const nowMs = this.#clock.now();
+    if (this.#holders > 0 || Math.abs(nowMs - dueMs) > JUMP_MS || nowMs < this.#lastMs) this.#lastMs = nowMs;
+    const leftMs = this.#lastMs + this.#limitMs - nowMs;
+    if (leftMs > 0) this.#wait(leftMs);
+    else this.#onInactive();
+  }
+}
+
+/**
+ * Stops what runs and what waits in a session, in whatever process. Resolves when all of it has ended; false when it has
+ * not after `timeoutMs`.
+ */
+export async function endRuns(
+  { deps, turns }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly turns: Turns },
+  sessionId: string,
+  { reason, timeoutMs }: { readonly reason: string; readonly timeoutMs: number },
+): Promise<boolean> {
+  const { store, clock } = deps;
+  const open = await store.read
+    .selectFrom("runs")
+    .select(["id", "last_seq"])
+    .where("session_id", "=", sessionId)
+    .where("ended_at", "is", null)
+    // What waits goes first, so that none of it begins when the turn ends.
+    .orderBy("created_at", "desc")
+    .execute();
+  const late = new AbortController();
+  const cancel = clock.after(timeoutMs, () => late.abort());
+  try {
+    for (const { id } of open) await turns.stop(id, reason);
+    for (const { id, last_seq: after } of open) {
+      await ended(followRun(store, id, { after, signal: late.signal }));
+    }
+  } finally {
+    cancel();
+  }
+  return !late.signal.aborted;
+}
+
+async function ended(events: AsyncIterable<unknown>): Promise<void> {
+  for await (const _ of events);
 }

@@ -4,11 +4,12 @@ import { columnsOf } from "../../store/schema/columns.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { QuestionRow, RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "../engine.ts";
-import type { Message } from "../message.ts";
-import { textOf } from "../message.ts";
+import { type Message, textOf } from "../message.ts";
 import { toApprovalRequest } from "../question/question.ts";
 import { nameOfId } from "../session/session.ts";
 import type { RunSlot } from "./concurrency.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import { isFinalEvent } from "./event.ts";
 
 export type RunStatus = Run["status"];
 export type FinalStatus = Extract<RunStatus, "completed" | "failed" | "cancelled" | "interrupted">;
@@ -278,4 +279,64 @@ function preview(input: RunInput): string {
 
 function seconds(ms: number | null): number | null {
   return ms === null ? null : ms / 1000;
+}
+
+/** Why a run is stopped: the reason of its abort signal, and what its end is made of. */
+export class RunStop extends Error {
+  override readonly name = "RunStop";
+  /**
+   * cancelled: somebody asked. timeout: its time is over. shutdown: the process ends. failure: it cannot be recorded.
+   * parked: the process ends, and another takes the run up as it is.
+   */
+  readonly kind: "cancelled" | "timeout" | "shutdown" | "failure" | "parked";
+
+  constructor(kind: RunStop["kind"], message: string, options?: { readonly cause?: unknown }) {
+    super(message, options);
+    this.kind = kind;
+  }
+}
+
+/** Whether a signal was aborted so that everything stays as it is in the store. */
+export function isParked({ reason }: AbortSignal): boolean {
+  return reason instanceof RunStop && reason.kind === "parked";
+}
+
+/** The run at work in a session. */
+export interface RunningTurn {
+  readonly runId: string;
+  /** Effective `provider:model`. */
+  readonly model: string;
+  /** Whether it is a turn of the agent, which can be told something, and no compression. */
+  readonly isTurn: boolean;
+}
+
+/** Whatever process it is at work in. Undefined: none is. */
+export async function runningTurn(
+  { read }: Pick<Store, "read">,
+  sessionId: string,
+): Promise<RunningTurn | undefined> {
+  const row = await read
+    .selectFrom("runs")
+    .select(["id", "kind", "model"])
+    .where("session_id", "=", sessionId)
+    .where("ended_at", "is", null)
+    .where("started_at", "is not", null)
+    .orderBy("created_at", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  return row && { runId: row.id, model: row.model, isTurn: row.kind !== "compression" };
+}
+
+/** The events of a run as they come, up to and with its final one. */
+export async function* followRun(
+  store: Store,
+  runId: string,
+  options: { readonly after?: number; readonly signal?: AbortSignal } = {},
+): AsyncGenerator<JournalEvent> {
+  for await (const group of store.journal.follow({ runId }, options)) {
+    for (const event of group) {
+      yield event;
+      if (isFinalEvent(event.type)) return;
+    }
+  }
 }

@@ -1,23 +1,25 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { AliveSessions } from "../recovery/alive-sessions.ts";
+import { AliveSessions, SessionQueue, type Started } from "./session-queue.ts";
 import { Budgets } from "../usage/budgets.ts";
 import type { ChildPrompt } from "../subagent/delegation.ts";
-import { drainRuns } from "./drain.ts";
-import { PendingCancellations } from "./pending-cancellations.ts";
+import { drainRuns, suspended, type Suspended } from "../recovery/resume.ts";
 import { Execution } from "./execution.ts";
-import { SessionQueue, type Started } from "./session-queue.ts";
 import type { AgentDeps } from "../deps.ts";
-import { steerableText, type Prompt, type Submitted } from "./prompt.ts";
-import { busyModeOf, INTERRUPTED, recordPrompt, type Recorded } from "./record-prompt.ts";
+import {
+  steerableText,
+  type Prompt,
+  type Submitted,
+  busyModeOf,
+  INTERRUPTED,
+  recordPrompt,
+  type Recorded,
+} from "./prompt.ts";
 import { requestStopOf, steerByStore } from "./control.ts";
-import { suspended, type Suspended } from "../recovery/resume.ts";
-import { concludeRun } from "./finish.ts";
-import { parseInput, withoutPrompt, type RunInput } from "./run.ts";
-import { runningTurn } from "./running.ts";
+import { concludeRun } from "./outcome.ts";
+import { parseInput, withoutPrompt, type RunInput, runningTurn, RunStop } from "./run.ts";
 import { findSession, settingsOf } from "../session/session.ts";
 import { EntryOnDemand, ConcurrencyLimit, uncounted, type Entry, type RunSlot } from "./concurrency.ts";
-import { RunStop } from "./stop.ts";
 
 /** Of runs that nobody waits at the wire for any more, as the process that recorded them is gone. */
 const RECOVERED: RunSlot = { group: "recovered" };
@@ -363,5 +365,25 @@ export class Turns {
       this.#running.delete(run.id);
       this.#budgets.close(run.id);
     }
+  }
+}
+
+const MAX_NOTED = 1_000;
+
+/**
+ * Runs that were to stop while they waited: one that begins before that is written does nothing. Only the last 1,000 are
+ * known; of others the store alone decides.
+ */
+export class PendingCancellations {
+  readonly #stops = new Map<string, RunStop>();
+
+  note(runId: string, stop: RunStop): void {
+    this.#stops.set(runId, stop);
+    const [oldest] = this.#stops.size > MAX_NOTED ? this.#stops.keys() : [];
+    if (oldest !== undefined) this.#stops.delete(oldest);
+  }
+
+  of(runId: string): RunStop | undefined {
+    return this.#stops.get(runId);
   }
 }

@@ -1,5 +1,5 @@
 /** Whether an answer asks not to be delivered. Pure. */
-import { SILENT } from "../../agent/notify/run-reply.ts";
+import { SILENT } from "../../agent/notify/run-trigger.ts";
 import type { CronSettings } from "../settings.ts";
 
 /**

@@ -1,5 +1,5 @@
 /** Who makes or changes a job by the agent's tool: the run, and what it may pass on. */
-import { isRunDelivery, readDelivery } from "../../agent/notify/run-reply.ts";
+import { isRunDelivery, readDelivery } from "../../agent/notify/run-trigger.ts";
 import type { RunInput } from "../../agent/run/run.ts";
 import { findAddressProblems } from "../../deliver/address.ts";
 import { parseTarget } from "../../deliver/target.ts";

@@ -1,5 +1,5 @@
 /** How a request goes on from a stored response: in its session when it is the first to, else in a branch. */
-import { branchSession } from "../../agent/session/branch.ts";
+import { branchSession } from "../../agent/session/sessions.ts";
 import { loadContext } from "../../agent/session/transcript.ts";
 import type { Message, ToolMessage } from "../../agent/message.ts";
 import { isFinalStatus } from "../../agent/run/run.ts";

@@ -1,7 +1,6 @@
 import type { Response as ResponseObject } from "../../../generated/http/client/types.gen.ts";
 import { toRunEvent } from "../../agent/run/event.ts";
-import { isFinalStatus, responseIdOf } from "../../agent/run/run.ts";
-import { followRun } from "../../agent/run/follow.ts";
+import { isFinalStatus, responseIdOf, followRun } from "../../agent/run/run.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { ResponseRow } from "../../store/schema/tables.ts";

@@ -1,7 +1,7 @@
 /** Methods that ask the agent something. */
 import type { BusyMode } from "../../agent/deps.ts";
 import type { Prompt, Submitted } from "../../agent/run/prompt.ts";
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { RpcCall, RpcGroup } from "../connection/contract.ts";

@@ -1,5 +1,5 @@
 /** Methods that change the conversation of a session that is open here. */
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcGroup } from "../connection/contract.ts";

@@ -5,7 +5,7 @@ import type { RpcGroup } from "../connection/contract.ts";
 import { openRequest } from "../events/question-payload.ts";
 import { readEvents, replayFrom } from "../events/replay.ts";
 import type { RpcContext, RpcDeps } from "../deps.ts";
-import { runningTurn } from "../../agent/run/running.ts";
+import { runningTurn } from "../../agent/run/run.ts";
 import { liveSession } from "../session/address.ts";
 import { describeLive, describeState, openQuestions, sessionInfo } from "../session/session-view.ts";
 import { sessionUsage } from "../session/session-usage.ts";

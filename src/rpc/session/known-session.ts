@@ -1,5 +1,5 @@
 import type { LiveSession } from "../../agent/session/live-sessions.ts";
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import { sessionNotFound } from "../../agent/session/session.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcContext, RpcDeps } from "../deps.ts";

@@ -12,7 +12,7 @@ import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";
 import { branchOf } from "./folder.ts";
 import { openRequest } from "../events/question-payload.ts";
 import type { RpcDeps } from "../deps.ts";
-import { runningTurn } from "../../agent/run/running.ts";
+import { runningTurn } from "../../agent/run/run.ts";
 import { modelOf, type Known } from "./session-model.ts";
 import { savedSession, type SessionPlace } from "./address.ts";
 import { sessionUsage } from "./session-usage.ts";

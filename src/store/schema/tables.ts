@@ -94,7 +94,7 @@ export interface RunRow {
   response_id: string | null;
   /** JSON: who is told of the run, see RunWebhook in src/agent/notify/run-webhook.ts. */
   webhook: string | null;
-  /** JSON: where its answer goes, see src/agent/notify/run-reply.ts. */
+  /** JSON: where its answer goes, see src/agent/notify/run-trigger.ts. */
   delivery: string | null;
   /** JSON: what the client has to do, when the run ended with that. */
   required_action: string | null;

@@ -1,6 +1,11 @@
 import type { Outcome } from "../../agent/run/outcome.ts";
-import { isRunDelivery, readDelivery, SILENT, type RunDelivery } from "../../agent/notify/run-reply.ts";
-import type { RunTrigger } from "../../agent/notify/run-trigger.ts";
+import {
+  isRunDelivery,
+  readDelivery,
+  SILENT,
+  type RunDelivery,
+  type RunTrigger,
+} from "../../agent/notify/run-trigger.ts";
 import type { Log } from "../../base/observe/log.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow } from "../../store/schema/tables.ts";

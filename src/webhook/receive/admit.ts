@@ -1,4 +1,4 @@
-import type { RunDelivery } from "../../agent/notify/run-reply.ts";
+import type { RunDelivery } from "../../agent/notify/run-trigger.ts";
 import type { Prompt } from "../../agent/run/prompt.ts";
 import { MAX_SESSION_NAME_LENGTH } from "../../agent/session/session.ts";
 import { sha256 } from "../../base/digest.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Questions } from "../../../src/agent/question/questions.ts";
-import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
+import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/question.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
 import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
 import type { ToolContext } from "../../../src/agent/tool/tool.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
-import { Inactivity } from "../../../src/agent/run/idle-timeout.ts";
+import { Inactivity } from "../../../src/agent/run/control.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import type { Tool } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../../src/base/clock.ts";

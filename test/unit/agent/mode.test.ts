@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import type { SessionMode } from "../../../src/agent/session/mode.ts";
-import { saveSession } from "../../../src/agent/session/save.ts";
-import { settingsOf } from "../../../src/agent/session/session.ts";
+import { type SessionMode, settingsOf } from "../../../src/agent/session/session.ts";
+import { saveSession } from "../../../src/agent/session/sessions.ts";
 import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
 import type { ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";

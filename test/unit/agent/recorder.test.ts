@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { runEvent } from "../../../src/agent/run/event.ts";
-import { MERGE_MS, Recorder } from "../../../src/agent/run/event-writer.ts";
+import { runEvent, MERGE_MS, Recorder } from "../../../src/agent/run/event.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { failWrites, faults } from "../../harness/failing-store.ts";

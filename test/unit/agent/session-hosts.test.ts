@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { AttachedClients } from "../../../src/agent/session/client-resources.ts";
+import { AttachedClients } from "../../../src/agent/session/live-sessions.ts";
 import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
 import { createWriteFile } from "../../../src/agent/tools/files/write-file.ts";
 import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool/tool.ts";

@@ -5,7 +5,7 @@ import {
   freeTitle,
   MAX_TITLE_CHARACTERS,
   titleFromPrompt,
-} from "../../../src/agent/session/title.ts";
+} from "../../../src/agent/session/titles.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 test("a title is one trimmed line without characters that nobody sees or that turn it around", () => {
