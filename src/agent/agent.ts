@@ -11,7 +11,7 @@ import type { Submitted } from "./run/prompt.ts";
 import { Recovery } from "./recovery/recovery.ts";
 import { Sessions } from "./session/sessions.ts";
 import { Titles } from "./session/titles.ts";
-import { Turns } from "./run/scheduler.ts";
+import { RunScheduler } from "./run/scheduler.ts";
 
 export const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
 
@@ -47,7 +47,7 @@ export interface CompressionResult {
 /** The one agent core that all surfaces drive: what it is made of, and what takes more than one part of it. */
 export class Agent {
   readonly deps: AgentDeps;
-  readonly turns: Turns;
+  readonly runs: RunScheduler;
   readonly sessions: Sessions;
   readonly live: LiveSessions;
   readonly titles: Titles;
@@ -57,9 +57,9 @@ export class Agent {
     this.deps = deps;
     this.sessions = new Sessions(deps.store, (rows) => this.#recovery.settle(rows));
     this.titles = new Titles(deps, this.sessions);
-    this.turns = new Turns(deps, { onEnd: (run, prompt) => this.titles.consider(run, prompt) });
+    this.runs = new RunScheduler(deps, { onEnd: (run, prompt) => this.titles.consider(run, prompt) });
     this.live = new LiveSessions({ clock: deps.clock, max: options.maxLiveSessions });
-    this.#recovery = new Recovery(deps, this.turns);
+    this.#recovery = new Recovery(deps, this.runs);
   }
 
   /**
@@ -100,7 +100,7 @@ export class Agent {
   async findRun(runId: string, owner: string): Promise<RunView> {
     const { store } = this.deps;
     const run = await findRun(store, runId, owner);
-    if (isFinalStatus(run.status) || this.turns.isAtWork(runId)) return run;
+    if (isFinalStatus(run.status) || this.runs.isAtWork(runId)) return run;
     // Recovery may have come to it between the two reads: only what is read behind them is sure.
     await this.settle([run.session_id]);
     return findRun(store, runId, owner);
@@ -121,7 +121,7 @@ export class Agent {
     const open = await deps.questions.open({ sessionId });
     return {
       session,
-      runId: this.turns.runningIn(sessionId),
+      runId: this.runs.runningIn(sessionId),
       isBusy: session.lease_owner !== null,
       model: formatModel(own ?? deps.models.default),
       reasoningEffort: chosen.reasoningEffort ?? deps.settings.reasoningEffort,
@@ -167,7 +167,7 @@ export class Agent {
   async background(sessionId: string, owner: string, text: string): Promise<Submitted> {
     const session = await this.sessions.get(sessionId, owner);
     const model = session.model === null ? undefined : this.deps.models.resolve(session.model);
-    return this.turns.submit({
+    return this.runs.submit({
       address: { owner },
       seed: {
         source: "background",
@@ -197,14 +197,14 @@ export class Agent {
   ): Promise<CompressionResult> {
     await this.sessions.get(sessionId, owner);
     const { focus, signal } = options;
-    const { runId } = await this.turns.submit({
+    const { runId } = await this.runs.submit({
       address: { owner, id: sessionId },
       seed: { source: "embed" },
       kind: "compression",
       whenBusy: "reject",
       input: { prompt: [], settings: {}, answerable: false, ...(focus === undefined ? {} : { focus }) },
     });
-    const onAbort = () => void this.turns.stop(runId, "The compression was given up.");
+    const onAbort = () => void this.runs.stop(runId, "The compression was given up.");
     signal?.addEventListener("abort", onAbort, { once: true });
     if (signal?.aborted) onAbort();
     try {

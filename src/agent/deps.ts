@@ -30,7 +30,7 @@ export interface AgentDeps {
   /** What people should know before a turn, such as a server of tools that cannot be reached. */
   readonly notices: () => readonly string[];
   /** What programs lend to the sessions that they have open. */
-  readonly hosts: AttachedClients;
+  readonly clients: AttachedClients;
   readonly switches: Switches;
   readonly questions: Questions;
   readonly grants: Grants;

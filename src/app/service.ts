@@ -3,7 +3,7 @@ import type { WiredAgent } from "./wire-agent.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { Questions } from "../agent/question/questions.ts";
 import { KeyLimits } from "../agent/run/concurrency.ts";
-import type { Turns } from "../agent/run/scheduler.ts";
+import type { RunScheduler } from "../agent/run/scheduler.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Ticker } from "../cron/tick/ticker.ts";
 import type { Listener } from "../gateway/listen.ts";
@@ -26,7 +26,7 @@ export interface Service {
   /** The agent with its commands, skills and processes. */
   readonly deps: WiredAgent;
   readonly agent: Agent;
-  readonly turns: Turns;
+  readonly runs: RunScheduler;
   readonly questions: Questions;
   /** The connections of the gateway. */
   readonly hub: RpcHub;
@@ -54,7 +54,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await receiver?.listen();
     // It looks at the jobs while people connect already, once those whose runs are gone are known to be at rest.
     const { agent } = wired.wiredAgent;
-    void agent.recovered.then(() => (agent.turns.draining ? undefined : scheduler?.start()));
+    void agent.recovered.then(() => (agent.runs.draining ? undefined : scheduler?.start()));
     const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
     return {
@@ -86,11 +86,11 @@ export interface TickService extends RpcService {
 export async function startTickService(options: CoreOptions): Promise<TickService> {
   const wired = await wireService(options);
   const scheduler = await loadScheduler(options, wired);
-  const { turns, recovered } = wired.wiredAgent.agent;
+  const { runs, recovered } = wired.wiredAgent.agent;
   // It ends when the jobs that are due have run: what is left behind by others has to be settled by then.
   await recovered;
   const graceMs = options.config.api_server.drain_seconds * 1000;
-  const drain = async () => void (await Promise.all([turns.drain(graceMs), scheduler.drain(graceMs)]));
+  const drain = async () => void (await Promise.all([runs.drain(graceMs), scheduler.drain(graceMs)]));
   // The service does not stop the scheduler: its sign of life stays, for those who ask when jobs were last looked at.
   return { ...toService(wired, options), scheduler, drain };
 }
@@ -114,7 +114,7 @@ function toService(wired: WiredService, { config }: CoreOptions, doors: Doors = 
     store: agent.deps.store,
     deps: wiredAgent,
     agent,
-    turns: agent.turns,
+    runs: agent.runs,
     questions: agent.deps.questions,
     hub,
     stop: stopper(wired, { ...doors, drainMs: config.api_server.drain_seconds * 1000 }),
@@ -139,7 +139,7 @@ function stopper(
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
     await Promise.all([
-      wiredAgent.agent.turns.drain(graceMs),
+      wiredAgent.agent.runs.drain(graceMs),
       receiver?.drain(graceMs),
       scheduler?.stop().then(() => scheduler.drain(graceMs)),
     ]);

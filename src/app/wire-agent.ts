@@ -113,7 +113,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
       },
       briefing: createBriefing({ skills, names: config.agent.context_files, clock }),
       notices: () => mcp.notices(),
-      hosts,
+      clients: hosts,
       switches: { yolo: false },
       questions: new Questions(store, clock, variables),
       grants: new Grants(store),

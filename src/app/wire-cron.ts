@@ -22,7 +22,7 @@ export function wireCron(
     store,
     clock,
     log,
-    turns: agent.turns,
+    runs: agent.runs,
     models,
     fallbacks: config.model.fallbacks,
     skills,

@@ -55,7 +55,7 @@ test("a home's MCP servers, skills, context files and commands are the agent's",
   t.after(() => service.stop({ graceMs: 0 }));
   const { agent, deps, store } = service;
   const turn = async (text: string) => {
-    const { runId } = await agent.turns.submit({
+    const { runId } = await agent.runs.submit({
       address: { owner: OWNER, id: "s" },
       seed: { source: "tui" },
       kind: "run",

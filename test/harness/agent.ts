@@ -15,7 +15,7 @@ import { readTranscript } from "../../src/agent/session/transcript.ts";
 import type { Message } from "../../src/agent/message.ts";
 import { type Tool, defineTool } from "../../src/agent/tool/tool.ts";
 import type { Prompt, Submitted } from "../../src/agent/run/prompt.ts";
-import type { Turns } from "../../src/agent/run/scheduler.ts";
+import type { RunScheduler } from "../../src/agent/run/scheduler.ts";
 import { Agent } from "../../src/agent/agent.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
@@ -63,7 +63,7 @@ export class TestVariables {
 export class TestAgent implements AsyncDisposable {
   readonly deps: AgentDeps;
   readonly core: Agent;
-  readonly turns: Turns;
+  readonly runs: RunScheduler;
   readonly recovery: Recovery;
   readonly databaseUrl: string;
   readonly logLines: string[];
@@ -74,8 +74,8 @@ export class TestAgent implements AsyncDisposable {
   constructor(deps: AgentDeps, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
     this.deps = deps;
     this.core = new Agent(deps, { maxLiveSessions: 100 });
-    this.turns = this.core.turns;
-    this.recovery = new Recovery(deps, this.turns);
+    this.runs = this.core.runs;
+    this.recovery = new Recovery(deps, this.runs);
     this.databaseUrl = database.url;
     this.#drop = database.drop;
     this.logLines = logLines;
@@ -90,7 +90,7 @@ export class TestAgent implements AsyncDisposable {
     more: Partial<Prompt> & { id?: string; answerable?: boolean } = {},
   ): Promise<Submitted> {
     const { id, answerable = false, ...rest } = more;
-    return this.turns.submit({
+    return this.runs.submit({
       address: { owner: "tester", ...(id === undefined ? {} : { id }) },
       seed: { source: "test" },
       kind: "run",
@@ -139,7 +139,7 @@ export class TestAgent implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.turns.drain(0);
+    await this.runs.drain(0);
     await this.core.stop();
     await this.recovery.stop();
     await this.store.close();
@@ -168,7 +168,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     toolsSettled: async () => {},
     briefing: async () => [],
     notices: () => [],
-    hosts: new AttachedClients(),
+    clients: new AttachedClients(),
     switches: { yolo: false },
     questions: new Questions(store, clock, variables),
     grants: new Grants(store),

@@ -64,8 +64,8 @@ function readWhenIdle(meta: unknown): Steering["whenIdle"] {
 /** False when no turn takes it (any more), in whatever process it runs. */
 async function steer(connection: AcpConnection, { id }: AcpSession, text: string): Promise<boolean> {
   const { agent, store } = await connection.deps();
-  const runId = agent.turns.runningIn(id) ?? (await runningTurn(store, id))?.runId;
-  return runId !== undefined && agent.turns.steer(runId, text);
+  const runId = agent.runs.runningIn(id) ?? (await runningTurn(store, id))?.runId;
+  return runId !== undefined && agent.runs.steer(runId, text);
 }
 
 /** A turn at work takes text: files of text stand in it. Undefined for what holds images. */

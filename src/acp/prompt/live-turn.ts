@@ -58,7 +58,7 @@ export async function watchTurn(
   const { agent, store, log } = deps;
   const turn = new AcpTurn();
   turn.begun(runId, (reason) => {
-    agent.turns.stop(runId, reason).catch((error: unknown) => {
+    agent.runs.stop(runId, reason).catch((error: unknown) => {
       log.error("a run could not be stopped", { run: runId, error });
     });
   });

@@ -131,7 +131,7 @@ async function runOnce(
   );
   if (signal.aborted) return undefined;
   await requireModel(deps, session);
-  const { runId } = await agent.turns.submit({
+  const { runId } = await agent.runs.submit({
     address: { owner, id: session.id },
     seed: session.seed,
     kind: "run",
@@ -161,7 +161,7 @@ async function runOnce(
 
 /** The turn ends by its own event; a stop that cannot be recorded is told in the log. */
 async function stop({ agent, log }: AcpDeps, runId: string, reason: string): Promise<void> {
-  await agent.turns
+  await agent.runs
     .stop(runId, reason)
     .catch((error: unknown) => log.error("a run could not be stopped", { run: runId, error }));
 }

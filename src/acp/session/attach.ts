@@ -46,7 +46,7 @@ export async function attachToSession(
   if (!before) session.onClose(() => detach(session));
   const files = deps.settings.clientFiles && clientFiles(connection, session.id, [folder, ...more]);
   const roots = more.flatMap(({ given, real }) => [...new Set([given, real])]);
-  const returned = deps.agent.deps.hosts.attach(session.id, { roots, ...(files ? { files } : {}) });
+  const returned = deps.agent.deps.clients.attach(session.id, { roots, ...(files ? { files } : {}) });
   const key = JSON.stringify([folder.given, servers]);
   const isSame = before?.key === key;
   const joined = isSame ? before.joined : joinServers(deps, { id: session.id, cwd: folder.given }, servers);

@@ -40,7 +40,7 @@ export function joinServers(
   let settled = Promise.resolve();
   const told = new Set<string>();
   const notices = () => (mcp.isOffered ? joined.notices() : [NOT_OFFERED]);
-  const release = agent.deps.hosts.attach(session.id, {
+  const release = agent.deps.clients.attach(session.id, {
     tools: () => joined.tools(),
     settled: () => settled,
     notices: () => notices().filter((notice) => !told.has(notice) && told.add(notice)),

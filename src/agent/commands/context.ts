@@ -45,7 +45,7 @@ interface Share {
 async function sharesOf(agent: Agent, session: SessionRow, cwd: string): Promise<readonly Share[]> {
   const { deps } = agent;
   const instructions = [deps.settings.instructions, ...(await deps.briefing(cwd))];
-  const tools = deps.hosts.of(session.id).tools(deps.tools());
+  const tools = deps.clients.of(session.id).tools(deps.tools());
   const specs = tools.map(({ name, description, parameters }) => ({ name, description, parameters }));
   const messages = (await loadContext(deps.store, session)).map(({ message }) => message);
   const groups = Map.groupBy(messages, shareOf);

@@ -34,7 +34,7 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
       description: "List the tools the agent has",
       category: "Tools",
       run: async ({ agent, sessionId }) => {
-        const { tools, hosts } = agent.deps;
+        const { tools, clients: hosts } = agent.deps;
         const there = sessionId === undefined ? tools() : hosts.of(sessionId).tools(tools());
         const sets = Map.groupBy(there, ({ toolset }) => toolset);
         const lines = [...sets].map(([set, tools]) => `${set}: ${tools.map(({ name }) => name).join(", ")}`);

@@ -6,7 +6,7 @@ import { compress, type CompressionReason } from "./compression.ts";
 import { addUsage, zeroUsage, type Usage } from "../engine.ts";
 import type { Message } from "../message.ts";
 import type { AgentDeps } from "../deps.ts";
-import type { Recorder } from "../run/event.ts";
+import type { EventWriter } from "../run/event.ts";
 import type { RunInput } from "../run/run.ts";
 import { ToolError, type Completion } from "../tool/tool.ts";
 import { refOf } from "../run/prompt.ts";
@@ -16,7 +16,7 @@ interface AuxiliaryCallsOptions {
   readonly run: RunRow;
   readonly input: RunInput;
   readonly budget: Budget;
-  readonly recorder: Recorder;
+  readonly recorder: EventWriter;
   readonly signal: AbortSignal;
   readonly span: Span;
   /** Called with each piece of an answer. */

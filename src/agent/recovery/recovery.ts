@@ -3,7 +3,7 @@ import type { SessionRow } from "../../store/schema/tables.ts";
 import { LEASE_MS, UNOWNED } from "../run/session-queue.ts";
 import type { AgentDeps } from "../deps.ts";
 import { takeOver, type Taken } from "./take-over.ts";
-import type { Turns } from "../run/scheduler.ts";
+import type { RunScheduler } from "../run/scheduler.ts";
 
 /** Between two rounds. */
 const ROUND_MS = LEASE_MS / 3;
@@ -27,7 +27,7 @@ const FIRST_PAUSE_MS = 500;
  */
 export class Recovery {
   readonly #deps: AgentDeps;
-  readonly #turns: Turns;
+  readonly #runs: RunScheduler;
   readonly #stopping = new AbortController();
   readonly #first = Promise.withResolvers<void>();
   #cancelTick: (() => void) | undefined;
@@ -37,9 +37,9 @@ export class Recovery {
   /** Sessions that could not be taken over in this round. */
   readonly #failed = new Set<string>();
 
-  constructor(deps: AgentDeps, turns: Turns) {
+  constructor(deps: AgentDeps, runs: RunScheduler) {
     this.#deps = deps;
-    this.#turns = turns;
+    this.#runs = runs;
   }
 
   /** Begins; nothing is waited for. A first round that fails is repeated until one is through. */
@@ -94,7 +94,7 @@ export class Recovery {
 
   /** A process that drains takes nothing over that it would only have to leave again. */
   get #isOver(): boolean {
-    return this.#stopping.signal.aborted || this.#turns.draining;
+    return this.#stopping.signal.aborted || this.#runs.draining;
   }
 
   async #firstRound(): Promise<void> {
@@ -136,7 +136,7 @@ export class Recovery {
   /** Never rejects. */
   async #renew(): Promise<void> {
     const { store, log } = this.#deps;
-    const ids = [...this.#turns.alive.leased];
+    const ids = [...this.#runs.alive.leased];
     try {
       for (let start = 0; start < ids.length; start += RENEWED) {
         await store.write(async (tx) => {
@@ -203,7 +203,7 @@ export class Recovery {
     const { store, log } = this.#deps;
     let taken: readonly Taken[];
     try {
-      const { alive } = this.#turns;
+      const { alive } = this.#runs;
       taken = await store.write((tx) => takeOver(tx, this.#deps, { sessions, alive }));
     } catch (error) {
       if (isUnavailable(error)) throw error;
@@ -226,7 +226,7 @@ export class Recovery {
   async #goOn({ session, waiting, isFree }: Taken): Promise<void> {
     if (isFree) return;
     try {
-      await (waiting ? this.#turns.resume(waiting, session) : this.#turns.continueSession(session.id));
+      await (waiting ? this.#runs.resume(waiting, session) : this.#runs.continueSession(session.id));
     } catch (error) {
       const { id } = session;
       this.#deps.log.error("a session that was taken over could not go on; trying again", {
@@ -234,7 +234,7 @@ export class Recovery {
         error,
       });
       // Kept or let go, nothing is alive under its lease: it is found again.
-      await this.#turns.letGo(id).catch(() => {});
+      await this.#runs.letGo(id).catch(() => {});
     }
   }
 }

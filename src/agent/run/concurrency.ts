@@ -17,41 +17,41 @@ export interface RunSlot {
 }
 
 /** A run that was let in, or is to wait. */
-export interface Entry {
+export interface Permit {
   readonly waits: boolean;
   /** Makes room for another. Calling it again does nothing. */
-  leave(): void;
+  release(): void;
 }
 
 /** A session whose run waited, and may start now. */
 export interface Ready {
   readonly sessionId: string;
-  readonly entry: Entry;
+  readonly permit: Permit;
 }
 
 /** Of sub-agents: the run that waits for them is counted. */
-export const uncounted: Entry = { waits: false, leave: () => {} };
+export const uncounted: Permit = { waits: false, release: () => {} };
 
 /**
- * An entry that is asked for when it turns out that a run starts: a prompt that joins a session at work takes no room. At
+ * An permit that is asked for when it turns out that a run starts: a prompt that joins a session at work takes no room. At
  * most one, however often it is asked for, since the transaction that finds out may run again.
  */
-export class EntryOnDemand {
-  readonly #admit: () => Entry;
-  #entry: Entry | undefined;
+export class PermitOnDemand {
+  readonly #admit: () => Permit;
+  #permit: Permit | undefined;
 
-  constructor(admit: () => Entry) {
+  constructor(admit: () => Permit) {
     this.#admit = admit;
   }
 
   /** As {@link ConcurrencyLimit.admit}. */
-  take(): Entry {
-    return (this.#entry ??= this.#admit());
+  take(): Permit {
+    return (this.#permit ??= this.#admit());
   }
 
   /** Gives back what was taken, if anything was. */
-  leave(): void {
-    this.#entry?.leave();
+  release(): void {
+    this.#permit?.release();
   }
 }
 
@@ -63,15 +63,15 @@ const MAX_WAITING = 1_000;
  */
 export class ConcurrencyLimit {
   readonly #max: number;
-  readonly #onRoom: () => void;
+  readonly #onRelease: () => void;
   readonly #groups = new Map<string, number>();
   readonly #waiting = new Map<string, RunSlot>();
   #atWork = 0;
 
-  /** `max` 0: no limit of all. `onRoom` is called whenever one leaves. */
-  constructor({ max, onRoom }: { readonly max: number; readonly onRoom: () => void }) {
+  /** `max` 0: no limit of all. `onRelease` is called whenever one leaves. */
+  constructor({ max, onRelease }: { readonly max: number; readonly onRelease: () => void }) {
     this.#max = max > 0 ? max : Number.POSITIVE_INFINITY;
-    this.#onRoom = onRoom;
+    this.#onRelease = onRelease;
   }
 
   /** Runs that wait for room in this process. */
@@ -88,33 +88,33 @@ export class ConcurrencyLimit {
    * Lets a new run in, or tells it to wait when it can. ServiceError `too_many_concurrent_runs` when it cannot, or when
    * too many wait.
    */
-  admit(slot: RunSlot | undefined): Entry {
-    if (this.hasRoom(slot)) return this.enter(slot);
+  admit(slot: RunSlot | undefined): Permit {
+    if (this.hasFreeSlot(slot)) return this.acquire(slot);
     if (!slot) {
       throw tooMany(
         `${this.#max} runs are at work, which is the limit (limits.max_concurrent_runs). Try again when one has ended.`,
       );
     }
     if (this.#waiting.size >= MAX_WAITING) throw tooMany(`${MAX_WAITING} runs wait for others to end.`);
-    return { waits: true, leave: () => {} };
+    return { waits: true, release: () => {} };
   }
 
-  hasRoom(slot: RunSlot | undefined): boolean {
+  hasFreeSlot(slot: RunSlot | undefined): boolean {
     if (this.#atWork >= this.#max) return false;
     return slot?.max === undefined || (this.#groups.get(slot.group) ?? 0) < slot.max;
   }
 
   /** Counts a run, whether there is room for it or not. */
-  enter(slot: RunSlot | undefined): Entry {
+  acquire(slot: RunSlot | undefined): Permit {
     this.#count(slot, 1);
     let isInside = true;
     const leave = () => {
       if (!isInside) return;
       isInside = false;
       this.#count(slot, -1);
-      this.#onRoom();
+      this.#onRelease();
     };
-    return { waits: false, leave };
+    return { waits: false, release: leave };
   }
 
   wait(sessionId: string, slot: RunSlot): void {
@@ -133,9 +133,9 @@ export class ConcurrencyLimit {
   /** Lets the one in that has waited longest of those that there is room for. */
   next(): Ready | undefined {
     for (const [sessionId, slot] of this.#waiting) {
-      if (!this.hasRoom(slot)) continue;
+      if (!this.hasFreeSlot(slot)) continue;
       this.#waiting.delete(sessionId);
-      return { sessionId, entry: this.enter(slot) };
+      return { sessionId, permit: this.acquire(slot) };
     }
     return undefined;
   }

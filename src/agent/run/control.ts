@@ -6,7 +6,7 @@ import { runEvent } from "./event.ts";
 import { moveRun, runningTurn, followRun } from "./run.ts";
 import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
 import type { AgentDeps } from "../deps.ts";
-import type { Turns } from "./scheduler.ts";
+import type { RunScheduler } from "./scheduler.ts";
 
 /** Runs that end sooner are not followed: it would cost each of them, and nobody can mean to stop them. */
 const FOLLOW_AFTER_MS = 250;
@@ -160,7 +160,7 @@ const JUMP_MS = 30_000;
  * Tells when nothing has happened for a while. Signs of life cost next to nothing: they may come with every piece of an
  * answer. Time in which the clock jumps or the machine sleeps does not count: nothing could happen in it.
  */
-export class Inactivity {
+export class IdleTimeout {
   readonly #clock: Clock;
   readonly #limitMs: number;
   readonly #onInactive: () => void;
@@ -178,7 +178,7 @@ export class Inactivity {
   }
 
   /** Something happened. */
-  sign(): void {
+  keepAlive(): void {
     if (this.#limitMs > 0) this.#lastMs = this.#clock.now();
   }
 
@@ -189,11 +189,11 @@ export class Inactivity {
       return await work();
     } finally {
       this.#holders -= 1;
-      this.sign();
+      this.keepAlive();
     }
   }
 
-  end(): void {
+  stop(): void {
     this.#cancel();
   }
 
@@ -216,7 +216,7 @@ export class Inactivity {
  * not after `timeoutMs`.
  */
 export async function endRuns(
-  { deps, turns }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly turns: Turns },
+  { deps, runs }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly runs: RunScheduler },
   sessionId: string,
   { reason, timeoutMs }: { readonly reason: string; readonly timeoutMs: number },
 ): Promise<boolean> {
@@ -232,7 +232,7 @@ export async function endRuns(
   const late = new AbortController();
   const cancel = clock.after(timeoutMs, () => late.abort());
   try {
-    for (const { id } of open) await turns.stop(id, reason);
+    for (const { id } of open) await runs.stop(id, reason);
     for (const { id, last_seq: after } of open) {
       await ended(followRun(store, id, { after, signal: late.signal }));
     }

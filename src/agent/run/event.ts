@@ -107,7 +107,7 @@ interface Batch {
 }
 
 /** A batch whose write failed, and where the last attempt at it stands if it was committed all the same. */
-interface Doubtful {
+interface Uncertain {
   readonly batch: Batch;
   readonly firstRunSeq: number | undefined;
   readonly lastMessage: number | undefined;
@@ -126,7 +126,7 @@ interface RecorderOptions {
  * Carries what one run does into the journal and the transcript, in order, merging deltas on a short tick before they
  * are appended, so that the live stream and its replay are the same events. At most one write is under way.
  */
-export class Recorder {
+export class EventWriter {
   readonly #options: RecorderOptions;
   #events: NewEvent[] = [];
   #messages: Message[] = [];
@@ -138,7 +138,7 @@ export class Recorder {
   #taken = false;
   #finishing = false;
   #failed = false;
-  #doubtful: Doubtful | undefined;
+  #doubtful: Uncertain | undefined;
   /** What goes with the end. */
   #rest: Batch | undefined;
   /** True when somebody waits for what was taken so far to be safe. */
@@ -253,7 +253,7 @@ export class Recorder {
   }
 
   /** Whether a write that failed was committed all the same. Nobody else writes these types and messages of the run. */
-  async #isWritten(tx: Tx, { batch, firstRunSeq, lastMessage }: Doubtful): Promise<boolean> {
+  async #isWritten(tx: Tx, { batch, firstRunSeq, lastMessage }: Uncertain): Promise<boolean> {
     const { sessionId, runId } = this.#options;
     if (firstRunSeq !== undefined) {
       const event = await tx.find("events", { run_id: runId, run_seq: firstRunSeq });
@@ -289,7 +289,7 @@ export class Recorder {
     return batch;
   }
 
-  async #put(tx: Tx, { events, messages }: Batch): Promise<Omit<Doubtful, "batch">> {
+  async #put(tx: Tx, { events, messages }: Batch): Promise<Omit<Uncertain, "batch">> {
     const { store, sessionId, runId } = this.#options;
     // A process that slept past its lease must not write into a session that another has taken over.
     const leasedBy = store.owner;

@@ -8,11 +8,11 @@ import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Budget } from "../usage/budget.ts";
 import { CallOrder } from "../tool/call-order.ts";
 import { Delegation, type Spawner } from "../subagent/delegation.ts";
-import { fromEngine, runEvent, Recorder } from "./event.ts";
+import { fromEngine, runEvent, EventWriter } from "./event.ts";
 import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "../engine.ts";
 import { describeRunEnd, startRunSpan } from "../usage/span.ts";
 import { loadContext } from "../session/transcript.ts";
-import { Inactivity, listenForControl, requestStop, unheardSteers, type Steer } from "./control.ts";
+import { IdleTimeout, listenForControl, requestStop, unheardSteers, type Steer } from "./control.ts";
 import type { Message } from "../message.ts";
 import { outcomeOf, type Outcome, type RunClose } from "./outcome.ts";
 import type { AgentDeps } from "../deps.ts";
@@ -23,7 +23,7 @@ import { settleStep, type Suspended, keepOnDisk } from "../recovery/resume.ts";
 import { callTool } from "../tool/call.ts";
 import type { ToolCallScope } from "../tool/scope.ts";
 import { todoListOf } from "../session/session.ts";
-import { policyNow, setupTurn, type TurnSetup } from "./prompt.ts";
+import { policyNow, setUpTurn, type TurnSetup } from "./prompt.ts";
 
 export interface ExecutionOptions {
   readonly deps: AgentDeps;
@@ -45,11 +45,11 @@ export class Execution {
   /** Effective `provider:model`. */
   readonly model: string;
   readonly #options: ExecutionOptions;
-  readonly #recorder: Recorder;
+  readonly #recorder: EventWriter;
   readonly #aside: AuxiliaryCalls;
   readonly #span: Span;
   readonly #abort = new AbortController();
-  readonly #inactivity: Inactivity;
+  readonly #inactivity: IdleTimeout;
   #steers: Steer[] = [];
   /** Ids of all steering that was ever in `#steers`. */
   readonly #heard: Set<string>;
@@ -67,7 +67,7 @@ export class Execution {
     this.model = run.model;
     this.#heard = new Set(options.suspended?.steered);
     for (const steer of options.suspended?.steers ?? []) this.#hear(steer);
-    this.#recorder = new Recorder({
+    this.#recorder = new EventWriter({
       store: deps.store,
       clock: deps.clock,
       sessionId: run.session_id,
@@ -85,7 +85,7 @@ export class Execution {
       budget: options.budget,
       recorder: this.#recorder,
       signal: this.#abort.signal,
-      onSign: () => this.#inactivity.sign(),
+      onSign: () => this.#inactivity.keepAlive(),
     });
   }
 
@@ -214,30 +214,30 @@ export class Execution {
       return { stop: "error", text: "", usage: this.#usage, error: { code: "internal_error", message } };
     } finally {
       cancelTimer?.();
-      this.#inactivity.end();
+      this.#inactivity.stop();
       stopListening();
     }
   }
 
   /** Ends the run when nothing happens in it for as long as it may not. */
-  #watch(): Inactivity {
+  #watch(): IdleTimeout {
     const { inactivityMs: limitMs = 0 } = this.#options.input;
     const message = `Nothing happened in the run for ${limitMs / 1000} seconds: no text, and no output of a tool.`;
     const onInactive = () => this.#abort.abort(new RunStop("timeout", message));
-    return new Inactivity({ clock: this.#options.deps.clock, limitMs, onInactive });
+    return new IdleTimeout({ clock: this.#options.deps.clock, limitMs, onInactive });
   }
 
   #record(event: NewEvent): void {
-    this.#inactivity.sign();
+    this.#inactivity.keepAlive();
     this.#recorder.event(event);
   }
 
   async #engineTurn(): Promise<EngineTurn> {
     const { deps, run, session, input, fresh, budget } = this.#options;
     const kind = run.kind as RunKind;
-    const lent = deps.hosts.of(this.#root.sessionId);
+    const lent = deps.clients.of(this.#root.sessionId);
     await abortable(lent.settled(), this.#abort.signal);
-    const setup = await setupTurn(deps, { kind, model: run.model, session, input, lent });
+    const setup = await setUpTurn(deps, { kind, model: run.model, session, input, lent });
     for (const notice of [...(fresh ? deps.notices() : []), ...lent.notices()]) {
       this.#record(runEvent(this.runId, "run.notice", { message: notice }));
     }
@@ -328,7 +328,7 @@ export class Execution {
       checkInput,
       signal,
       record,
-      sign: () => this.#inactivity.sign(),
+      sign: () => this.#inactivity.keepAlive(),
       recorded: () => this.#recorder.flush(),
       begins: () => this.#begins(),
       span: this.#span,
@@ -372,7 +372,7 @@ export class Execution {
   }
 
   #saveStep(messages: readonly Message[], spent: Usage): void {
-    this.#inactivity.sign();
+    this.#inactivity.keepAlive();
     this.#usage = addUsage(this.#usage, spent);
     this.#options.budget.spend(spent);
     this.#recorder.messages(messages.map(asSteer));

@@ -18,7 +18,7 @@ import { createId } from "../../base/ids.ts";
 import type { SessionQueue, Started } from "./session-queue.ts";
 import { formatModel } from "../model.ts";
 import { requestStopIn } from "./control.ts";
-import type { EntryOnDemand } from "./concurrency.ts";
+import type { PermitOnDemand } from "./concurrency.ts";
 import type { PolicyContext } from "../question/policy/policy.ts";
 import type { SessionResources } from "../session/live-sessions.ts";
 import type { Tool } from "../tool/tool.ts";
@@ -93,7 +93,7 @@ export interface RecordWork {
 export interface RecordRequest {
   readonly prompt: Prompt;
   /** Asked for when the run starts, or is to wait for room. */
-  readonly entry: EntryOnDemand;
+  readonly permit: PermitOnDemand;
   /** True: nothing is written when a turn is at work in the session, which may take the text. */
   readonly steersFirst: boolean;
 }
@@ -119,7 +119,7 @@ export const INTERRUPTED = "A newer prompt took over.";
  */
 export async function recordPrompt(
   work: RecordWork,
-  { prompt, entry, steersFirst }: RecordRequest,
+  { prompt, permit, steersFirst }: RecordRequest,
 ): Promise<Recorded | undefined> {
   const { store, clock } = work.deps;
   const runId = prompt.runId ?? createId("run", clock.now());
@@ -137,20 +137,20 @@ export async function recordPrompt(
     const model = modelFor(prompt, session, work.deps);
     const about = { kind, model, input, metadata, webhook, delivery };
     const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
-    const asked = { prompt, entry, starts: { run, session, input } };
+    const asked = { prompt, permit, starts: { run, session, input } };
     return existing ? join(tx, work, asked) : open(tx, work, asked);
   });
 }
 
 interface Asked {
   readonly prompt: Prompt;
-  readonly entry: EntryOnDemand;
+  readonly permit: PermitOnDemand;
   readonly starts: Started;
 }
 
 /** In a session that is new. */
-async function open(tx: Tx, { queue }: RecordWork, { prompt, entry, starts }: Asked): Promise<Recorded> {
-  const { waits } = entry.take();
+async function open(tx: Tx, { queue }: RecordWork, { prompt, permit, starts }: Asked): Promise<Recorded> {
+  const { waits } = permit.take();
   const { run } = starts;
   await prompt.alsoRecord?.(tx, waits ? run : running(run));
   await prompt.admit?.(tx);
@@ -159,7 +159,7 @@ async function open(tx: Tx, { queue }: RecordWork, { prompt, entry, starts }: As
 }
 
 /** In a session that there is: at once, or in its queue. */
-async function join(tx: Tx, work: RecordWork, { prompt, entry, starts }: Asked): Promise<Recorded> {
+async function join(tx: Tx, work: RecordWork, { prompt, permit, starts }: Asked): Promise<Recorded> {
   const { queue, deps } = work;
   const { run, session, input } = starts;
   const recorded = { ...starts, isNew: false };
@@ -168,7 +168,7 @@ async function join(tx: Tx, work: RecordWork, { prompt, entry, starts }: Asked):
   await queue.keep(tx, session);
   if (!(await queue.lease(tx, session.id)))
     return { ...recorded, ...(await waitInQueue(tx, work, prompt, run)) };
-  const { waits } = entry.take();
+  const { waits } = permit.take();
   await prompt.admit?.(tx);
   if (waits) return { ...recorded, isLeased: true, position: await queue.enqueue(tx, run, { limit }) };
   await queue.begin(tx, run, input);
@@ -227,7 +227,7 @@ export interface TurnSetup {
   readonly compactAtTokens: number | undefined;
 }
 
-export async function setupTurn(
+export async function setUpTurn(
   deps: AgentDeps,
   {
     kind,
@@ -285,7 +285,7 @@ export async function policyNow(
 ): Promise<PolicyContext> {
   const { sessionMode: _, ...places } = policy;
   const chosen = await choicesFor(deps.store, sessionId);
-  return { ...places, ...approvalsOf(deps, chosen), roots: deps.hosts.of(sessionId).roots };
+  return { ...places, ...approvalsOf(deps, chosen), roots: deps.clients.of(sessionId).roots };
 }
 
 async function choicesFor(store: AgentDeps["store"], sessionId: string): Promise<SessionSettings> {

@@ -19,7 +19,7 @@ import { requestStopOf, steerByStore } from "./control.ts";
 import { concludeRun } from "./outcome.ts";
 import { parseInput, withoutPrompt, type RunInput, runningTurn, RunStop } from "./run.ts";
 import { findSession, settingsOf } from "../session/session.ts";
-import { EntryOnDemand, ConcurrencyLimit, uncounted, type Entry, type RunSlot } from "./concurrency.ts";
+import { PermitOnDemand, ConcurrencyLimit, uncounted, type Permit, type RunSlot } from "./concurrency.ts";
 
 /** Of runs that nobody waits at the wire for any more, as the process that recorded them is gone. */
 const RECOVERED: RunSlot = { group: "recovered" };
@@ -28,7 +28,7 @@ const RECOVERED: RunSlot = { group: "recovered" };
  * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
  * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
  */
-export class Turns {
+export class RunScheduler {
   readonly #deps: AgentDeps;
   readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
@@ -51,7 +51,7 @@ export class Turns {
     this.#budgets = new Budgets(deps);
     this.#gate = new ConcurrencyLimit({
       max: deps.settings.maxConcurrentRuns,
-      onRoom: () => this.#startWaiting(),
+      onRelease: () => this.#startWaiting(),
     });
     this.#onEnd = options.onEnd;
     this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#gate.sessions });
@@ -168,8 +168,8 @@ export class Turns {
    */
   async continueSession(sessionId: string): Promise<void> {
     const slot = await this.#queue.slotOfNext(sessionId, RECOVERED);
-    if (slot && !this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
-    await this.#continue(sessionId, this.#gate.enter(slot));
+    if (slot && !this.#gate.hasFreeSlot(slot)) return this.#wait(sessionId, slot);
+    await this.#continue(sessionId, this.#gate.acquire(slot));
   }
 
   /** Takes a run up that another process left waiting, in a session whose lease this process holds. */
@@ -210,47 +210,47 @@ export class Turns {
     const left = this.#draining ? this.#gate.takeAll() : [];
     for (const sessionId of left) void this.#track(this.#continueWaiting(sessionId, uncounted));
     for (let ready = this.#gate.next(); ready; ready = this.#gate.next()) {
-      void this.#track(this.#continueWaiting(ready.sessionId, ready.entry));
+      void this.#track(this.#continueWaiting(ready.sessionId, ready.permit));
     }
   }
 
   /** What cannot be started is left to recovery, which looks for it again and again. Never rejects. */
-  async #continueWaiting(sessionId: string, entry: Entry): Promise<void> {
+  async #continueWaiting(sessionId: string, permit: Permit): Promise<void> {
     try {
-      await this.#continue(sessionId, entry);
+      await this.#continue(sessionId, permit);
     } catch (error) {
       this.#deps.log.error("a run that waited could not be started yet", { session: sessionId, error });
       await this.letGo(sessionId).catch(() => {});
     }
   }
 
-  async #continue(sessionId: string, entry: Entry): Promise<void> {
+  async #continue(sessionId: string, permit: Permit): Promise<void> {
     const { store } = this.#deps;
     const successor = this.#queue.successor(sessionId, { hold: () => this.#draining });
     let next: Started | undefined;
     try {
       next = await this.alive.start(sessionId, () => store.write(successor.next));
     } finally {
-      if (!next) entry.leave();
+      if (!next) permit.release();
     }
-    if (next) this.#execute(next, { entry });
+    if (next) this.#execute(next, { permit });
   }
 
   async #take(prompt: Prompt): Promise<Submitted> {
     const isCounted = prompt.kind !== "subagent";
-    const entry = new EntryOnDemand(() => (isCounted ? this.#gate.admit(prompt.input.slot) : uncounted));
+    const permit = new PermitOnDemand(() => (isCounted ? this.#gate.admit(prompt.input.slot) : uncounted));
     const { id, name, key } = prompt.address;
     // One in a session of its own is certain to start: it is refused before anything is asked of the database.
-    if ((id ?? name ?? key) === undefined) entry.take();
+    if ((id ?? name ?? key) === undefined) permit.take();
     try {
-      return await this.#place(prompt, entry);
+      return await this.#place(prompt, permit);
     } catch (error) {
-      entry.leave();
+      permit.release();
       throw error;
     }
   }
 
-  async #place(prompt: Prompt, entry: EntryOnDemand): Promise<Submitted> {
+  async #place(prompt: Prompt, permit: PermitOnDemand): Promise<Submitted> {
     await this.#budgets.refresh(prompt.address.owner);
     const text = busyModeOf(prompt, this.#deps) === "steer" ? steerableText(prompt) : undefined;
     const work = { deps: this.#deps, queue: this.#queue };
@@ -258,8 +258,8 @@ export class Turns {
     for (let steersFirst = text !== undefined; ; steersFirst = false) {
       const steered = text === undefined ? undefined : await this.#steerInto(prompt, text);
       if (steered) return steered;
-      const recorded = await recordPrompt(work, { prompt, entry, steersFirst });
-      if (recorded) return this.#begin(recorded, prompt, entry);
+      const recorded = await recordPrompt(work, { prompt, permit, steersFirst });
+      if (recorded) return this.#begin(recorded, prompt, permit);
     }
   }
 
@@ -275,11 +275,11 @@ export class Turns {
     return { runId, sessionId, sessionKey, model, status: "steered", createdAtMs: clock.now() };
   }
 
-  #begin(recorded: Recorded, { input }: Prompt, entry: EntryOnDemand): Submitted {
+  #begin(recorded: Recorded, { input }: Prompt, permit: PermitOnDemand): Submitted {
     const { run, session, isNew, isLeased, position, interrupted } = recorded;
-    if (position === 0) this.#execute(recorded, { fresh: isNew, entry: entry.take() });
+    if (position === 0) this.#execute(recorded, { fresh: isNew, permit: permit.take() });
     else if (isLeased && input.slot) this.#wait(session.id, input.slot);
-    else entry.leave();
+    else permit.release();
     if (interrupted !== undefined) this.#interrupt(interrupted);
     return {
       runId: run.id,
@@ -313,12 +313,12 @@ export class Turns {
 
   #execute(
     { run, session, input }: Started,
-    how: { readonly fresh?: boolean; readonly suspended?: Suspended; readonly entry?: Entry } = {},
+    how: { readonly fresh?: boolean; readonly suspended?: Suspended; readonly permit?: Permit } = {},
   ): void {
     const { fresh = false, suspended } = how;
     const started: Started = { run: withoutPrompt(run, input), session, input };
     const isCounted = started.run.kind !== "subagent";
-    const entry = how.entry ?? (isCounted ? this.#gate.enter(started.input.slot) : uncounted);
+    const permit = how.permit ?? (isCounted ? this.#gate.acquire(started.input.slot) : uncounted);
     const budget = this.#budgets.open(started.run, started.input);
     const execution = new Execution({
       deps: this.#deps,
@@ -331,7 +331,7 @@ export class Turns {
     this.#running.set(started.run.id, execution);
     const stop = this.#pendingCancellations.of(started.run.id);
     if (stop) void this.#track(this.#stopEarly(execution, stop));
-    void this.#track(this.#conclude(execution, started).finally(entry.leave));
+    void this.#track(this.#conclude(execution, started).finally(permit.release));
   }
 
   async #stopEarly(execution: Execution, stop: RunStop): Promise<void> {

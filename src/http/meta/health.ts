@@ -53,7 +53,7 @@ export async function getDetailedHealth(
     sessions: { live: deps.serviceStats.liveSessions(), stored: stored.sessions },
     ...(stored.outbox ? { outbox: describeOutbox(stored.outbox, deps) } : {}),
     recovering: deps.serviceStats.isRecovering(),
-    draining: deps.turns.draining,
+    draining: deps.runs.draining,
   };
   return { status: isDegraded && query.strict === true ? 503 : 200, body };
 }
@@ -185,20 +185,20 @@ function checkDisk(free: number | undefined): HealthCheck | undefined {
   return { status: "degraded", free_bytes: free, detail };
 }
 
-function checkServer({ keys, turns }: HttpDeps): HealthCheck {
+function checkServer({ keys, runs }: HttpDeps): HealthCheck {
   const figures = { keys_required: keys.required };
-  if (turns.draining) return { status: "degraded", ...figures, detail: "The server is shutting down." };
+  if (runs.draining) return { status: "degraded", ...figures, detail: "The server is shutting down." };
   if (keys.required) return { status: "ok", ...figures };
   return { status: "ok", ...figures, detail: "No key is asked for; only this machine can reach the server." };
 }
 
 function checkReceiver(
-  { turns }: HttpDeps,
+  { runs }: HttpDeps,
   { url, routes, problem }: ReceiverStats,
   received: Stored["received"],
 ): HealthCheck {
   const counted = received && DELIVERY_STATUSES.map((status) => [status, received.get(status) ?? 0] as const);
-  const figures = { url: url ?? null, routes, waiting: turns.waiting, ...Object.fromEntries(counted ?? []) };
+  const figures = { url: url ?? null, routes, waiting: runs.waiting, ...Object.fromEntries(counted ?? []) };
   if (url === undefined) {
     const why = problem ?? "The server log says why; `agentd doctor` looks for it.";
     const detail = `Webhooks are not received. ${why}`;

@@ -148,7 +148,7 @@ export async function deleteResponse(
 ): Promise<HttpResponse<"deleteResponse">> {
   const row = await findResponse(deps, path.response_id, ctx.identity.name);
   await forgetResponse(deps.store, row.id);
-  if (!(await hasEnded(deps, row))) await deps.turns.stop(row.run_id, "the response was deleted");
+  if (!(await hasEnded(deps, row))) await deps.runs.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }
 
@@ -160,7 +160,7 @@ export async function cancelResponse(
   const row = await findResponse(deps, path.response_id, ctx.identity.name);
   if (await hasEnded(deps, row))
     return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
-  await deps.turns.stop(row.run_id, "the response was cancelled");
+  await deps.runs.stop(row.run_id, "the response was cancelled");
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
   for await (const event of followRun(deps.store, row.run_id, { signal })) reducer.take(toRunEvent(event));
   if (!reducer.isOver) throw shuttingDown();

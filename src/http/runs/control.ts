@@ -15,7 +15,7 @@ export async function steerRun(
   const run = await deps.agent.findRun(path.run_id, owner);
   const text = steerText(body, deps);
   if (run.status !== "running") throw notSteerable(run);
-  if (!(await deps.turns.steer(run.id, text))) {
+  if (!(await deps.runs.steer(run.id, text))) {
     throw notSteerable(await deps.agent.findRun(run.id, owner));
   }
   return { status: 200, body: { object: "agent.run.steer", run_id: run.id, accepted: true } };
@@ -30,7 +30,7 @@ export async function stopRun(
   let run = await deps.agent.findRun(path.run_id, owner);
   // Again when it left the queue at this very moment: then it was neither to be cancelled nor at work yet.
   for (let i = 0; i < ATTEMPTS && !isStopping(run); i++) {
-    await deps.turns.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
+    await deps.runs.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
     run = await deps.agent.findRun(run.id, owner);
   }
   const status = isFinalStatus(run.status) ? (run.status as StopResult["status"]) : "stopping";

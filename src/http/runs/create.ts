@@ -36,7 +36,7 @@ async function create(
   const { prompt, address, previous } = await planRun(request, deps);
   const submit = (place: SessionAddress) => {
     const placed = { ...prompt, address: place };
-    return deps.turns.submit(claim ? withClaim(placed, deps, claim) : placed);
+    return deps.runs.submit(claim ? withClaim(placed, deps, claim) : placed);
   };
   try {
     const submitted = previous ? await goOnFrom(previous, submit, deps) : await submit(address);

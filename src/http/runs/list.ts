@@ -31,8 +31,8 @@ export async function listRuns(
 }
 
 /** Closes those of the runs whose process is gone. False: there are none, and the rows are good. */
-async function settled(rows: readonly RunView[], { agent, turns }: HttpDeps): Promise<boolean> {
-  const open = rows.filter(({ id, status }) => !isFinalStatus(status) && !turns.isAtWork(id));
+async function settled(rows: readonly RunView[], { agent, runs }: HttpDeps): Promise<boolean> {
+  const open = rows.filter(({ id, status }) => !isFinalStatus(status) && !runs.isAtWork(id));
   return agent.settle([...new Set(open.map(({ session_id: id }) => id))]);
 }
 

@@ -65,7 +65,7 @@ async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding
   const whenBusy: BusyMode = asked ?? switches.whenBusy ?? settings.whenBusy;
   // The host keeps its connection open and is told when the turn begins: at the limit of all runs its prompt waits.
   const slot = whenBusy === "reject" ? {} : { slot: { group: "rpc" } };
-  const submitted = await deps.agent.turns.submit({
+  const submitted = await deps.agent.runs.submit({
     address: { owner: place.owner, id: place.id },
     seed: place.live.seed,
     kind: "run",

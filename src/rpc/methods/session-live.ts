@@ -60,7 +60,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const wanted =
       params.turn_id === undefined ? (await runningTurn(deps.store, id))?.runId : runIdOf(params.turn_id);
     const isOurs = wanted !== undefined && (await isOf(deps, wanted, id));
-    const stopped = isOurs && (await deps.agent.turns.stop(wanted, "It was interrupted."));
+    const stopped = isOurs && (await deps.agent.runs.stop(wanted, "It was interrupted."));
     return {
       status: stopped ? "interrupted" : "not_interrupted",
       ...(stopped ? { turn_id: turnIdOf(wanted) } : {}),
@@ -79,7 +79,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
       const what = "The session is being compressed, which cannot be steered. Submit the text as a prompt.";
       throw new ServiceError("steer_unsupported", what);
     }
-    if (await ctx.deps.agent.turns.steer(running.runId, text)) return { status: "queued", text };
+    if (await ctx.deps.agent.runs.steer(running.runId, text)) return { status: "queued", text };
     const isOver = (await runningTurn(ctx.deps.store, id))?.runId !== running.runId;
     return { status: "rejected", text, reason: isOver ? "idle" : "unsupported" };
   },
@@ -150,7 +150,7 @@ async function queuedRuns(deps: RpcDeps, sessionId: string): Promise<readonly st
 async function clearQueue(deps: RpcDeps, sessionId: string): Promise<number> {
   let cleared = 0;
   for (const runId of await queuedRuns(deps, sessionId)) {
-    if (await deps.agent.turns.stop(runId, "The queue was cleared.")) cleared++;
+    if (await deps.agent.runs.stop(runId, "The queue was cleared.")) cleared++;
   }
   return cleared;
 }

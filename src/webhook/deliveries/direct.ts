@@ -58,10 +58,10 @@ export async function deliverDirect(
 
 /** The messages with the leases on them; undefined when its names are taken. */
 async function enqueue(
-  { store, turns, clock, homes }: WebhookDeps,
+  { store, runs, clock, homes }: WebhookDeps,
   admission: Admission,
 ): Promise<Owed | undefined> {
-  if (turns.draining) throw new ServiceError("server_draining", "The server is shutting down.");
+  if (runs.draining) throw new ServiceError("server_draining", "The server is shutting down.");
   const { request, evaluated, once } = admission;
   const { name: route, deliver, deliverExtra } = request.route;
   const id = createId("dlv", clock.now());

@@ -51,7 +51,7 @@ export async function admit(deps: WebhookDeps, admission: Admission): Promise<We
       await deps.coalescer.put({ ...together, route, delivery: id, prompt, record });
       return coalesced(answer);
     }
-    await deps.turns.submit({ ...prompt, alsoRecord: record });
+    await deps.runs.submit({ ...prompt, alsoRecord: record });
     return accepted(answer);
   } catch (error) {
     if (error instanceof KnownDelivery) return undefined;

@@ -36,7 +36,7 @@ export function createWebhookApp(deps: WebhookDeps): H3 {
 /** From the name of the route to the body; what follows is the pipeline's. */
 async function take(deps: WebhookDeps, event: H3Event, log: ReceiverLog): Promise<WebhookAnswer> {
   const name = event.context.params?.["route"] ?? "";
-  if (deps.turns.draining) return refuse("draining", { retryAfterSeconds: 1 });
+  if (deps.runs.draining) return refuse("draining", { retryAfterSeconds: 1 });
   try {
     const route = await deps.routes.find(name);
     if (!route) return unknownRoute(name);

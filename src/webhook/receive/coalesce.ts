@@ -1,5 +1,5 @@
 import type { Prompt } from "../../agent/run/prompt.ts";
-import type { Turns } from "../../agent/run/scheduler.ts";
+import type { RunScheduler } from "../../agent/run/scheduler.ts";
 import { sha256 } from "../../base/digest.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
@@ -26,7 +26,7 @@ export interface NewEvent {
 
 export interface CoalescerOptions {
   readonly store: Store;
-  readonly turns: Pick<Turns, "submit" | "draining">;
+  readonly runs: Pick<RunScheduler, "submit" | "draining">;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -125,9 +125,9 @@ export class Coalescer {
 
   /** Resolves to how long nothing is to be done. Never rejects. */
   async #look(): Promise<number> {
-    const { store, log, turns } = this.#options;
+    const { store, log, runs } = this.#options;
     // Then nothing can be handed over, and what is due would be looked at again and again.
-    if (turns.draining) return POLL_MS;
+    if (runs.draining) return POLL_MS;
     try {
       const { due, nextMs } = await store.write(dueEvents);
       for (const row of due) await this.#handOver(row);
@@ -139,7 +139,7 @@ export class Coalescer {
   }
 
   async #handOver(row: PendingEventRow): Promise<void> {
-    const { turns, store, log } = this.#options;
+    const { runs, store, log } = this.#options;
     // A newer one that came meanwhile, or another process that was faster, has the event: nothing is lost.
     const alsoRecord = async (tx: Tx, { id, status }: RunRow): Promise<void> => {
       if (!(await remove(tx, row))) throw new Contended();
@@ -147,9 +147,9 @@ export class Coalescer {
       await tx.update("deliveries", { id: row.delivery }, { run_id: id, ...started });
     };
     try {
-      await turns.submit({ ...withNote(JSON.parse(row.prompt) as Prompt, row.superseded), alsoRecord });
+      await runs.submit({ ...withNote(JSON.parse(row.prompt) as Prompt, row.superseded), alsoRecord });
     } catch (error) {
-      if (error instanceof Contended || turns.draining) return;
+      if (error instanceof Contended || runs.draining) return;
       log.warn("an event that waited could not be handed over; trying again", {
         delivery: row.delivery,
         error,

@@ -110,8 +110,8 @@ rpcScenario(["session.steer 4001", "session.steer 4002"], "no session, no text",
 async function workElsewhere({ service, owner }: RpcSetting, id: string) {
   const waits = gatedScript();
   const other = await startTestService({ like: service, script: waits.script });
-  const { turns } = other.service;
-  await turns.submit({
+  const { runs } = other.service;
+  await runs.submit({
     address: { owner, id },
     seed: { source: "tui" },
     kind: "run",

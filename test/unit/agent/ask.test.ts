@@ -314,7 +314,7 @@ test("stopping the run closes its questions of every kind", async () => {
   const open = await agent.deps.questions.open({ sessionId });
   assert.deepEqual(open.map(({ kind }) => kind).toSorted(), ["clarify", "secret", "sudo"]);
   assert.deepEqual(await agent.deps.questions.open({ runId }), open);
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   const events = await agent.events(runId);
   for (const expired of ["clarify.expired", "sudo.expired", "secret.expired"]) {
     assert.equal(events.find(({ type }) => type === expired)?.data["reason"], "cancelled", expired);
@@ -381,7 +381,7 @@ test("a run that has ended asks nobody: a process that slept does not speak afte
   assert.equal(await other.recovery.recover(), 1);
   gate.resolve();
   assert.ok((await outcome.promise) instanceof Error);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   assert.deepEqual(await other.deps.questions.open({ sessionId: "s" }), []);
   const all = await other.store.journal.read({ runId }, { after: 0 });
   assert.equal(all.at(-1)?.type, "run.interrupted");

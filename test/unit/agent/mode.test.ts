@@ -201,7 +201,7 @@ test("a folder that a session no longer has open is outside its workspace from t
       ? { calls: [{ tool: "terminal", input: { command: "touch /srv/other/a" } }] }
       : { text: toolResults.map(({ status }) => status).join(" ") };
   await using agent = await createTestAgent({ tools: [closing], script });
-  detach = agent.deps.hosts.attach("s", { roots: ["/srv/other"] });
+  detach = agent.deps.clients.attach("s", { roots: ["/srv/other"] });
   const { runId } = await agent.submit("go", { id: "s" });
   assert.equal(await outputOf(agent, runId), "ok denied");
 });

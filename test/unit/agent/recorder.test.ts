@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { runEvent, MERGE_MS, Recorder } from "../../../src/agent/run/event.ts";
+import { runEvent, MERGE_MS, EventWriter } from "../../../src/agent/run/event.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { failWrites, faults } from "../../harness/failing-store.ts";
@@ -20,7 +20,7 @@ async function createRecorder(agent: TestAgent) {
   const { store } = agent;
   const lease = { lease_owner: store.owner, lease_until: Number.MAX_SAFE_INTEGER };
   await store.write(async (tx) => void (await tx.update("sessions", { id: sessionId }, lease)));
-  const recorder = new Recorder({
+  const recorder = new EventWriter({
     store,
     clock,
     sessionId,

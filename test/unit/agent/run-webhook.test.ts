@@ -104,11 +104,11 @@ test("a run that fails, is cancelled or interrupted is told of with its error", 
   await agent.events(failing.runId);
   const stopping = await agent.submit("wait", { webhook });
   await agent.event(stopping.runId, "message.delta");
-  await agent.turns.stop(stopping.runId, "enough");
+  await agent.runs.stop(stopping.runId, "enough");
   await agent.events(stopping.runId);
   const cut = await agent.submit("wait", { webhook });
   await agent.event(cut.runId, "message.delta");
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   const events = (await owed(agent)).map(({ event }) => event);
   assert.deepEqual(
     events.map(({ type, data }) => [type, data.run_id, data.status]),
@@ -128,13 +128,13 @@ test("a run that leaves the queue without having started, and one that a dead pr
   const webhook = webhookText();
   const first = await agent.submit("first", { id: "s1", webhook });
   const queued = await agent.submit("queued", { id: "s1", webhook });
-  await agent.turns.stop(queued.runId, "not any more");
+  await agent.runs.stop(queued.runId, "not any more");
   const dead = { lease_owner: "process-that-never-was", lease_until: 1 };
   await agent.store.write(async (tx) => void (await tx.update("sessions", { id: "s1" }, dead)));
   await using other = await createTestAgent({ database: agent.databaseUrl });
   assert.equal(await other.recovery.recover(), 1);
   gate.resolve();
-  await agent.turns.drain(5_000);
+  await agent.runs.drain(5_000);
   assert.deepEqual(
     (await owed(agent)).map(({ event }) => [event.type, event.data.run_id]),
     [

@@ -156,12 +156,12 @@ test("death with steering that the model never saw: it is handed back, what it s
   });
   const { runId } = await agent.submit("go", { id: "s" });
   await steps[0]?.promise;
-  await agent.turns.steer(runId, "seen");
+  await agent.runs.steer(runId, "seen");
   gate.resolve();
   await steps[1]?.promise;
   for await (const { type } of agent.follow(runId)) if (type === "run.steered") break;
-  await agent.turns.steer(runId, "unseen one");
-  await agent.turns.steer(runId, "unseen two");
+  await agent.runs.steer(runId, "unseen one");
+  await agent.runs.steer(runId, "unseen two");
   await using next = await takeOver(agent);
   const end = (await next.events(runId)).at(-1);
   assert.deepEqual(end?.data["pending_steer"], ["unseen one", "unseen two"]);

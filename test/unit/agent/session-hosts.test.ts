@@ -26,7 +26,7 @@ test("a session has the tools that are lent to it, until they are taken back; ot
       return tools.includes("lent") ? calling("lent") : {};
     },
   });
-  const { hosts } = agent.deps;
+  const { clients: hosts } = agent.deps;
   const release = hosts.attach("a", { tools: () => [tool("lent", () => "from the editor")] });
   const events = await agent.events((await agent.submit("go", { id: "a" })).runId);
   assert.equal(events.at(-1)?.data["output"], "from the editor");
@@ -55,7 +55,7 @@ test("a turn waits for tools that are coming, and tells what people should know"
   await using agent = await createTestAgent({
     script: (state) => ({ text: state.tools.join() }),
   });
-  agent.deps.hosts.attach("s", {
+  agent.deps.clients.attach("s", {
     tools: () => tools,
     settled: () => coming.promise,
     notices: () => notices.splice(0),
@@ -75,10 +75,10 @@ test("a turn waits for tools that are coming, and tells what people should know"
 
 test("a turn that waits for tools can be stopped", async () => {
   await using agent = await createTestAgent();
-  agent.deps.hosts.attach("s", { settled: () => new Promise(() => {}) });
+  agent.deps.clients.attach("s", { settled: () => new Promise(() => {}) });
   const { runId } = await agent.submit("go", { id: "s" });
   await agent.event(runId, "run.started");
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   assert.equal((await agent.events(runId)).at(-1)?.type, "run.cancelled");
 });
 
@@ -94,7 +94,7 @@ test("sub-agents get what the session at the top has: tools, files and folders",
       return { text: `${toolResults[0]?.text} ${/\/lent\/folder/.exec(instructions)?.[0]}` };
     },
   });
-  agent.deps.hosts.attach("top", {
+  agent.deps.clients.attach("top", {
     tools: () => [tool("lent", (context) => (seen.push(context.files), "was lent"))],
     files,
     roots: ["/lent/folder"],
@@ -148,6 +148,6 @@ test("what a call would change is told, but not of a file with secrets before le
   await agent.event(secret.runId, "approval.request");
   const started = await agent.event(secret.runId, "tool.started");
   assert.equal(started.data["changes"], undefined);
-  await agent.turns.stop(secret.runId, "enough");
+  await agent.runs.stop(secret.runId, "enough");
   await agent.events(secret.runId);
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ConcurrencyLimit } from "../../../src/agent/run/concurrency.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 
-const gateOf = (max: number, onRoom = () => {}) => new ConcurrencyLimit({ max, onRoom });
+const gateOf = (max: number, onRelease = () => {}) => new ConcurrencyLimit({ max, onRelease });
 const isTooMany = (error: unknown) =>
   error instanceof ServiceError && error.code === "too_many_concurrent_runs";
 
@@ -17,7 +17,7 @@ test("at the limit of all a run without a slot is refused, one with a slot waits
   const first = gate.admit(undefined);
   assert.throws(() => gate.admit(undefined), isTooMany);
   assert.equal(gate.admit({ group: "a" }).waits, true);
-  first.leave();
+  first.release();
   assert.equal(gate.admit(undefined).waits, false);
 });
 
@@ -40,14 +40,14 @@ test("who waits longest of those that there is room for is next; leaving twice c
   gate.wait("b1", { group: "b", max: 1 });
   gate.wait("b2", { group: "b", max: 1 });
   assert.equal(gate.next(), undefined);
-  b.leave();
-  b.leave();
+  b.release();
+  b.release();
   assert.equal(calls, 1);
   const next = gate.next();
   assert.equal(next?.sessionId, "b1");
   assert.equal(gate.next(), undefined);
-  next.entry.leave();
-  a.leave();
+  next.permit.release();
+  a.release();
   assert.deepEqual([gate.next()?.sessionId, gate.next()?.sessionId, gate.next()], ["a1", "b2", undefined]);
   assert.equal(gate.waiting, 0);
 });

@@ -19,7 +19,7 @@ function naming(name: () => ScriptStep | Promise<ScriptStep>) {
 async function talk(agent: TestAgent, text: string, more: Parameters<TestAgent["submit"]>[1] = {}) {
   const { runId, sessionId } = await agent.submit(text, { id: "s", seed: { source: "tui" }, ...more });
   await agent.events(runId);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   await agent.core.titles.settled();
   return (await agent.session(sessionId)).title;
 }

@@ -181,7 +181,7 @@ test("stopping a run closes its open question and ends the run", async () => {
   await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
   const { runId } = await agent.submit("go", { answerable: true });
   await agent.event(runId, "approval.request");
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "cancelled");
   assert.equal(events.at(-1)?.type, "run.cancelled");
@@ -207,7 +207,7 @@ test("stopping a run stops its tool", async () => {
   await using agent = await createTestAgent({ tools: [tool], script: callsOnce("sleep") });
   const { runId } = await agent.submit("go");
   await agent.event(runId, "tool.started");
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   const events = await agent.events(runId);
   const end = events.find(({ type }) => type === "tool.completed")?.data;
   assert.deepEqual([end?.["status"], end?.["code"]], ["aborted", "cancelled"]);
@@ -296,7 +296,7 @@ test("a tool that does not stop when told to is left behind, and the run ends", 
   });
   const { runId } = await agent.submit("go");
   await began.promise;
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   clock.tick(10_000);
   const events = await agent.events(runId);
   const end = events.find(({ type }) => type === "tool.completed")?.data;
