@@ -71,7 +71,7 @@ export const webhookBreakages: readonly Breakage[] = [
     name: "webhook-starts-again",
     guarantee: "A run of a webhook whose process dies during the model's first answer starts again",
     file: "agent/recovery/resume.ts",
-    from: "if ((await hasActed(tx, id)) || (await isSummedUp(tx, sessionId))) return false;",
+    from: "if ((await hasActed(tx, id)) || (await isCompressed(tx, sessionId))) return false;",
     to: "if ((await hasActed(tx, id)) || sessionId !== id) return false;",
     tests: ["contract/webhook/admission.test.ts"],
   },

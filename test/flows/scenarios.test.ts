@@ -64,7 +64,7 @@ test("an approval that expires denies its call, and the turn goes on", async () 
   clock.tick(1_000);
   const events = await agent.events(runId);
   assert.ok(types(events).includes("approval.expired"));
-  assert.equal((await agent.run(runId)).output, "denied: Denied: nobody answered in time.");
+  assert.equal((await agent.run(runId)).output, "denied: Denied: no answer came in time.");
 });
 
 test("text steered in during a tool is seen by the model at its next step, and nothing is interrupted", async () => {

@@ -1,3 +1,4 @@
+import { parseModel } from "../model.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Agent } from "../agent.ts";
 import { sessionOf, shown, type Command } from "./command.ts";
@@ -5,7 +6,6 @@ import { contextUse } from "../usage/context-use.ts";
 import { estimateTokens } from "../engines/context-size.ts";
 import { isSummary, loadContext } from "../session/transcript.ts";
 import type { Message } from "../message.ts";
-import { refOf } from "../run/prompt.ts";
 
 const CHARACTERS_A_TOKEN = 4;
 
@@ -21,7 +21,7 @@ export const contextCommand: Command = {
       sharesOf(agent, session, cwd),
       contextUse(agent.deps, session),
     ]);
-    const max = agent.deps.models.contextTokensOf(refOf(model));
+    const max = agent.deps.models.contextTokensOf(parseModel(model));
     const estimate = shares.reduce((sum, { tokens }) => sum + tokens, 0);
     const { threshold } = agent.deps.settings.compression;
     return shown(

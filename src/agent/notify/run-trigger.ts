@@ -3,21 +3,20 @@ import type { RunRow } from "../../store/schema/tables.ts";
 import type { Outcome } from "../run/outcome.ts";
 
 /**
- * What asked for a run and keeps a record of its own of it, such as a webhook or a scheduled job. Called in the
- * transactions in which the run starts and ends, in whatever process that happens. It MUST NOT wait for anything but the
- * transaction.
+ * The origin of a run that keeps its own record of it, such as a webhook or a scheduled job. Called in the transactions
+ * in which the run starts and ends, in whichever process that happens. It MUST NOT wait for anything but the transaction.
  */
 export interface RunTrigger {
-  /** Whether the run is one of its own, by its column `delivery`. */
+  /** Whether this trigger started the run, by its column `delivery`. */
   owns(delivery: string): boolean;
-  /** Of a run that waited; one that starts as it is recorded is handled by `alsoRecord`. */
+  /** Called for a run that was queued; `alsoRecord` handles one that starts as it is recorded. */
   started(tx: Tx, run: RunRow): Promise<void>;
-  /** The run's process is gone, and the run waits to start again. Absent: its runs never do. */
+  /** Called when the run's process has ended and the run is queued again. Absent: its runs never restart. */
   requeued?(tx: Tx, run: RunRow): Promise<void>;
   ended(tx: Tx, run: RunRow, outcome: Outcome): Promise<void>;
 }
 
-/** Several as one: of a run the first that owns it is called, and none for a run that nobody owns. */
+/** Joins several triggers into one, which calls the first that owns the run, if any. */
 export function joinTriggers(triggers: readonly RunTrigger[]): RunTrigger {
   const ownerOf = ({ delivery }: RunRow) =>
     delivery === null ? undefined : triggers.find((trigger) => trigger.owns(delivery));
@@ -36,24 +35,24 @@ export interface RunDelivery {
   readonly ref: string;
   /** Addresses of targets, each `platform` or `platform:rest`. */
   readonly targets: readonly string[];
-  /** Who hears of a run that did not complete. */
+  /** Targets that get a notice when a run does not complete. */
   readonly failure: readonly FailureTarget[];
-  /** What the targets ask for besides the text. */
+  /** Fields for the targets besides the text. */
   readonly extra: Readonly<Record<string, unknown>>;
-  /** True: an answer that says [SILENT] is not sent. */
+  /** True: an answer with [SILENT] is not sent. */
   readonly suppressesSilence?: boolean;
 }
 
 export interface FailureTarget {
   readonly target: string;
-  /** notice: one sentence, which names nothing of this service; reason: why, too. */
+  /** notice: one sentence without details of this service; reason: with the cause. */
   readonly says: "notice" | "reason";
 }
 
-/** What an answer holds that is not meant to be sent. */
+/** Marks an answer that should not be sent. */
 export const SILENT = "[SILENT]";
 
-/** Only these begin like this; a run's end is no place to parse what is another's. */
+/** Whether the column `delivery` is a {@link RunDelivery}, by its first bytes: the end of a run parses no foreign JSON. */
 export function isRunDelivery(delivery: string): boolean {
   return delivery.startsWith('{"ref":"dlv_');
 }

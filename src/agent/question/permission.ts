@@ -71,7 +71,7 @@ export async function permission(
   }
   if (outcome.status === "expired") {
     if (scope.onTimeout === "cancel") scope.stopRun("an approval was not answered in time");
-    return denied("approval_expired", "Denied: nobody answered in time.");
+    return denied("approval_expired", "Denied: no answer came in time.");
   }
   if (outcome.choice === "deny") return deniedBy(outcome);
   // The policy may have changed while the question was open, and an answer does not lift what it refuses now.
@@ -184,8 +184,8 @@ function storable(decision: PolicyDecision): PolicyDecision {
 /** Says why the call is denied and what would allow it; people read it as well as the model. */
 function notAnswerable({ reason }: PolicyDecision, way: string): string {
   return (
-    `Denied: this requires approval (${reason}), and nobody can answer in this run. ${way} Do not look for a way around ` +
-    "it: do what you can without it, and tell the user what was denied and what would allow it."
+    `Denied: this requires approval (${reason}), and no one can answer in this run. ${way} Do not look for a way around ` +
+    "it: do what you can without it, and report to the user what was denied and what would allow it."
   );
 }
 
@@ -247,8 +247,8 @@ export class Grants {
     return row !== undefined;
   }
 
-  allowForSession(place: GrantScope, signature: string): void {
-    const key = keyOf(place);
+  allowForSession(scope: GrantScope, signature: string): void {
+    const key = keyOf(scope);
     const signatures = this.#ofSession(key) ?? new Set<string>();
     this.#bySession.set(key, signatures.add(signature));
     dropOldest(signatures, MAX_SIGNATURES);

@@ -9,7 +9,7 @@ import type { QuestionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "../run/event.ts";
 import { ServiceError } from "../../base/errors.ts";
 
-/** What an approval asks about. Redacted before it gets here. */
+/** The question of an approval, already redacted. */
 export interface ApprovalQuestion {
   readonly tool: string;
   readonly kind: ApprovalRequest["kind"];
@@ -21,11 +21,11 @@ export interface ApprovalQuestion {
   readonly covers?: string;
   /** What the call would change in files, as diffs. */
   readonly changes?: readonly FileChange[];
-  /** Which remembered approval covers the call; nobody outside sees it. Absent: none does, or it holds a secret. */
+  /** The grant that would cover the call; internal. Absent: no grant can, or it holds a secret. */
   readonly signature?: string;
 }
 
-/** Who answers questions that people cannot be asked, or need not be. */
+/** Name of the server as the one that answers a question. */
 export const OURSELVES = "agentd";
 
 /** What is asked, by the kind of question. */

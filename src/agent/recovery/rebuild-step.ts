@@ -4,17 +4,17 @@ import type { Tx } from "../../store/store.ts";
 import { runEvent } from "../run/event.ts";
 import type { AssistantPart, Message, ToolMessage, ToolStatus } from "../message.ts";
 
-/** What matters of an event here. */
+/** The part of an event that recovery uses. */
 export type RunFact = Pick<JournalEvent, "type" | "data">;
 
-/** What a call is answered with when its process ended in the middle of it. */
+/** The answer of a call whose process ended in the middle of it. */
 const UNKNOWN_OUTCOME =
   "The server process ended while this call was at work. Whether it took effect is not known: look before you repeat it.";
 
 /**
- * The messages of a step that a run was at when its process died, made from the events that were journaled: what was
- * said so far, and each tool call with its answer or word that it was cut. So the model learns that a tool has begun,
- * and does not run it again unknowing. `events` are those after the last step that was saved.
+ * Rebuilds the messages of the step that a dead process left, from the journal: the text so far, and each tool call with
+ * its answer or a note that it was interrupted. So the model knows which tools have begun and does not repeat them
+ * blindly. `events` are those after the last saved step.
  */
 export function rebuildStep(events: readonly RunFact[]): readonly Message[] {
   const step = new Step();
@@ -22,7 +22,7 @@ export function rebuildStep(events: readonly RunFact[]): readonly Message[] {
   return step.messages();
 }
 
-/** A step in the middle, as the next process finds it. */
+/** An unfinished step, as the next process finds it. */
 export interface BrokenStep {
   /** Steering, and what the assistant said and called. */
   readonly messages: readonly Message[];
@@ -34,7 +34,7 @@ export interface BrokenStep {
   readonly asked: ReadonlySet<string>;
 }
 
-/** As {@link rebuildStep}, for a step that is to go on. */
+/** As {@link rebuildStep}, for a step that continues. */
 export function brokenStep(events: readonly RunFact[]): BrokenStep {
   const step = new Step();
   for (const event of events) step.take(event);
@@ -42,7 +42,7 @@ export function brokenStep(events: readonly RunFact[]): BrokenStep {
   return { ...step.broken(), asked: new Set(asked.map(({ data }) => String(data["request_id"]))) };
 }
 
-/** The ends of the calls that were at work when the process of a run died. */
+/** Returns the end events of the calls that were at work when the process died. */
 export function cutCalls(runId: string, events: readonly RunFact[]): readonly NewEvent[] {
   return brokenStep(events).unfinished.map(({ callId, tool }) =>
     runEvent(runId, "tool.completed", {
@@ -50,7 +50,7 @@ export function cutCalls(runId: string, events: readonly RunFact[]): readonly Ne
       tool,
       status: "aborted",
       code: "interrupted",
-      // How long it worked nobody knows.
+      // The real duration is unknown.
       duration: 0,
       error: true,
       preview: UNKNOWN_OUTCOME,
@@ -61,7 +61,7 @@ export function cutCalls(runId: string, events: readonly RunFact[]): readonly Ne
 
 const STEP_EVENTS = ["run.steered", "message.delta", "tool.started", "tool.completed", "approval.request"];
 
-/** The events of a run that belong to no saved step: those after the last one that tells of usage, which follows each. */
+/** Returns the events of a run's unsaved step: those after the last `usage.updated`, which follows each saved step. */
 export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
   return (await unsavedEventsOf(tx, [runId])).get(runId) ?? [];
 }
@@ -98,8 +98,8 @@ export async function unsavedEventsOf(
 }
 
 /**
- * Of the runs at work in these sessions, those whose newest step is saved although no event says so: one that only
- * speaks, the last of its turn as a rule, is followed by none.
+ * Returns the runs of these sessions whose newest step is saved although no event says so: a step without tool calls,
+ * usually the last of its turn, is followed by no `usage.updated`.
  */
 export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promise<ReadonlySet<string>> {
   if (sessionIds.length === 0) return new Set();
@@ -117,7 +117,7 @@ export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promi
   return new Set(rows.flatMap(({ run_id: runId }) => (runId === null ? [] : [runId])));
 }
 
-/** The events of a run that tell of steering. */
+/** Returns the steering events of a run. */
 export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
   return (await steerEventsOf(tx, [runId])).get(runId) ?? [];
 }
@@ -156,7 +156,7 @@ function toFact({ type, data }: { readonly type: string; readonly data: string }
   return { type, data: JSON.parse(data) as RunFact["data"] };
 }
 
-/** Steering that was accepted and never reached the model. */
+/** Returns the steering that was accepted but never reached the model. */
 export function pendingSteers(events: readonly RunFact[]): readonly string[] {
   const taken = new Set(
     events.filter(({ type }) => type === "run.steered").map(({ data }) => data["steer_id"]),

@@ -17,13 +17,13 @@ const RENEWED = 500;
 const FIRST_PAUSE_MS = 500;
 
 /**
- * Keeps the leases of the sessions in which something is alive in this process, and takes over the others whose lease ran
- * out: of processes that are gone, and of this one where the end of a run could not be written. What ran there ends as
- * interrupted or, where it waits for approval and can, goes on waiting; what is queued goes on.
+ * Renews the leases of the sessions that are alive in this process, and takes over the sessions whose lease expired: those
+ * of dead processes, and those of this one where the end of a run could not be written. Their running runs end as
+ * interrupted or, if they can be resumed, keep waiting for approval; queued runs start.
  *
- * Works at start and then every {@link ROUND_MS}, so a session of a lost process or run goes on within {@link LEASE_MS} and
- * one round, 40 seconds, of the last sign of life; at once where the process is known to be dead. Who reads a session before
- * a round has come to it gets it settled first, see {@link settle}.
+ * Works at start and then every {@link ROUND_MS}, so a session of a lost process or run continues within {@link LEASE_MS} and
+ * one round, 40 seconds, of the last heartbeat; at once if the process is known to be dead. A session that is read before
+ * its round is settled first, see {@link settle}.
  */
 export class Recovery {
   readonly #deps: AgentDeps;

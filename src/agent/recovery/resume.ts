@@ -1,4 +1,4 @@
-/** Runs that wait for leave while no process runs them, and how one takes them up again. */
+/** How runs survive the end of their process: parked while they wait for approval and resumed, or started again. */
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { MASK } from "../../base/observe/redact.ts";
 import type { Tx, Store } from "../../store/store.ts";
@@ -14,16 +14,16 @@ import { runEvent } from "../run/event.ts";
 import type { AgentDeps } from "../deps.ts";
 import type { Execution } from "../run/execution.ts";
 
-/** A run that ends its process every time must not do so for ever. */
+/** Limit of starts for a run that may be what ends its process. */
 export const MAX_STARTS = 4;
 
-/** Where a run stood when its process went: its step in the middle, and what waits for whose leave. */
+/** The state of a run when its process ended: its unfinished step and the calls that wait for approval. */
 export interface Suspended {
   readonly step: BrokenStep;
   readonly waiting: readonly WaitingCall[];
-  /** Of the steps before. */
+  /** Usage of the steps before. */
   readonly usage: Usage;
-  /** Ids of the steering that the model has had, and steering that it has not. */
+  /** Ids of the steering that the model has seen, and the steering that it has not. */
   readonly steered: readonly string[];
   readonly steers: readonly Steer[];
 }
@@ -33,7 +33,7 @@ interface WaitingCall {
   readonly ask: QuestionRow;
 }
 
-/** What is known of a run already. */
+/** Records of a run that are already read. */
 export interface KnownOfRun {
   /** Those of its unsaved step. */
   readonly events: readonly RunFact[];
@@ -42,8 +42,8 @@ export interface KnownOfRun {
 }
 
 /**
- * How a run can be taken up again, inside `tx`; undefined when it cannot. It can when nobody's leaving ends it and every
- * call of its step has either ended or waits for approval that was not made use of, so that nothing is done twice.
+ * Returns the state from which a run can be resumed, inside `tx`; undefined when it cannot. A run can be resumed if it is
+ * detached and every call of its step has ended or waits for an approval that is not used yet, so that no call runs twice.
  */
 export async function suspended(tx: Tx, run: RunRow, known?: KnownOfRun): Promise<Suspended | undefined> {
   if (run.status !== "waiting_for_approval" && run.status !== "running") return undefined;
@@ -65,7 +65,7 @@ export async function suspended(tx: Tx, run: RunRow, known?: KnownOfRun): Promis
   return { step, waiting, usage: await usageOf(tx, run.id), ...(await steersOf(tx, run.id)) };
 }
 
-/** The messages of the broken step, once all that waits in it has come to an end. Rejects when the store fails. */
+/** Resolves to the messages of the broken step when all its waiting calls have ended. Rejects when the store fails. */
 export async function settleStep(
   { step, waiting }: Suspended,
   scope: ToolCallScope,
@@ -74,7 +74,7 @@ export async function settleStep(
     waiting.map(async ({ call, ask }): Promise<ToolMessage> => {
       const { callId, tool } = call;
       const answered = await answer(call, { ...scope, prior: ask });
-      // A call that cannot be made any more was answered without its question.
+      // A call that can no longer run is answered without its question.
       if (!isParked(scope.signal)) await scope.questions.withdraw(ask);
       return { role: "tool", callId, tool, ...answered };
     }),
@@ -82,16 +82,16 @@ export async function settleStep(
   return [...step.messages, ...step.answers, ...answers];
 }
 
-/** A call whose arguments held a secret is known without it only, and is another call then. */
+/** Refuses a call whose arguments held a secret: only the redacted arguments are stored. */
 async function answer(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer> {
   const isWhole = !JSON.stringify(call.input ?? null).includes(MASK);
   return callTool(isWhole ? call : { ...call, invalid: LOST_ARGUMENTS }, scope);
 }
 
 const LOST_ARGUMENTS =
-  "The server was restarted while this call waited for leave, and its arguments held a secret that is not kept. Call again.";
+  "The server was restarted while this call waited for approval, and its arguments held a secret that is not stored. Call again.";
 
-/** The questions of runs, newest first. */
+/** Returns the questions of runs, newest first. */
 export async function questionsOf(tx: Tx, runIds: readonly string[]): Promise<QuestionRow[]> {
   if (runIds.length === 0) return [];
   return tx.db
@@ -146,10 +146,10 @@ async function usageOf(tx: Tx, runId: string): Promise<Usage> {
 const NOTICE = "The server process ended before this run did anything: the run starts again.";
 
 /**
- * Puts a run whose process is gone back into the queue of its session, inside `tx`, when it asked for that and has done
- * nothing but talk to the model: no call of a tool, nothing said in between. False: it cannot start again. The journal
- * decides, since the first call is in it before the tool begins. What the run said is dropped; its id and its delivery
- * stay. The caller holds the session's lease, and starts what is queued.
+ * Puts a run whose process has ended back into the queue of its session, inside `tx`, if its input allows it and it has
+ * only called the model: no tools, no steering. False: it cannot start again. The journal decides, since it has the first
+ * call before the tool begins. The output so far is dropped; the run's id and `delivery` stay. The caller holds the
+ * session's lease and starts the queued runs.
  */
 export async function startAgain(
   tx: Tx,
@@ -159,10 +159,10 @@ export async function startAgain(
   const { id, session_id: sessionId } = run;
   if (run.status !== "running" || run.stop_requested === 1 || parseInput(run).startsAgain !== true)
     return false;
-  if ((await hasActed(tx, id)) || (await isSummedUp(tx, sessionId))) return false;
+  if ((await hasActed(tx, id)) || (await isCompressed(tx, sessionId))) return false;
   const starts = await startsOf(tx, id);
   if (starts >= MAX_STARTS) {
-    log.warn("a run is not started again: it ended its process each time", { run: id, starts });
+    log.warn("a run is not started again: its process ended each time", { run: id, starts });
     return false;
   }
   const queued = { status: "queued", started_at: null, updated_at: tx.nowMs };
@@ -172,16 +172,16 @@ export async function startAgain(
   await tx.increment("sessions", { id: sessionId }, "queued", 1);
   await store.journal.append(tx, sessionId, [runEvent(id, "run.notice", { message: NOTICE })]);
   if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.requeued?.(tx, run);
-  tx.afterCommit(() => log.info("a run whose process is gone starts again", { run: id, starts }));
+  tx.afterCommit(() => log.info("a run whose process has ended starts again", { run: id, starts }));
   return true;
 }
 
-/** What is in the journal of a run may not be on disk yet, as after a power cut: a durable write takes it along. */
+/** Makes the journal of a run durable: any durable write flushes the earlier ones. */
 export async function keepOnDisk(store: Store, runId: string): Promise<void> {
   await store.write((tx) => tx.update("runs", { id: runId }, { updated_at: tx.nowMs }));
 }
 
-/** Steering counts: somebody watches the run, and has said what is in no prompt. */
+/** Steering counts as an act: its text is in no prompt and would be lost. */
 const ACTS = ["tool.started", "tool.requested", "run.steer_accepted"] as const;
 
 async function hasActed(tx: Tx, runId: string): Promise<boolean> {
@@ -189,19 +189,19 @@ async function hasActed(tx: Tx, runId: string): Promise<boolean> {
   return (await acts.limit(1).executeTakeFirst()) !== undefined;
 }
 
-/** Then the transcript does not hold the prompt alone. */
-async function isSummedUp(tx: Tx, sessionId: string): Promise<boolean> {
+/** Whether the transcript was compressed, so that it holds more than the prompt. */
+async function isCompressed(tx: Tx, sessionId: string): Promise<boolean> {
   const session = await tx.find("sessions", { id: sessionId });
   return !session || session.summary_seq !== null;
 }
 
-/** How often a drain looks for runs that have come to wait for leave. */
+/** How often a drain checks for runs that wait for approval by now. */
 const PARK_MS = 500;
 
 /**
- * Lets go of the runs at work when the process is to end: waits `graceMs` for them, parks those that wait for leave and
- * need no client, leaves those that start again to the next start, and cuts the rest, which end as interrupted. `settled`
- * resolves when none is at work. `onCut` is called when they are waited for no longer.
+ * Ends the running runs before the process ends: waits `graceMs` for them, parks detached runs that wait for approval and
+ * runs that can start again, and cuts the rest, which end as interrupted. `settled` resolves when none is running. `onCut`
+ * is called when the grace time is over.
  */
 export async function drainRuns(
   running: Iterable<Execution>,
@@ -233,7 +233,7 @@ function isStillPatient({ clock }: AgentDeps, over: AbortSignal): Promise<boolea
   );
 }
 
-/** A run that cannot be parked, for want of a database too, is cut like any. */
+/** Parks the runs that can be resumed. A run that cannot be parked, even for want of a database, is cut later. */
 async function parkWaiting(running: Iterable<Execution>, { store, log }: AgentDeps): Promise<void> {
   for (const execution of running) {
     if (!execution.isDetached) continue;
@@ -244,7 +244,7 @@ async function parkWaiting(running: Iterable<Execution>, { store, log }: AgentDe
       });
       if (canWait) execution.park();
     } catch (error) {
-      log.warn("a run that waits for leave could not be left waiting", { run: execution.runId, error });
+      log.warn("a run that waits for approval could not be parked", { run: execution.runId, error });
     }
   }
 }

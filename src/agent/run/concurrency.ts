@@ -1,4 +1,4 @@
-/** Which runs may start now in this process. Pure. */
+/** Limits of concurrent runs: of the process, of a group, and of an API key. */
 import { ServiceError } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RateLimiter } from "../../base/rate-limiter.ts";
@@ -6,35 +6,35 @@ import type { Tx } from "../../store/store.ts";
 import { lockName } from "../../store/tx/tx.ts";
 
 /**
- * Set for a run that nobody waits at the wire for: while too many are at work it is recorded and waits, where another
- * would be refused.
+ * Set for a run without a waiting client. Above the limit such a run is recorded and waits; any other run is refused.
  */
 export interface RunSlot {
-  /** Runs that are counted together. */
+  /** Runs of the same group are counted together. */
   readonly group: string;
-  /** Most of the group at work at once in one process; absent: as many as of all. */
+  /** Most runs of the group at once in one process; absent: only the limit of all runs applies. */
   readonly max?: number;
 }
 
-/** A run that was let in, or is to wait. */
+/** The right of one run to be at work. */
 export interface Permit {
+  /** True: the run must wait; the permit counts nothing. */
   readonly waits: boolean;
-  /** Makes room for another. Calling it again does nothing. */
+  /** Frees the place for another run. Calling it again does nothing. */
   release(): void;
 }
 
-/** A session whose run waited, and may start now. */
+/** A session whose waiting run may start now. */
 export interface Ready {
   readonly sessionId: string;
   readonly permit: Permit;
 }
 
-/** Of sub-agents: the run that waits for them is counted. */
+/** The permit of sub-agents: only the run that waits for them is counted. */
 export const uncounted: Permit = { waits: false, release: () => {} };
 
 /**
- * An permit that is asked for when it turns out that a run starts: a prompt that joins a session at work takes no room. At
- * most one, however often it is asked for, since the transaction that finds out may run again.
+ * A permit taken only when a run starts: a prompt that joins a busy session needs none. Takes at most one, however often
+ * it is called, since the transaction that decides may run again.
  */
 export class PermitOnDemand {
   readonly #admit: () => Permit;
@@ -49,7 +49,7 @@ export class PermitOnDemand {
     return (this.#permit ??= this.#admit());
   }
 
-  /** Gives back what was taken, if anything was. */
+  /** Releases the permit if one was taken. */
   release(): void {
     this.#permit?.release();
   }
@@ -58,8 +58,8 @@ export class PermitOnDemand {
 const MAX_WAITING = 1_000;
 
 /**
- * Counts the runs at work, all together and by group, and keeps the sessions of those that wait in their order. What
- * waits is on disk before it comes here: a crash loses the order only.
+ * Counts the runs at work, in total and by group, and keeps the waiting sessions in order. Waiting runs are already on
+ * disk, so a crash loses only their order.
  */
 export class ConcurrencyLimit {
   readonly #max: number;
@@ -68,25 +68,25 @@ export class ConcurrencyLimit {
   readonly #waiting = new Map<string, RunSlot>();
   #atWork = 0;
 
-  /** `max` 0: no limit of all. `onRelease` is called whenever one leaves. */
+  /** `max` 0: no limit. `onRelease` is called whenever a run releases its permit. */
   constructor({ max, onRelease }: { readonly max: number; readonly onRelease: () => void }) {
     this.#max = max > 0 ? max : Number.POSITIVE_INFINITY;
     this.#onRelease = onRelease;
   }
 
-  /** Runs that wait for room in this process. */
+  /** Number of runs that wait for a permit in this process. */
   get waiting(): number {
     return this.#waiting.size;
   }
 
-  /** The sessions whose runs wait. */
+  /** The sessions whose runs wait, in order. */
   get sessions(): Iterable<string> {
     return this.#waiting.keys();
   }
 
   /**
-   * Lets a new run in, or tells it to wait when it can. ServiceError `too_many_concurrent_runs` when it cannot, or when
-   * too many wait.
+   * Admits a new run, or makes it wait if it has a slot. ServiceError `too_many_concurrent_runs` when it has none, or
+   * when too many runs wait.
    */
   admit(slot: RunSlot | undefined): Permit {
     if (this.hasFreeSlot(slot)) return this.acquire(slot);
@@ -104,17 +104,17 @@ export class ConcurrencyLimit {
     return slot?.max === undefined || (this.#groups.get(slot.group) ?? 0) < slot.max;
   }
 
-  /** Counts a run, whether there is room for it or not. */
+  /** Counts a run, even above the limit. */
   acquire(slot: RunSlot | undefined): Permit {
     this.#count(slot, 1);
-    let isInside = true;
-    const leave = () => {
-      if (!isInside) return;
-      isInside = false;
+    let isHeld = true;
+    const release = () => {
+      if (!isHeld) return;
+      isHeld = false;
       this.#count(slot, -1);
       this.#onRelease();
     };
-    return { waits: false, release: leave };
+    return { waits: false, release };
   }
 
   wait(sessionId: string, slot: RunSlot): void {
@@ -125,12 +125,12 @@ export class ConcurrencyLimit {
     return this.#waiting.has(sessionId);
   }
 
-  /** The session waits no more. False when it did not, or was let in: then somebody else goes on with it. */
+  /** Takes the session off the waiting list. False when it was not on it: it never waited, or was admitted. */
   forget(sessionId: string): boolean {
     return this.#waiting.delete(sessionId);
   }
 
-  /** Lets the one in that has waited longest of those that there is room for. */
+  /** Admits the session that has waited longest among those within their limits. */
   next(): Ready | undefined {
     for (const [sessionId, slot] of this.#waiting) {
       if (!this.hasFreeSlot(slot)) continue;
@@ -140,7 +140,7 @@ export class ConcurrencyLimit {
     return undefined;
   }
 
-  /** Empties what waits: the sessions. */
+  /** Empties the waiting list and returns its sessions. */
   takeAll(): readonly string[] {
     const sessions = [...this.#waiting.keys()];
     this.#waiting.clear();
@@ -160,30 +160,30 @@ function tooMany(message: string): ServiceError {
   return new ServiceError("too_many_concurrent_runs", message, { retryAfterSeconds: 1 });
 }
 
-/** A key of the API, as far as it is limited. */
+/** The limits of an API key. */
 export interface LimitedKey {
-  /** The owner of what the key makes. */
+  /** Owner of everything the key creates. */
   readonly name: string;
   /** Requests a minute; absent: no limit. */
   readonly rateLimitRpm?: number;
-  /** Runs at once; absent: no limit of its own. */
+  /** Concurrent runs; absent: no limit of its own. */
   readonly maxConcurrentRuns?: number;
 }
 
-/** Of a prompt, what its admission is about. */
+/** The fields of a prompt that its admission depends on. */
 interface Limited {
   readonly address: { readonly owner: string };
   readonly delivery?: unknown;
   readonly admit?: (tx: Tx) => Promise<void>;
 }
 
-/** How soon a run may have ended. */
+/** When a client may try again: a run may have ended by then. */
 const RETRY_SECONDS = 1;
 
 /**
- * What each key may use, whichever surface, connection or ticket its requests come by. A key is known by its name, the
- * owner of all that it makes, so nothing that is passed on can leave its limits behind. Keys of one name share them;
- * where they differ, the smaller holds.
+ * The limits of each key, on every surface, connection and ticket. A key is identified by its name, the owner of
+ * everything it creates, so its limits follow a ticket or session. Keys of one name share their limits; where these differ,
+ * the smaller one applies.
  */
 export class KeyLimits {
   readonly #clock: Clock;
@@ -203,12 +203,12 @@ export class KeyLimits {
     }
   }
 
-  /** Runs that the key may have at once; undefined: no limit of its own. */
+  /** Returns how many concurrent runs the key may have; undefined: no limit of its own. */
   maxRunsOf(owner: string): number | undefined {
     return this.#maxRuns.get(owner);
   }
 
-  /** Counts a request of the key. ServiceError `rate_limit_exceeded` when it has none left; that one is not counted. */
+  /** Counts a request of the key. ServiceError `rate_limit_exceeded` above the limit; that request is not counted. */
   countRequest(owner: string): void {
     const limiter = this.#requests.get(owner);
     const refused = limiter?.take(owner, this.#clock.now());
@@ -222,9 +222,8 @@ export class KeyLimits {
   }
 
   /**
-   * Returns the prompt as its owner may have it run: recording it throws ServiceError `too_many_concurrent_runs` while as
-   * many of the owner's runs are at work as there may be. Webhooks and scheduled jobs, whose answers go to others, come by
-   * no key.
+   * Returns the prompt with the owner's limit added: recording it throws ServiceError `too_many_concurrent_runs` while the
+   * owner has reached its limit. Prompts of webhooks and scheduled jobs, which have a `delivery`, use no key.
    */
   limitRuns<P extends Limited>(prompt: P): P {
     const { owner } = prompt.address;
@@ -234,7 +233,7 @@ export class KeyLimits {
       ...prompt,
       admit: async (tx) => {
         await prompt.admit?.(tx);
-        // On PostgreSQL another replica's transaction, not committed yet, could not be counted.
+        // On PostgreSQL the count does not see another replica's open transaction.
         await lockName(tx, JSON.stringify(["runs_of_key", owner]));
         if ((await countAtWork(tx, owner)) >= limit) throw keyIsBusy(owner, limit);
       },
@@ -243,8 +242,8 @@ export class KeyLimits {
 }
 
 /**
- * Runs of an owner that take up room, or will as soon as there is some: one for each session that has any to end. What
- * waits behind it in the session, what is part of it, and what came by no key is not counted.
+ * Counts the sessions of an owner with an open run: at work or waiting for a permit. Runs queued behind it, sub-agents, and
+ * runs without a key do not count.
  */
 async function countAtWork(tx: Tx, owner: string): Promise<number> {
   const counted = await tx.db

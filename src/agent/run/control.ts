@@ -1,4 +1,4 @@
-/** Stop and steer, asked for by any process on the store, and heard by the one that runs the run. */
+/** Stop and steer requests, made in any process through the store and handled by the process that runs the run. */
 import { createId } from "../../base/ids.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Store, Tx } from "../../store/store.ts";
@@ -8,18 +8,18 @@ import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
 import type { AgentDeps } from "../deps.ts";
 import type { RunScheduler } from "./scheduler.ts";
 
-/** Runs that end sooner are not followed: it would cost each of them, and nobody can mean to stop them. */
+/** Shorter runs are not followed: following costs each of them, and no person can stop them in time. */
 const FOLLOW_AFTER_MS = 250;
-/** From this age on a run takes steering from elsewhere: it is sure to be followed, or to look for it at its end. */
+/** From this age a run accepts steering from other processes: it is followed by then, or checks for it at its end. */
 const REMOTE_STEER_AFTER_MS = 2 * FOLLOW_AFTER_MS;
 
-/** Text for the model, given to a turn at work. */
+/** Text for the model, added to a running turn. */
 export interface Steer {
   readonly id: string;
   readonly text: string;
 }
 
-/** Asks a run to stop, inside `tx`, wherever it is at work. False when it is not at work (any more). */
+/** Requests that a run stops, inside `tx`, in whichever process it runs. False when it is not running. */
 export async function requestStop(
   tx: Tx,
   store: Store,
@@ -35,13 +35,13 @@ export async function requestStop(
   return true;
 }
 
-/** As {@link requestStop}, for a run of which only the id is known. */
+/** As {@link requestStop}, by the run's id. */
 export async function requestStopOf(tx: Tx, store: Store, runId: string, reason: string): Promise<boolean> {
   const run = await tx.find("runs", { id: runId });
   return run !== undefined && requestStop(tx, store, { id: runId, sessionId: run.session_id }, reason);
 }
 
-/** As {@link requestStop}, for the run at work in a session. Resolves to its id; undefined when none is. */
+/** As {@link requestStop}, for the running run of a session. Resolves to its id; undefined when none runs. */
 export async function requestStopIn(
   tx: Tx,
   store: Store,
@@ -55,8 +55,8 @@ export async function requestStopIn(
 }
 
 /**
- * Gives text to a run by the store, in whatever process it is at work. False when it is not running (any more): it was not
- * taken. `alsoSteer` is called in the transaction that gives it.
+ * Steers a run through the store, in whichever process it runs. False when it is not running: the text was not accepted.
+ * `alsoSteer` is called in the same transaction.
  */
 export async function steerByStore(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
@@ -79,7 +79,7 @@ interface StoreSteer {
   readonly alsoSteer?: ((tx: Tx, runId: string) => Promise<void>) | undefined;
 }
 
-/** As {@link steerByStore}, inside `tx`. A run that has only just begun takes nothing yet: `retryMs` says when. */
+/** As {@link steerByStore}, inside `tx`. A run that has just begun accepts nothing yet: `retryMs` says when it does. */
 export async function requestSteer(
   tx: Tx,
   store: Store,
@@ -99,8 +99,8 @@ export async function requestSteer(
 }
 
 /**
- * Steering that was accepted by another process and has not been heard here, inside the transaction that ends the run.
- * `heard` are the ids that are known already.
+ * Returns steering that another process accepted and this one has not seen, inside the transaction that ends the run.
+ * `heard` holds the ids this process has seen.
  */
 export async function unheardSteers(
   tx: Tx,
@@ -108,7 +108,7 @@ export async function unheardSteers(
   heard: ReadonlySet<string>,
 ): Promise<readonly string[]> {
   if (tx.nowMs - run.startedAtMs < FOLLOW_AFTER_MS) return [];
-  // Whoever gives text holds the row until it is committed, and none is taken from here on.
+  // A process that steers locks the row until it commits; from here on no steering is accepted.
   await tx.update("runs", { id: run.id, ended_at: null }, { updated_at: tx.nowMs });
   const events = await steerEvents(tx, run.id);
   return pendingSteers(events.filter(({ data }) => !heard.has(String(data["steer_id"]))));
@@ -121,7 +121,7 @@ export interface ControlListener {
 
 const ENDED = "the run has ended";
 
-/** Listens for what is asked of a run, once it has lasted a while; the returned function ends it. */
+/** Listens for requests to a run, once it is {@link FOLLOW_AFTER_MS} old; the returned function stops listening. */
 export function listenForControl(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
   runId: string,
@@ -132,7 +132,7 @@ export function listenForControl(
   const cancelTimer = clock.after(FOLLOW_AFTER_MS, begin);
   return () => {
     cancelTimer();
-    // A reason of its own: without one an exception would be made for each run, and nobody sees it.
+    // With a reason of its own the abort creates no exception, which each run would pay for.
     over.abort(ENDED);
   };
 }
@@ -145,7 +145,7 @@ async function follow(
 ): Promise<void> {
   for await (const group of store.journal.follow({ runId }, { signal })) {
     for (const { type, data } of group) {
-      if (type === "run.stopping") listener.onStop(String(data["reason"] ?? "somebody asked"));
+      if (type === "run.stopping") listener.onStop(String(data["reason"] ?? "a stop was requested"));
       if (type === "run.steer_accepted") {
         listener.onSteer({ id: String(data["steer_id"]), text: String(data["text"]) });
       }
@@ -153,12 +153,12 @@ async function follow(
   }
 }
 
-/** A timer this much late, by the clock on the wall, tells that the clock was set or that the machine slept. */
+/** A timer this late by the wall clock means that the clock was set or the machine slept. */
 const JUMP_MS = 30_000;
 
 /**
- * Tells when nothing has happened for a while. Signs of life cost next to nothing: they may come with every piece of an
- * answer. Time in which the clock jumps or the machine sleeps does not count: nothing could happen in it.
+ * Calls `onInactive` when no heartbeat came for `limitMs`. Heartbeats are cheap: one may come with every delta. Time in
+ * which the clock jumps or the machine sleeps does not count.
  */
 export class IdleTimeout {
   readonly #clock: Clock;
@@ -168,7 +168,7 @@ export class IdleTimeout {
   #holders = 0;
   #cancel = (): void => {};
 
-  /** Begins to count. `limitMs` 0: it never tells. */
+  /** Starts the timer. `limitMs` 0: `onInactive` is never called. */
   constructor(options: { readonly clock: Clock; readonly limitMs: number; readonly onInactive: () => void }) {
     this.#clock = options.clock;
     this.#limitMs = options.limitMs;
@@ -177,12 +177,12 @@ export class IdleTimeout {
     if (this.#limitMs > 0) this.#wait(this.#limitMs);
   }
 
-  /** Something happened. */
+  /** Records a heartbeat. */
   keepAlive(): void {
     if (this.#limitMs > 0) this.#lastMs = this.#clock.now();
   }
 
-  /** While `work` goes on nothing is told: it looks after itself. */
+  /** Suspends the timeout while `work`, which has timeouts of its own, is under way. */
   async during<T>(work: () => Promise<T>): Promise<T> {
     this.#holders += 1;
     try {
@@ -199,10 +199,10 @@ export class IdleTimeout {
 
   #wait(ms: number): void {
     const dueMs = this.#clock.now() + ms;
-    this.#cancel = this.#clock.after(ms, () => this.#look(dueMs));
+    this.#cancel = this.#clock.after(ms, () => this.#check(dueMs));
   }
 
-  #look(dueMs: number): void {
+  #check(dueMs: number): void {
     const nowMs = this.#clock.now();
     if (this.#holders > 0 || Math.abs(nowMs - dueMs) > JUMP_MS || nowMs < this.#lastMs) this.#lastMs = nowMs;
     const leftMs = this.#lastMs + this.#limitMs - nowMs;
@@ -212,8 +212,8 @@ export class IdleTimeout {
 }
 
 /**
- * Stops what runs and what waits in a session, in whatever process. Resolves when all of it has ended; false when it has
- * not after `timeoutMs`.
+ * Stops all running and queued runs of a session, in whichever process. Resolves to true when all have ended, to false
+ * when some have not after `timeoutMs`.
  */
 export async function endRuns(
   { deps, runs }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly runs: RunScheduler },
@@ -226,7 +226,7 @@ export async function endRuns(
     .select(["id", "last_seq"])
     .where("session_id", "=", sessionId)
     .where("ended_at", "is", null)
-    // What waits goes first, so that none of it begins when the turn ends.
+    // Queued runs go first, so that none of them starts when the running one ends.
     .orderBy("created_at", "desc")
     .execute();
   const late = new AbortController();

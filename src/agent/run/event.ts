@@ -7,7 +7,7 @@ import type { Store, Tx } from "../../store/store.ts";
 import { addMessages } from "../session/transcript.ts";
 import type { Message } from "../message.ts";
 
-/** Names of everything a run can put into the journal; their data are described in specs/schemas/event.yaml. */
+/** Names of the journal events of a run; specs/schemas/event.yaml describes their data. */
 export type RunEventName = RunEvent["event"];
 
 /** The data of one event: its wire form without the envelope, which the journal keeps in columns. */
@@ -16,12 +16,12 @@ export type RunEventData<N extends RunEventName> = Omit<
   "event" | "run_id" | "seq" | "timestamp"
 >;
 
-/** Makes an event of a run. The compiler holds the data to the spec. */
+/** Returns an event of a run. The compiler checks the data against the spec. */
 export function runEvent<N extends RunEventName>(runId: string, event: N, data: RunEventData<N>): NewEvent {
   return { type: event, runId, data: data as Readonly<Record<string, unknown>> };
 }
 
-/** Names of what happens to a session outside its runs. */
+/** Names of the events of a session outside its runs. */
 export type SessionEventName = SessionEvent["event"];
 
 export type SessionEventData<N extends SessionEventName> = Omit<
@@ -29,12 +29,12 @@ export type SessionEventData<N extends SessionEventName> = Omit<
   "event" | "session_id" | "seq" | "timestamp"
 >;
 
-/** Makes an event of a session that belongs to no run. */
+/** Returns an event of a session that belongs to no run. */
 export function sessionEvent<N extends SessionEventName>(event: N, data: SessionEventData<N>): NewEvent {
   return { type: event, runId: null, data: data as Readonly<Record<string, unknown>> };
 }
 
-/** The wire form of a journal event that belongs to no run. */
+/** Returns the wire form of a session event. */
 export function toSessionEvent(event: JournalEvent): SessionEvent {
   return {
     event: event.type,
@@ -52,12 +52,12 @@ const FINAL: ReadonlySet<string> = new Set<RunEventName>([
   "run.interrupted",
 ]);
 
-/** After a final event a run has no more events. */
+/** Whether an event type ends a run: no event of the run follows it. */
 export function isFinalEvent(type: string): boolean {
   return FINAL.has(type);
 }
 
-/** The wire form of a journal event that belongs to a run. */
+/** Returns the wire form of a run event. */
 export function toRunEvent(event: JournalEvent): RunEvent {
   return {
     event: event.type,
@@ -68,7 +68,7 @@ export function toRunEvent(event: JournalEvent): RunEvent {
   } as RunEvent;
 }
 
-/** The journal's form of what an engine reports. */
+/** Returns the journal event for an event of the engine. */
 export function fromEngine(runId: string, event: EngineEvent): NewEvent {
   switch (event.type) {
     case "message.start":
@@ -86,17 +86,17 @@ export function fromEngine(runId: string, event: EngineEvent): NewEvent {
   }
 }
 
-/** Later deltas wait this long to be merged; the first goes at once. One display frame at 40 Hz. */
+/** Deltas wait this long to be merged, except the first. One display frame at 40 Hz. */
 export const MERGE_MS = 25;
 
-/** Events whose adjacent pieces may become one, and the field that holds the text. */
+/** Events whose adjacent deltas are merged, and the field that holds the text. */
 const MERGED: Readonly<Record<string, string>> = {
   "message.delta": "delta",
   "reasoning.delta": "delta",
   "tool.progress": "delta",
 };
 
-/** A longer piece is an event of its own: whoever reads slowly holds one at least. */
+/** Longest merged delta: a slow reader holds at least one in memory. */
 const MAX_MERGED_CHARACTERS = 16_384;
 
 const isDelta = (event: NewEvent): boolean => event.type in MERGED;
@@ -106,7 +106,7 @@ interface Batch {
   readonly messages: readonly Message[];
 }
 
-/** A batch whose write failed, and where the last attempt at it stands if it was committed all the same. */
+/** A batch whose write failed, and the position of the last attempt in case it was committed after all. */
 interface Uncertain {
   readonly batch: Batch;
   readonly firstRunSeq: number | undefined;
@@ -118,37 +118,37 @@ interface RecorderOptions {
   readonly clock: Clock;
   readonly sessionId: string;
   readonly runId: string;
-  /** Called when the journal cannot be written; the run cannot go on then. */
+  /** Called when the journal cannot be written: the run must stop. */
   readonly onFailure: (error: unknown) => void;
 }
 
 /**
- * Carries what one run does into the journal and the transcript, in order, merging deltas on a short tick before they
- * are appended, so that the live stream and its replay are the same events. At most one write is under way.
+ * Writes the events and messages of one run to the journal and the transcript, in order. Merges deltas before it appends
+ * them, so that the live stream and its replay have the same events. At most one write is under way.
  */
 export class EventWriter {
   readonly #options: RecorderOptions;
   #events: NewEvent[] = [];
   #messages: Message[] = [];
-  /** When deltas were last written: only they make later ones wait. */
+  /** Time of the last write with deltas: later deltas wait for it. */
   #lastDeltaMs = Number.NEGATIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
   #write: Promise<void> | undefined;
-  /** True once the write under way has taken its batch. */
+  /** True once the current write has its batch. */
   #taken = false;
   #finishing = false;
   #failed = false;
-  #doubtful: Uncertain | undefined;
-  /** What goes with the end. */
+  #uncertain: Uncertain | undefined;
+  /** The batch that is written with the end. */
   #rest: Batch | undefined;
-  /** True when somebody waits for what was taken so far to be safe. */
+  /** True while a caller waits for the pending events to be durable. */
   #urgent = false;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
   }
 
-  /** Takes an event. Deltas may wait for {@link MERGE_MS}; everything else goes at once. */
+  /** Adds an event. Deltas may wait for {@link MERGE_MS}; other events are written at once. */
   event(event: NewEvent): void {
     if (this.#finishing) return;
     if (!isDelta(event) || !this.#merge(event)) this.#events.push(event);
@@ -156,13 +156,13 @@ export class EventWriter {
     else this.#begin();
   }
 
-  /** Takes the messages of a finished step; they are committed together. */
+  /** Adds the messages of a finished step; they are committed together. */
   messages(messages: readonly Message[]): void {
     this.#messages.push(...messages);
     this.#begin();
   }
 
-  /** Resolves when everything taken so far is committed, safe from a crash. Rejects when it cannot be. */
+  /** Resolves when all pending events and messages are durable. Rejects when they cannot be written. */
   async flush(): Promise<void> {
     while (this.#events.length > 0 || this.#messages.length > 0 || this.#write) {
       if (this.#finishing || this.#failed) return;
@@ -173,10 +173,10 @@ export class EventWriter {
   }
 
   /**
-   * Writes what is left and the final event, in one durable transaction, and takes nothing more. `conclude` comes first
-   * in it and gives that event, and `next` goes with it: its value is what this resolves to. Undefined instead of an
-   * event says that the run has ended already: nothing is written then, and `ended` goes instead of `next`. All may be
-   * called twice, as any store work. When this rejects it may be called again.
+   * Writes the rest and the final event in one durable transaction, and accepts nothing more. `conclude` runs first and
+   * returns the final event; `next` runs last, and its value is the result. If `conclude` returns undefined the run has
+   * ended already: nothing is written, and `ended` runs instead of `next`. Each may be called twice, like all store work.
+   * May be called again after a rejection.
    */
   async finish<T>(
     conclude: (tx: Tx) => Promise<NewEvent | undefined>,
@@ -195,7 +195,7 @@ export class EventWriter {
     });
   }
 
-  /** Takes nothing more, and writes nothing of what is left: another process goes on from what is stored. */
+  /** Drops what is pending and accepts nothing more: another process continues from the stored state. */
   abandon(): void {
     this.#finishing = true;
     this.#cancelTimer?.();
@@ -217,42 +217,42 @@ export class EventWriter {
     this.#write = this.#options.store
       .write(
         async (tx) => {
-          // What came since and has to be safe goes with the next write, which is.
+          // Events that became urgent meanwhile go with the next write, which is durable.
           if (!batch && (this.#finishing || (!durable && this.#mustBeSafe))) return;
           this.#taken = true;
           batch ??= this.#take();
           if (batch.events.some(isDelta)) this.#lastDeltaMs = this.#options.clock.now();
-          this.#doubtful = { batch, firstRunSeq: undefined, lastMessage: undefined };
-          this.#doubtful = { batch, ...(await this.#put(tx, batch)) };
+          this.#uncertain = { batch, firstRunSeq: undefined, lastMessage: undefined };
+          this.#uncertain = { batch, ...(await this.#put(tx, batch)) };
         },
         { durable },
       )
       .then(
-        () => (this.#doubtful = undefined),
+        () => (this.#uncertain = undefined),
         (error: unknown) => this.#fail(error),
       )
       .then(() => this.#settled());
   }
 
   /**
-   * The run is being stopped now; what it still says waits for the finish, and so does what could not be written because
-   * the store was away. What the store itself refuses it would refuse again.
+   * The run is being stopped: what it still emits waits for {@link finish}, and so does a batch that failed because the
+   * store was unavailable. A batch that the store refuses is dropped: it would be refused again.
    */
   #fail(error: unknown): void {
     this.#failed = true;
-    if (!isUnavailable(error)) this.#doubtful = undefined;
+    if (!isUnavailable(error)) this.#uncertain = undefined;
     this.#options.onFailure(error);
   }
 
-  /** What the end has to write besides the final event. */
+  /** Returns what the end writes before the final event. */
   async #restOf(tx: Tx): Promise<Batch> {
     const rest = (this.#rest ??= this.#take());
-    if (!this.#doubtful || (await this.#isWritten(tx, this.#doubtful))) return rest;
-    const { events, messages } = this.#doubtful.batch;
+    if (!this.#uncertain || (await this.#isWritten(tx, this.#uncertain))) return rest;
+    const { events, messages } = this.#uncertain.batch;
     return { events: [...events, ...rest.events], messages: [...messages, ...rest.messages] };
   }
 
-  /** Whether a write that failed was committed all the same. Nobody else writes these types and messages of the run. */
+  /** Whether a failed write was committed after all. Only this writer adds such events and messages of the run. */
   async #isWritten(tx: Tx, { batch, firstRunSeq, lastMessage }: Uncertain): Promise<boolean> {
     const { sessionId, runId } = this.#options;
     if (firstRunSeq !== undefined) {
@@ -271,7 +271,7 @@ export class EventWriter {
     else this.#begin();
   }
 
-  /** At once when no delta was written lately, else when the merge time since then is over. */
+  /** Writes at once if the last deltas are older than {@link MERGE_MS}, else when they are. */
   #beginSoon(): void {
     const { clock } = this.#options;
     const waitMs = this.#lastDeltaMs + MERGE_MS - clock.now();
@@ -291,14 +291,14 @@ export class EventWriter {
 
   async #put(tx: Tx, { events, messages }: Batch): Promise<Omit<Uncertain, "batch">> {
     const { store, sessionId, runId } = this.#options;
-    // A process that slept past its lease must not write into a session that another has taken over.
+    // A process that slept past its lease must not write to a session that another has taken over.
     const leasedBy = store.owner;
     const lastMessage = await addMessages(tx, { sessionId, runId, leasedBy }, messages);
     const [first] = events.length > 0 ? await store.journal.append(tx, sessionId, events, { leasedBy }) : [];
     return { lastMessage, firstRunSeq: first?.runSeq ?? undefined };
   }
 
-  /** Adds a delta to the newest pending event when that is an earlier piece of the same text. */
+  /** Appends a delta to the newest pending event if both belong to the same text. */
   #merge(event: NewEvent): boolean {
     const last = this.#events.at(-1);
     const field = MERGED[event.type];

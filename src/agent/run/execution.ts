@@ -32,13 +32,13 @@ export interface ExecutionOptions {
   readonly input: RunInput;
   readonly budget: Budget;
   readonly spawner: Spawner;
-  /** True when the run's prompt is all there is: the transcript need not be read. */
+  /** True: the prompt is the whole transcript, which need not be read. */
   readonly fresh: boolean;
   /** Set for a run that another process left waiting. */
   readonly suspended?: Suspended | undefined;
 }
 
-/** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */
+/** One running run: gives the engine its turn, records the events, and can be steered and stopped. */
 export class Execution {
   readonly runId: string;
   readonly sessionId: string;
@@ -94,12 +94,12 @@ export class Execution {
     return this.#options.run.kind !== "compression";
   }
 
-  /** Whether another process can take the run up where it stands, if it waits for leave. */
+  /** Whether another process can resume the run while it waits for approval. */
   get isDetached(): boolean {
     return this.#options.input.isDetached === true;
   }
 
-  /** Whether the next process starts the run again, if this one lets go of it now. */
+  /** Whether the next process restarts the run if this one parks it now. */
   get canStartAgain(): boolean {
     return this.#options.input.startsAgain === true && this.#acts === "no" && !this.#abort.signal.aborted;
   }
@@ -125,7 +125,7 @@ export class Execution {
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole);
       describeRunEnd(this.#span, whole, outcome);
-      await this.#options.deps.questions.closeDoubtful(tx, this.runId);
+      await this.#options.deps.questions.closeUncertain(tx, this.runId);
       return (await close.end(tx, outcome)) ? outcome.event : undefined;
     };
     try {
@@ -149,8 +149,8 @@ export class Execution {
   }
 
   /**
-   * Adds text to the turn at its next step; what comes too late for one is handed back in the final event. False when
-   * the turn is over: it was not taken. Once this resolves a crash does not lose the text.
+   * Adds text to the turn at its next step; text that comes too late is returned in the final event. False when the turn
+   * is over: the text was not accepted. Once this resolves the text survives a crash.
    */
   async steer(text: string): Promise<boolean> {
     if (this.#over || this.#abort.signal.aborted || !this.isTurn) return false;
@@ -161,7 +161,7 @@ export class Execution {
     return true;
   }
 
-  /** Asks the turn to stop; the run ends when the engine really has. */
+  /** Requests that the turn stops; the run ends when the engine has stopped. */
   async stop(stop: RunStop): Promise<void> {
     if (this.#over || this.#abort.signal.aborted) return;
     this.#abort.abort(stop);
@@ -171,11 +171,11 @@ export class Execution {
     await store.write((tx) => requestStop(tx, store, run, stop.message));
   }
 
-  /** Leaves the run as it is stored, for the next process: from now on nothing of it is written here. */
+  /** Leaves the run as it is stored, for the next process: this process writes no more of it. */
   park(): void {
     if (this.#over || this.#abort.signal.aborted) return;
     this.#recorder.abandon();
-    this.#abort.abort(new RunStop("parked", "The server was shut down while the run waited for leave."));
+    this.#abort.abort(new RunStop("parked", "The server shut down while the run waited for approval."));
   }
 
   #hear(steer: Steer): void {
@@ -184,7 +184,7 @@ export class Execution {
     this.#steers.push(steer);
   }
 
-  /** What other processes ask of the run. */
+  /** Listens for stop and steer requests of other processes. */
   #listen(): () => void {
     const { log } = this.#options.deps;
     return listenForControl(this.#options.deps, this.runId, {
@@ -192,7 +192,8 @@ export class Execution {
         if (!this.#abort.signal.aborted) this.#abort.abort(new RunStop("cancelled", reason));
       },
       onSteer: (steer) => this.#hear(steer),
-      onFailure: (error) => log.warn("a run cannot be controlled from elsewhere", { run: this.runId, error }),
+      onFailure: (error) =>
+        log.warn("a run cannot be controlled by other processes", { run: this.runId, error }),
     });
   }
 
@@ -208,7 +209,7 @@ export class Execution {
       return this.isTurn ? await engine.runTurn(await this.#engineTurn()) : await this.#compression();
     } catch (error) {
       if (this.#abort.signal.aborted) return { stop: "aborted", text: "", usage: this.#usage };
-      // An engine must not reject; when one does it is a bug, and the run must end all the same.
+      // An engine must not reject. If one does it is a bug, and the run must still end.
       log.error("the engine failed unexpectedly", { run: this.runId, engine: engine.name, error });
       const message = "The agent failed inside the server; its log has the details.";
       return { stop: "error", text: "", usage: this.#usage, error: { code: "internal_error", message } };
@@ -219,7 +220,7 @@ export class Execution {
     }
   }
 
-  /** Ends the run when nothing happens in it for as long as it may not. */
+  /** Stops the run when nothing happens in it for its inactivity limit. */
   #watch(): IdleTimeout {
     const { inactivityMs: limitMs = 0 } = this.#options.input;
     const message = `Nothing happened in the run for ${limitMs / 1000} seconds: no text, and no output of a tool.`;
@@ -235,13 +236,13 @@ export class Execution {
   async #engineTurn(): Promise<EngineTurn> {
     const { deps, run, session, input, fresh, budget } = this.#options;
     const kind = run.kind as RunKind;
-    const lent = deps.clients.of(this.#root.sessionId);
-    await abortable(lent.settled(), this.#abort.signal);
-    const setup = await setUpTurn(deps, { kind, model: run.model, session, input, lent });
-    for (const notice of [...(fresh ? deps.notices() : []), ...lent.notices()]) {
+    const resources = deps.clients.of(this.#root.sessionId);
+    await abortable(resources.settled(), this.#abort.signal);
+    const setup = await setUpTurn(deps, { kind, model: run.model, session, input, resources });
+    for (const notice of [...(fresh ? deps.notices() : []), ...resources.notices()]) {
       this.#record(runEvent(this.runId, "run.notice", { message: notice }));
     }
-    const scope = this.#toolScope(setup, lent);
+    const scope = this.#toolScope(setup, resources);
     const ports: TurnPorts = {
       emit: (event) => this.#record(fromEngine(this.runId, event)),
       callTool: (call) => callTool(call, scope),
@@ -269,7 +270,7 @@ export class Execution {
     };
   }
 
-  /** Ends the step that the process before left in the middle. */
+  /** Completes the step that the previous process left unfinished. */
   async #settle(scope: ToolCallScope): Promise<void> {
     const { suspended } = this.#options;
     if (!suspended) return;
@@ -279,7 +280,7 @@ export class Execution {
 
   async #context(): Promise<readonly Message[]> {
     const { store } = this.#options.deps;
-    // The row that the run was recorded with may be older than the last compression.
+    // The session row of the run may be older than the last compression.
     const session = await store.read
       .selectFrom("sessions")
       .select(["id", "context_seq", "summary_seq"])
@@ -288,7 +289,7 @@ export class Execution {
     return (await loadContext(store, session)).map(({ message }) => message);
   }
 
-  /** At the top of the family: there questions are asked, and lent what there is. */
+  /** The run at the top of the family, which asks the questions and has the client's resources. */
   get #root(): RunFamily["root"] {
     return this.#options.input.family?.root ?? { runId: this.runId, sessionId: this.sessionId };
   }
@@ -336,7 +337,7 @@ export class Execution {
     };
   }
 
-  /** A run that would start again does not once this resolves: its first call is on disk before the tool begins. */
+  /** Rules out a restart: once this resolves the first call is on disk, before the tool begins. */
   async #begins(): Promise<void> {
     if (this.#acts === "yes" || this.#options.input.startsAgain !== true) return;
     this.#acts = "soon";
@@ -345,7 +346,7 @@ export class Execution {
     this.#acts = "yes";
   }
 
-  /** A run that only compresses. */
+  /** Runs a compression without a turn. */
   async #compression(): Promise<TurnEnd> {
     const { budget } = this.#options;
     const refusal = budget.admit();
@@ -376,8 +377,8 @@ export class Execution {
     this.#usage = addUsage(this.#usage, spent);
     this.#options.budget.spend(spent);
     this.#recorder.messages(messages.map(asSteer));
-    // The final event carries the usage of a turn of one step; only longer turns report on the way. What follows this
-    // event belongs to no saved step, which is what salvage goes by.
+    // The final event carries the usage of a turn of one step; only longer turns report it in between. Events after this
+    // one belong to no saved step: recovery rebuilds the unsaved step from them.
     if (messages.some((message) => message.role !== "assistant")) {
       const usage = addUsage(this.#options.suspended?.usage ?? zeroUsage, this.#usage);
       this.#record(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage) }));
@@ -385,7 +386,7 @@ export class Execution {
   }
 }
 
-/** What a user says in the middle of a turn is steering: the prompt was written before it began. */
+/** Marks a user message in the middle of a turn as steering: the prompt was written before the turn began. */
 function asSteer(message: Message): Message {
   return message.role === "user" && message.origin === undefined ? { ...message, origin: "steer" } : message;
 }

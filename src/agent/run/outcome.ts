@@ -24,19 +24,19 @@ export interface Outcome {
   readonly event: NewEvent;
 }
 
-/** How a run is closed, once its turn is over. */
+/** How a run is closed when its turn is over. */
 export interface RunClose<T> {
   /** Closes the run. False when it has ended already. */
   readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
-  /** Does what follows, in the same transaction. */
+  /** Starts what follows, in the same transaction. */
   readonly next: (tx: Tx) => Promise<T>;
   /** Instead of `next` when the run has ended already. */
   readonly ended: (tx: Tx) => Promise<T | undefined>;
-  /** Calls `write`, the transaction of the end, until it is through or has to be given up. */
+  /** Calls `write`, the transaction of the end, until it succeeds or is given up. */
   readonly attempts: (write: () => Promise<T | undefined>) => Promise<T | undefined>;
 }
 
-/** What an engine's end and the reason of a stop, if there was one, make of a run. */
+/** Returns the outcome of a run from the engine's end and the reason of a stop, if any. */
 export function outcomeOf(
   runId: string,
   end: TurnEnd,
@@ -81,7 +81,7 @@ export function outcomeOf(
   };
 }
 
-/** The end of a run that was to stop when its process went. */
+/** Returns the outcome of a run that was stopping when its process ended. */
 export function cancelledOutcome(runId: string, pendingSteer: readonly string[]): Outcome {
   const pending = pendingSteer.length > 0 ? { pending_steer: [...pendingSteer] } : {};
   const data = { reason: "The run was stopped, and its process ended meanwhile.", ...pending };
@@ -92,7 +92,7 @@ export function cancelledOutcome(runId: string, pendingSteer: readonly string[])
   };
 }
 
-/** The end of a run whose process is gone or going. */
+/** Returns the outcome of a run whose process has ended or is ending. */
 export function interruptedOutcome(
   runId: string,
   message: string,
@@ -131,7 +131,7 @@ function stopped(runId: string, stop: RunStop | undefined, { usage, stored, pend
   return { status: "cancelled", set: stored, event: runEvent(runId, "run.cancelled", data) };
 }
 
-/** Longest text of a background prompt that its event carries; all of it stands in the run. */
+/** Longest text of a background prompt in its event; the run has all of it. */
 const MAX_TEXT_CHARACTERS = 65_536;
 
 interface ConcludedRun {
@@ -142,9 +142,8 @@ interface ConcludedRun {
 }
 
 /**
- * Ends a run and does what follows from it in the same transaction: the session's usage grows, and who waits for a
- * background prompt or asked for a webhook is told. False when the run had ended already. The final event itself is the
- * caller's to append.
+ * Ends a run and, in the same transaction, adds its usage to the session, enqueues its webhook, and notifies its trigger
+ * and the session of a background prompt. False when the run had ended already. The caller appends the final event.
  */
 export async function concludeRun(tx: Tx, concluded: ConcludedRun, outcome: Outcome): Promise<boolean> {
   if (!(await endRun(tx, concluded.run.id, outcome.status, outcome.set))) return false;
@@ -152,7 +151,7 @@ export async function concludeRun(tx: Tx, concluded: ConcludedRun, outcome: Outc
   return true;
 }
 
-/** As {@link concludeRun}, for many runs, of whose ends what follows is done one after the other. */
+/** As {@link concludeRun}, for many runs. */
 export async function concludeAllRuns(
   tx: Tx,
   deps: ConcludedRun["deps"],
@@ -176,7 +175,7 @@ async function followEnd(
   if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.ended(tx, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
   if (isPlain && isStateless) return;
-  // Only these kinds work for another session; what the others were asked may be long, and is not looked at again.
+  // Only these kinds work for another session; the input of the others may be long and is not parsed again.
   const { family, notifySessionId } = isPlain ? {} : parseLinks(run);
   await addToSession(tx, family?.root.sessionId ?? run.session_id, outcome.set.usage ?? null);
   if (notifySessionId !== undefined) await notify(tx, store, notifySessionId, { run, outcome });
@@ -186,7 +185,7 @@ function parseLinks(run: RunRow): Pick<RunInput, "family" | "notifySessionId"> {
   return parseInput(run);
 }
 
-/** Sessions made for one request keep no sum: their one run has it. */
+/** Sessions made for one request keep no sum: their only run has it. */
 async function addToSession(tx: Tx, sessionId: string, usage: string | null): Promise<void> {
   if (usage === null) return;
   const session = await tx.find("sessions", { id: sessionId });
@@ -216,7 +215,7 @@ async function notify(
   sessionId: string,
   { run, outcome }: { readonly run: RunRow; readonly outcome: Outcome },
 ): Promise<void> {
-  // Who asked may have deleted the session meanwhile.
+  // The session may have been deleted meanwhile.
   if (!(await tx.find("sessions", { id: sessionId }))) return;
   const { error, reason } = outcome.event.data as { error?: { message: string }; reason?: string };
   const text = outcome.set.output ?? error?.message ?? reason ?? "";

@@ -16,50 +16,50 @@ import {
 import { ServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
 import type { SessionQueue, Started } from "./session-queue.ts";
-import { formatModel } from "../model.ts";
+import { formatModel, parseModel } from "../model.ts";
 import { requestStopIn } from "./control.ts";
 import type { PermitOnDemand } from "./concurrency.ts";
 import type { PolicyContext } from "../question/policy/policy.ts";
 import type { SessionResources } from "../session/live-sessions.ts";
 import type { Tool } from "../tool/tool.ts";
 
-/** What a surface or trigger asks of the agent. */
+/** A prompt of a surface or trigger to the agent. */
 export interface Prompt {
   readonly address: SessionAddress;
   readonly seed: SessionSeed;
   readonly kind: RunKind;
   /**
-   * What the run is asked. `opening` is the conversation before the prompt, for a session that does not exist yet;
-   * a session that exists has its own.
+   * The input of the run. `opening` is the conversation before the prompt, for a new session; an existing session has its
+   * own.
    */
   readonly input: RunInput & { readonly opening?: RunInput["prompt"] };
   /** Undefined: the session's own model, else the default. */
   readonly model?: ModelRef;
-  /** Of the new run, where it was told of before; else it gets one. */
+  /** Id of the new run, if the caller has announced it; default: a new one. */
   readonly runId?: string;
   readonly metadata?: Readonly<Record<string, string>>;
   readonly whenBusy?: BusyMode;
-  /** Who is told of the run, as run-webhook.ts records it. */
+  /** Webhook of the run, as run-webhook.ts records it. */
   readonly webhook?: string;
-  /** Where its answer goes, as run-delivery.ts records it. */
+  /** Where its answer goes, as run-trigger.ts records it. */
   readonly delivery?: string;
   /**
-   * Writes what belongs to the run in the transaction that records it. When it throws there is no run. As any store
-   * work it may be called twice. The run is `running` when it starts at once in a session that is new.
+   * Writes further records in the transaction that records the run. When it throws no run is created. Like all store work
+   * it may be called twice. The run is `running` when it starts at once in a new session.
    */
   readonly alsoRecord?: (tx: Tx, run: RunRow) => Promise<void>;
   /**
-   * Writes what belongs to the text where it is steered into the run `runId` instead, in the transaction that gives it to
-   * that run. Without it a prompt with {@link alsoRecord} is not steered.
+   * Writes further records when the text is steered into the run `runId` instead, in the same transaction. Without it a
+   * prompt with {@link alsoRecord} is not steered.
    */
   readonly alsoSteer?: (tx: Tx, runId: string) => Promise<void>;
   /**
-   * Refuses the run by throwing, in the same transaction, behind {@link alsoRecord}. Asked of a run that starts, or that
-   * waits only for room and then starts by itself. Not of one that is queued behind its session's: when it starts, that
-   * one has ended, so no more are at work than before; and not of steering.
+   * Refuses the run by throwing, in the same transaction, after {@link alsoRecord}. Called for a run that starts or waits
+   * for a permit. Not called for a run queued behind another of its session, which replaces that one when it starts, nor
+   * for steering.
    */
   readonly admit?: (tx: Tx) => Promise<void>;
-  /** Called with the id of a new run before anything of it is committed: follow it from its first event. */
+  /** Called with the id of a new run before it is committed, so that the caller can follow it from its first event. */
   readonly beforeStart?: (runId: string) => void;
 }
 
@@ -69,15 +69,15 @@ export interface Submitted {
   readonly sessionKey: string | null;
   /** Effective `provider:model`. */
   readonly model: string;
-  /** steered: the text went into the run that is at work, `runId`. */
+  /** steered: the text was added to the running run `runId`. */
   readonly status: "running" | "queued" | "steered";
-  /** Milliseconds since the epoch; of a steered text, when it was taken. */
+  /** Milliseconds since the epoch; for a steered text, when it was accepted. */
   readonly createdAtMs: number;
-  /** Of a queued run: 1 is the next. */
+  /** Position of a queued run: 1 is the next. */
   readonly queuePosition?: number;
 }
 
-/** What of a prompt a turn at work can take; undefined when it is more than text, or recorded with a run of its own. */
+/** Returns the text that can steer a running turn; undefined when the prompt has more than text, or needs its own run. */
 export function steerableText({ input: { prompt }, alsoRecord, alsoSteer }: Prompt): string | undefined {
   if (alsoRecord && !alsoSteer) return undefined;
   if (prompt.some((message) => message.role === "user" && message.attachments?.length)) return undefined;
@@ -92,30 +92,30 @@ export interface RecordWork {
 
 export interface RecordRequest {
   readonly prompt: Prompt;
-  /** Asked for when the run starts, or is to wait for room. */
+  /** Taken when the run starts or must wait for a permit. */
   readonly permit: PermitOnDemand;
-  /** True: nothing is written when a turn is at work in the session, which may take the text. */
+  /** True: nothing is written while a run of the session may accept the text as steering. */
   readonly steersFirst: boolean;
 }
 
-/** A prompt that will not be lost. */
+/** A recorded prompt, which survives a crash. */
 export interface Recorded extends Started {
   readonly isNew: boolean;
-  /** The session's lease is this process's. */
+  /** True: this process holds the session's lease. */
   readonly isLeased: boolean;
-  /** In the session's queue, 1 for the next; 0: the run begins now. */
+  /** Position in the session's queue, 1 for the next; 0: the run starts now. */
   readonly position: number;
-  /** The run that was asked to stop in favour of this one. */
+  /** The run that is stopped in favour of this one. */
   readonly interrupted?: string | undefined;
 }
 
-/** Why a run stops that a newer prompt interrupts. */
+/** Reason of the stop when a newer prompt interrupts a run. */
 export const INTERRUPTED = "A newer prompt took over.";
 
 /**
- * Writes a prompt with its run, and its session if there is none yet, in one transaction, with all that the prompt brings
- * to be recorded with it. Undefined: see {@link RecordRequest.steersFirst}. ServiceError `session_busy` where prompts to a
- * busy session are refused, `queue_full`, and `too_many_concurrent_runs` for a run that would start.
+ * Records a prompt with its run, a new session if needed, and the further records of the prompt, in one transaction.
+ * Undefined: see {@link RecordRequest.steersFirst}. ServiceError `session_busy` when prompts to a busy session are refused,
+ * `queue_full`, and `too_many_concurrent_runs` for a run that would start.
  */
 export async function recordPrompt(
   work: RecordWork,
@@ -127,7 +127,7 @@ export async function recordPrompt(
   let isAnnounced = false;
   return store.write(async (tx) => {
     const existing = await claimSession(tx, prompt.address);
-    // Whoever was told of the run waits for it: from then on there is one.
+    // Once `beforeStart` has announced the run it must be recorded.
     if (steersFirst && !isAnnounced && existing && existing.lease_owner !== null) return undefined;
     if (!isAnnounced) prompt.beforeStart?.(runId);
     isAnnounced = true;
@@ -148,7 +148,7 @@ interface Asked {
   readonly starts: Started;
 }
 
-/** In a session that is new. */
+/** Records the run in a new session. */
 async function open(tx: Tx, { queue }: RecordWork, { prompt, permit, starts }: Asked): Promise<Recorded> {
   const { waits } = permit.take();
   const { run } = starts;
@@ -158,7 +158,7 @@ async function open(tx: Tx, { queue }: RecordWork, { prompt, permit, starts }: A
   return { ...starts, isNew: true, isLeased: true, position: waits ? 1 : 0 };
 }
 
-/** In a session that there is: at once, or in its queue. */
+/** Records the run in an existing session, where it starts at once or is queued. */
 async function join(tx: Tx, work: RecordWork, { prompt, permit, starts }: Asked): Promise<Recorded> {
   const { queue, deps } = work;
   const { run, session, input } = starts;
@@ -175,7 +175,7 @@ async function join(tx: Tx, work: RecordWork, { prompt, permit, starts }: Asked)
   return { ...recorded, isLeased: true, position: 0 };
 }
 
-/** Behind the run at work, or next in its place. */
+/** Queues the run behind the running one, or interrupts that one and puts it next. */
 async function waitInQueue(
   tx: Tx,
   { deps, queue }: RecordWork,
@@ -212,7 +212,7 @@ function inputOf({ input: { opening = [], ...input } }: Prompt, isNew: boolean):
   return isNew ? { ...input, prompt: [...opening, ...input.prompt] } : input;
 }
 
-/** What a turn is made of, worked out from the configuration, the session and the request, in this order of weight. */
+/** The settings of a turn. The request overrides the session, which overrides the configuration. */
 export interface TurnSetup {
   readonly cwd: string;
   readonly model: ModelRef;
@@ -227,6 +227,7 @@ export interface TurnSetup {
   readonly compactAtTokens: number | undefined;
 }
 
+/** Returns the settings of the turn of a run. */
 export async function setUpTurn(
   deps: AgentDeps,
   {
@@ -234,29 +235,34 @@ export async function setUpTurn(
     model: name,
     session,
     input,
-    lent,
+    resources,
   }: {
     readonly kind: RunKind;
     /** `provider:model`. */
     readonly model: string;
     readonly session: SessionRow;
     readonly input: RunInput;
-    /** By the program that has the session open. */
-    readonly lent: SessionResources;
+    /** Of the program that has the session open. */
+    readonly resources: SessionResources;
   },
 ): Promise<TurnSetup> {
   const { settings, models } = deps;
   await deps.toolsSettled();
   const chosen = settingsOf(session);
   const cwd = session.cwd ?? settings.workspace;
-  const model = refOf(name);
+  const model = parseModel(name);
   const { threshold } = settings.compression;
   return {
     cwd,
     model,
     fallbacks: settings.fallbacks.flatMap((fallback) => models.resolve(fallback) ?? []),
-    instructions: await instructionsFor(deps, { cwd, lent, mode: chosen.mode, asked: input.instructions }),
-    tools: toolsFor(deps, { kind, input, lent }),
+    instructions: await instructionsFor(deps, {
+      cwd,
+      roots: resources.roots,
+      mode: chosen.mode,
+      requested: input.instructions,
+    }),
+    tools: toolsFor(deps, { kind, input, resources }),
     clientTools: input.clientTools ?? [],
     settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
     maxSteps: input.maxSteps ?? settings.maxSteps,
@@ -266,7 +272,7 @@ export async function setUpTurn(
       home: settings.userHome,
       agentHome: settings.agentHome,
       allow: settings.allowedCommands,
-      roots: lent.roots,
+      roots: resources.roots,
     },
     compactAtTokens:
       threshold === undefined ? undefined : Math.floor(models.contextTokensOf(model) * threshold),
@@ -274,18 +280,18 @@ export async function setUpTurn(
 }
 
 /**
- * Returns `policy` with what holds now: people change the mode, switch approvals off and on, and open further folders
- * while a turn runs. All of it is that of the session, for sub-agents the one at the top of their family; a background
- * prompt goes by the session that started it.
+ * Returns `policy` with the current settings: people change the mode, switch approvals off and on, and open further
+ * folders while a turn runs. The settings are those of the session `sessionId`; a background prompt uses those of the
+ * session that started it.
  */
 export async function policyNow(
   deps: AgentDeps,
   policy: PolicyContext,
   sessionId: string,
 ): Promise<PolicyContext> {
-  const { sessionMode: _, ...places } = policy;
+  const { sessionMode: _, ...paths } = policy;
   const chosen = await choicesFor(deps.store, sessionId);
-  return { ...places, ...approvalsOf(deps, chosen), roots: deps.clients.of(sessionId).roots };
+  return { ...paths, ...approvalsOf(deps, chosen), roots: deps.clients.of(sessionId).roots };
 }
 
 async function choicesFor(store: AgentDeps["store"], sessionId: string): Promise<SessionSettings> {
@@ -307,30 +313,24 @@ function approvalsOf(
   };
 }
 
-/** The parts of a stored `provider:model`. */
-export function refOf(name: string): ModelRef {
-  const [provider = "", ...id] = name.split(":");
-  return { provider, id: id.join(":") };
-}
-
 function effortOf(chosen: SessionSettings, configured: string | undefined): ModelSettings {
   const reasoningEffort = chosen.reasoningEffort ?? configured;
   return reasoningEffort === undefined ? {} : { reasoningEffort };
 }
 
-/** Sub-agents talk to nobody, and at the greatest depth start no others. */
+/** Returns the tools of a run. Sub-agents ask no questions, and at the greatest depth they start no sub-agents. */
 function toolsFor(
   { tools, settings }: AgentDeps,
   {
     kind,
     input,
-    lent,
-  }: { readonly kind: RunKind; readonly input: RunInput; readonly lent: SessionResources },
+    resources,
+  }: { readonly kind: RunKind; readonly input: RunInput; readonly resources: SessionResources },
 ): readonly Tool[] {
   const { toolsets, family, clientTools = [] } = input;
   const isDeepest = (family?.depth ?? 0) >= settings.delegation.maxDepth;
   const isTheirs = (name: string) => clientTools.some((tool) => tool.name === name);
-  return lent.tools(tools()).filter(({ toolset, name }) => {
+  return resources.tools(tools()).filter(({ toolset, name }) => {
     if (isTheirs(name)) return false;
     if (toolsets !== undefined && !toolsets.includes(toolset)) return false;
     if (toolset === "clarify") return kind !== "subagent" && input.answerable && !input.onlyApprovals;
@@ -342,16 +342,16 @@ async function instructionsFor(
   { settings, briefing }: AgentDeps,
   of: {
     readonly cwd: string;
-    readonly lent: SessionResources;
+    readonly roots: readonly string[];
     readonly mode: SessionMode | undefined;
-    readonly asked: string | undefined;
+    readonly requested: string | undefined;
   },
 ): Promise<string> {
-  const { roots } = of.lent;
+  const { roots } = of;
   const beside = roots.length === 0 ? "" : ` These folders belong to the work too: ${roots.join(", ")}.`;
-  const place = `Your tools work in ${of.cwd}.${beside}`;
+  const folders = `Your tools work in ${of.cwd}.${beside}`;
   const mode = of.mode === "plan" ? PLAN_INSTRUCTIONS : undefined;
-  return [settings.instructions, place, mode, ...(await briefing(of.cwd)), of.asked]
+  return [settings.instructions, folders, mode, ...(await briefing(of.cwd)), of.requested]
     .filter((text) => text !== undefined && text !== "")
     .join("\n\n");
 }

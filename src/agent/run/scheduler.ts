@@ -21,12 +21,12 @@ import { parseInput, withoutPrompt, type RunInput, runningTurn, RunStop } from "
 import { findSession, settingsOf } from "../session/session.ts";
 import { PermitOnDemand, ConcurrencyLimit, uncounted, type Permit, type RunSlot } from "./concurrency.ts";
 
-/** Of runs that nobody waits at the wire for any more, as the process that recorded them is gone. */
+/** Slot of runs whose recording process has ended, so that no client waits for them. */
 const RECOVERED: RunSlot = { group: "recovered" };
 
 /**
- * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
- * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
+ * The run scheduler: the session's lease allows one run at a time in each session, over all processes. A prompt is
+ * recorded, with its run, before `submit` resolves; from then on it is never lost.
  */
 export class RunScheduler {
   readonly #deps: AgentDeps;
@@ -35,13 +35,13 @@ export class RunScheduler {
   readonly #gate: ConcurrencyLimit;
   readonly #onEnd: ((run: RunRow, prompt: RunInput["prompt"]) => void) | undefined;
   readonly #running = new Map<string, Execution>();
-  /** Prompts being recorded and turns at work. */
+  /** Prompts being recorded and running runs. */
   readonly #open = new Set<Promise<unknown>>();
   readonly #pendingCancellations = new PendingCancellations();
   readonly alive: AliveSessions;
   #draining = false;
 
-  /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
+  /** `onEnd` is called for each run of a kept session that ended in this process, after the commit. It MUST NOT throw. */
   constructor(
     deps: AgentDeps,
     options: { readonly onEnd?: (run: RunRow, prompt: RunInput["prompt"]) => void } = {},
@@ -57,18 +57,18 @@ export class RunScheduler {
     this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#gate.sessions });
   }
 
-  /** Can be gone through more than once, as they are at the time. */
+  /** Can be iterated repeatedly, each time over the current runs. */
   get #executions(): Iterable<Execution> {
     const running = this.#running;
     return { [Symbol.iterator]: () => running.values() };
   }
 
-  /** Runs at work in this process. */
+  /** Number of running runs in this process. */
   get running(): number {
     return this.#running.size;
   }
 
-  /** Runs that are recorded and wait for room in this process. */
+  /** Number of recorded runs that wait for a permit in this process. */
   get waiting(): number {
     return this.#gate.waiting;
   }
@@ -78,11 +78,11 @@ export class RunScheduler {
   }
 
   /**
-   * Records a prompt as a run and starts it, or leaves it queued when the session is busy, or when it has a slot and there
-   * is no room for it yet; or gives its text to the run at work. What it does to a busy session it does in whatever process
-   * that is at work.
+   * Records a prompt as a run and starts it. The run is queued when the session is busy, or when it has a slot and the
+   * limit of concurrent runs is reached. In mode `steer` the text goes to the running run instead, in whichever process
+   * that runs.
    *
-   * ServiceError `server_draining`, `too_many_concurrent_runs` (of one that would start), `session_not_found` (another
+   * ServiceError `server_draining`, `too_many_concurrent_runs` (for a run that would start), `session_not_found` (another
    * owner's), `session_busy` (mode reject), `queue_full`.
    */
   async submit(prompt: Prompt): Promise<Submitted> {
@@ -91,8 +91,8 @@ export class RunScheduler {
   }
 
   /**
-   * Starts a sub-agent, in a session of its own that goes with it. Not counted against the limit of runs: the run that
-   * waits for it is.
+   * Starts a sub-agent in a session of its own, which is deleted with it. Does not count against the limit of runs, since
+   * the run that waits for it does.
    */
   async spawn(child: ChildPrompt): Promise<Submitted> {
     if (this.#draining) this.#refuse();
@@ -110,20 +110,20 @@ export class RunScheduler {
     return this.#track(this.#take(prompt));
   }
 
-  /** Whether a run is at work in this process. */
+  /** Whether a run is running in this process. */
   isAtWork(runId: string): boolean {
     return this.#running.has(runId);
   }
 
-  /** The run at work in a session, if it is at work in this process. */
+  /** Returns the running run of a session, if this process runs it. */
   runningIn(sessionId: string): string | undefined {
     return [...this.#running.values()].find((running) => running.sessionId === sessionId)?.runId;
   }
 
   /**
-   * Gives text to a running turn, whatever process it runs in. False when it is not running (any more). Once this
-   * resolves with true the text is safe: the model gets it at its next step, or the final event hands it back.
-   * `alsoSteer` is called in the transaction that gives it.
+   * Adds text to a running turn, in whichever process it runs. False when it is not running. Once this resolves to true
+   * the text is durable: the model gets it at its next step, or the final event returns it. `alsoSteer` is called in the
+   * same transaction.
    */
   async steer(runId: string, text: string, { alsoSteer }: Pick<Prompt, "alsoSteer"> = {}): Promise<boolean> {
     const here = this.#running.get(runId);
@@ -131,20 +131,20 @@ export class RunScheduler {
   }
 
   /**
-   * Asks a run to stop, whatever process it runs in. A queued run is cancelled at once; a running one goes through
-   * `stopping`. False when it has ended.
+   * Stops a run, in whichever process it runs. A queued run is cancelled at once; a running one goes through `stopping`.
+   * False when it has ended.
    */
   async stop(runId: string, reason: string): Promise<boolean> {
     const { store } = this.#deps;
     const stop = new RunStop("cancelled", reason);
     const execution = this.#running.get(runId);
     if (!execution) {
-      this.#pendingCancellations.note(runId, stop);
+      this.#pendingCancellations.add(runId, stop);
       const { cancelled, isStopping } = await store.write(async (tx) => {
         const cancelled = await this.#queue.cancelQueued(tx, runId, reason);
         return { cancelled, isStopping: !cancelled && (await requestStopOf(tx, store, runId, reason)) };
       });
-      if (cancelled) await this.#waitNoMore(cancelled.session_id);
+      if (cancelled) await this.#stopWaiting(cancelled.session_id);
       return cancelled !== undefined || isStopping;
     }
     await execution.stop(stop);
@@ -152,8 +152,8 @@ export class RunScheduler {
   }
 
   /**
-   * Takes no more prompts and waits for the running turns; those still at work after `graceMs` are cut and end as
-   * interrupted. Queued runs stay queued for the next start, and runs that wait for leave without a client stay waiting.
+   * Refuses new prompts and waits for the running runs; those still running after `graceMs` are cut and end as
+   * interrupted. Queued runs stay queued for the next process, and detached runs that wait for approval stay waiting.
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
@@ -163,8 +163,8 @@ export class RunScheduler {
   }
 
   /**
-   * Starts the next queued run of a session whose lease this process holds, once there is room for it, or gives the lease
-   * back.
+   * Starts the next queued run of a session whose lease this process holds, as soon as the limits allow it, or releases
+   * the lease.
    */
   async continueSession(sessionId: string): Promise<void> {
     const slot = await this.#queue.slotOfNext(sessionId, RECOVERED);
@@ -172,7 +172,7 @@ export class RunScheduler {
     await this.#continue(sessionId, this.#gate.acquire(slot));
   }
 
-  /** Takes a run up that another process left waiting, in a session whose lease this process holds. */
+  /** Resumes a run that another process left waiting, in a session whose lease this process holds. */
   async resume(run: RunRow, session: SessionRow): Promise<void> {
     const { store } = this.#deps;
     const left = await store.write(async (tx) => {
@@ -183,7 +183,7 @@ export class RunScheduler {
     if (left) this.#execute({ run, session, input: parseInput(run) }, { suspended: left });
   }
 
-  /** Leaves a session to whoever looks after sessions next, this process included. */
+  /** Leaves a session to the next recovery round of any process, this one included. */
   async letGo(sessionId: string): Promise<void> {
     await this.#deps.store.write((tx) => this.#queue.park(tx, sessionId));
   }
@@ -192,7 +192,7 @@ export class RunScheduler {
     while (this.#open.size > 0) await Promise.allSettled(this.#open);
   }
 
-  /** Work that a drain waits for. */
+  /** Makes a drain wait for `work`. */
   #track<T>(work: Promise<T>): Promise<T> {
     const tracked = work.finally(() => this.#open.delete(tracked));
     this.#open.add(tracked);
@@ -205,7 +205,7 @@ export class RunScheduler {
     });
   }
 
-  /** Starts what waits as far as there is room; at the end of the process it is left to the next start. */
+  /** Starts waiting runs as far as the limits allow; while draining it leaves them to the next process. */
   #startWaiting(): void {
     const left = this.#draining ? this.#gate.takeAll() : [];
     for (const sessionId of left) void this.#track(this.#continueWaiting(sessionId, uncounted));
@@ -214,7 +214,7 @@ export class RunScheduler {
     }
   }
 
-  /** What cannot be started is left to recovery, which looks for it again and again. Never rejects. */
+  /** Leaves a run that cannot be started to recovery, which tries again. Never rejects. */
   async #continueWaiting(sessionId: string, permit: Permit): Promise<void> {
     try {
       await this.#continue(sessionId, permit);
@@ -240,21 +240,21 @@ export class RunScheduler {
     const isCounted = prompt.kind !== "subagent";
     const permit = new PermitOnDemand(() => (isCounted ? this.#gate.admit(prompt.input.slot) : uncounted));
     const { id, name, key } = prompt.address;
-    // One in a session of its own is certain to start: it is refused before anything is asked of the database.
+    // A run in a new session certainly starts: it is refused before any database query.
     if ((id ?? name ?? key) === undefined) permit.take();
     try {
-      return await this.#place(prompt, permit);
+      return await this.#submit(prompt, permit);
     } catch (error) {
       permit.release();
       throw error;
     }
   }
 
-  async #place(prompt: Prompt, permit: PermitOnDemand): Promise<Submitted> {
+  async #submit(prompt: Prompt, permit: PermitOnDemand): Promise<Submitted> {
     await this.#budgets.refresh(prompt.address.owner);
     const text = busyModeOf(prompt, this.#deps) === "steer" ? steerableText(prompt) : undefined;
     const work = { deps: this.#deps, queue: this.#queue };
-    // Once more when the session came to be at work between the two.
+    // Tries again when the session became busy between the two attempts.
     for (let steersFirst = text !== undefined; ; steersFirst = false) {
       const steered = text === undefined ? undefined : await this.#steerInto(prompt, text);
       if (steered) return steered;
@@ -263,7 +263,7 @@ export class RunScheduler {
     }
   }
 
-  /** Undefined when no turn takes the text, in whatever process: then it is a prompt like any. */
+  /** Undefined when no running turn accepts the text: the prompt then gets its own run. */
   async #steerInto(prompt: Prompt, text: string): Promise<Submitted | undefined> {
     const { store, clock } = this.#deps;
     const session = await findSession(store, prompt.address);
@@ -291,21 +291,21 @@ export class RunScheduler {
     };
   }
 
-  /** Stops a run of which the store says so already; another process hears it from there. */
+  /** Stops a run here that is already `stopping` in the store; another process learns it from the store. */
   #interrupt(runId: string): void {
     const stop = new RunStop("cancelled", INTERRUPTED);
     const execution = this.#running.get(runId);
     if (execution) void this.#track(this.#stopEarly(execution, stop));
-    else this.#pendingCancellations.note(runId, stop);
+    else this.#pendingCancellations.add(runId, stop);
   }
 
-  /** A session in which nothing waits any more has nothing to wait for. */
-  async #waitNoMore(sessionId: string): Promise<void> {
+  /** Takes a session without queued runs off the waiting list. */
+  async #stopWaiting(sessionId: string): Promise<void> {
     if (!this.#gate.isWaiting(sessionId) || !(await this.#queue.isEmpty(sessionId))) return;
     if (this.#gate.forget(sessionId)) await this.continueSession(sessionId);
   }
 
-  /** For a run with its session's lease. Room made meanwhile, or a drain begun, did not find it: they are looked at. */
+  /** Adds a leased session to the waiting list, and checks again: a permit may be free by now, or a drain begun. */
   #wait(sessionId: string, slot: RunSlot): void {
     this.#gate.wait(sessionId, slot);
     this.#startWaiting();
@@ -338,7 +338,7 @@ export class RunScheduler {
     try {
       await execution.stop(stop);
     } catch (error) {
-      // It ends all the same; only that it was stopping could not be told.
+      // The run still ends; only its status `stopping` is lost.
       this.#deps.log.warn("the stop of a run could not be recorded", { run: execution.runId, error });
     }
   }
@@ -359,7 +359,7 @@ export class RunScheduler {
       if (!isStateless) this.#onEnd?.(run, input.prompt);
       if (next) this.#execute(next);
     } catch (error) {
-      // Nothing is alive in the session from here on. Its lease runs out, and recovery closes the run.
+      // The session is not alive from here on. Its lease expires, and recovery closes the run.
       deps.log.error("the end of a run could not be recorded", { run: run.id, error });
     } finally {
       this.#running.delete(run.id);
@@ -368,18 +368,18 @@ export class RunScheduler {
   }
 }
 
-const MAX_NOTED = 1_000;
+const MAX_CANCELLATIONS = 1_000;
 
 /**
- * Runs that were to stop while they waited: one that begins before that is written does nothing. Only the last 1,000 are
- * known; of others the store alone decides.
+ * Stops of runs that were still queued: a run that starts before its stop is written ends at once. Keeps the last 1,000;
+ * for older ones only the store decides.
  */
 export class PendingCancellations {
   readonly #stops = new Map<string, RunStop>();
 
-  note(runId: string, stop: RunStop): void {
+  add(runId: string, stop: RunStop): void {
     this.#stops.set(runId, stop);
-    const [oldest] = this.#stops.size > MAX_NOTED ? this.#stops.keys() : [];
+    const [oldest] = this.#stops.size > MAX_CANCELLATIONS ? this.#stops.keys() : [];
     if (oldest !== undefined) this.#stops.delete(oldest);
   }
 

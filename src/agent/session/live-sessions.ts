@@ -3,11 +3,11 @@ import { ServiceError } from "../../base/errors.ts";
 import { sessionNotFound, type SessionSeed } from "./session.ts";
 import type { FileAccess, Tool, SessionVariables } from "../tool/tool.ts";
 
-/** A session that somebody has open in this process; it need not be saved yet. */
+/** A session that is open in this process; it need not be saved yet. */
 export interface LiveSession {
   readonly id: string;
   readonly owner: string;
-  /** What the session is made with when its first prompt comes. */
+  /** Seed of the session, which is saved with its first prompt. */
   readonly seed: SessionSeed;
   readonly openedAtMs: number;
   lastActiveAtMs: number;
@@ -15,10 +15,10 @@ export interface LiveSession {
   viewers: number;
 }
 
-/** Nobody looks at it and nothing happened for so long: it is closed here, and stays saved. */
+/** A session without viewers and activity for this long is closed here; it stays saved. */
 const IDLE_MS = 6 * 3_600_000;
 
-/** The sessions open in this process. What is saved is another matter, see sessions.ts. */
+/** The sessions open in this process. For saved sessions see sessions.ts. */
 export class LiveSessions {
   readonly #clock: Clock;
   readonly #max: number;
@@ -34,7 +34,7 @@ export class LiveSessions {
     return this.#open.size;
   }
 
-  /** Opens a session, or finds it open. ServiceError `too_many_live_sessions`, and `session_not_found` for another's. */
+  /** Opens a session, or returns the open one. ServiceError `too_many_live_sessions`, `session_not_found` (another owner's). */
   open(session: { readonly id: string; readonly owner: string; readonly seed: SessionSeed }): LiveSession {
     const known = this.#open.get(session.id);
     if (known && known.owner !== session.owner) throw sessionNotFound(session.id);
@@ -55,7 +55,7 @@ export class LiveSessions {
     return live;
   }
 
-  /** Undefined when it is not open here, or another's. */
+  /** Undefined when it is not open here, or belongs to another owner. */
   find(id: string, owner: string): LiveSession | undefined {
     const live = this.#open.get(id);
     return live?.owner === owner ? live : undefined;
@@ -66,7 +66,7 @@ export class LiveSessions {
     if (live) live.lastActiveAtMs = this.#clock.now();
   }
 
-  /** In the order in which they were opened. */
+  /** Returns the open sessions of an owner in the order of opening. */
   list(owner: string): readonly LiveSession[] {
     return [...this.#open.values()].filter((live) => live.owner === owner);
   }
@@ -76,7 +76,7 @@ export class LiveSessions {
     return this.find(id, owner) !== undefined && this.#open.delete(id);
   }
 
-  /** Tells of sessions that were closed because nobody used them. Call what it returns to hear no more. */
+  /** Calls `listener` for each idle session that is closed. The returned function unsubscribes it. */
   onReclaimed(listener: (reclaimed: LiveSession) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
@@ -92,25 +92,25 @@ export class LiveSessions {
   }
 }
 
-/** What the program that has a session open lends to it while it has. */
+/** Resources that a client attaches to a session while it has it open. */
 export interface ClientResources {
-  /** Tools beside the agent's own, as they are now. */
+  /** The current tools beside the agent's own. */
   readonly tools?: () => readonly Tool[];
-  /** Resolves when tools that are still coming are there, or are not waited for any longer. */
+  /** Resolves when pending tools are ready, or have timed out. */
   readonly settled?: () => Promise<void>;
-  /** The files as the program has them. */
+  /** The files as the client has them. */
   readonly files?: FileAccess;
-  /** Absolute folders where the session works beside its own. */
+  /** Further absolute folders of the session. */
   readonly roots?: readonly string[];
-  /** What people should know since they were last asked for. */
+  /** Notices for people since the last call. */
   readonly notices?: () => readonly string[];
-  /** Ends what the loan holds, once it was taken back. */
+  /** Closes the resources after they are detached. */
   readonly close?: () => Promise<void>;
 }
 
-/** All that is lent to one session; of files, what was lent last. */
+/** All resources attached to one session; of `files`, the last attached. */
 export interface SessionResources {
-  /** `own`, and what is lent; a lent tool whose name is taken gets another. */
+  /** Returns `own` and the attached tools; an attached tool whose name is taken gets another name. */
   tools(own: readonly Tool[]): readonly Tool[];
   settled(): Promise<void>;
   readonly files: FileAccess | undefined;
@@ -121,54 +121,54 @@ export interface SessionResources {
 const MAX_NAME_CHARACTERS = 64;
 
 /**
- * What programs lend to the sessions they have open. Known to this process only: a run that goes on in another does
- * without. Sub-agents get what the session at the top of their family gets.
+ * Resources of clients for the sessions they have open, in this process only: a run that another process resumes has none.
+ * Sub-agents get the resources of the session at the top of their family.
  */
 export class AttachedClients {
-  readonly #loans = new Map<string, Set<ClientResources>>();
+  readonly #attached = new Map<string, Set<ClientResources>>();
   readonly #closing = new Set<Promise<void>>();
 
-  /** From now on turns of the session get the loan; the result takes it back, and resolves when it is closed. */
-  attach(sessionId: string, loan: ClientResources): () => Promise<void> {
-    const loans = this.#loans.get(sessionId) ?? new Set();
-    this.#loans.set(sessionId, loans.add(loan));
-    return () => this.#truncateAt(sessionId, loan);
+  /** Attaches resources to a session. The returned function detaches them and resolves when they are closed. */
+  attach(sessionId: string, client: ClientResources): () => Promise<void> {
+    const attached = this.#attached.get(sessionId) ?? new Set();
+    this.#attached.set(sessionId, attached.add(client));
+    return () => this.#detach(sessionId, client);
   }
 
   of(sessionId: string): SessionResources {
-    const loans = [...(this.#loans.get(sessionId) ?? [])];
+    const attached = [...(this.#attached.get(sessionId) ?? [])];
     return {
-      tools: (own) => joined(own, loans),
-      settled: async () => void (await Promise.all(loans.map((loan) => loan.settled?.()))),
-      files: loans.findLast(({ files }) => files !== undefined)?.files,
-      roots: [...new Set(loans.flatMap(({ roots = [] }) => roots))],
-      notices: () => loans.flatMap((loan) => loan.notices?.() ?? []),
+      tools: (own) => joined(own, attached),
+      settled: async () => void (await Promise.all(attached.map((client) => client.settled?.()))),
+      files: attached.findLast(({ files }) => files !== undefined)?.files,
+      roots: [...new Set(attached.flatMap(({ roots = [] }) => roots))],
+      notices: () => attached.flatMap((client) => client.notices?.() ?? []),
     };
   }
 
-  /** Takes everything back; resolves when all of it is closed. */
+  /** Detaches all resources; resolves when all are closed. */
   async close(): Promise<void> {
-    for (const [sessionId, loans] of this.#loans) {
-      for (const loan of loans) void this.#truncateAt(sessionId, loan);
+    for (const [sessionId, attached] of this.#attached) {
+      for (const client of attached) void this.#detach(sessionId, client);
     }
     await Promise.all(this.#closing);
   }
 
-  async #truncateAt(sessionId: string, loan: ClientResources): Promise<void> {
-    const loans = this.#loans.get(sessionId);
-    if (!loans?.delete(loan)) return;
-    if (loans.size === 0) this.#loans.delete(sessionId);
-    const closing = (loan.close?.() ?? Promise.resolve()).catch(() => {});
+  async #detach(sessionId: string, client: ClientResources): Promise<void> {
+    const attached = this.#attached.get(sessionId);
+    if (!attached?.delete(client)) return;
+    if (attached.size === 0) this.#attached.delete(sessionId);
+    const closing = (client.close?.() ?? Promise.resolve()).catch(() => {});
     this.#closing.add(closing);
     await closing.finally(() => this.#closing.delete(closing));
   }
 }
 
-function joined(own: readonly Tool[], loans: readonly ClientResources[]): readonly Tool[] {
-  const lent = loans.flatMap((loan) => loan.tools?.() ?? []);
-  if (lent.length === 0) return own;
+function joined(own: readonly Tool[], attached: readonly ClientResources[]): readonly Tool[] {
+  const tools = attached.flatMap((client) => client.tools?.() ?? []);
+  if (tools.length === 0) return own;
   const taken = new Set(own.map(({ name }) => name));
-  return [...own, ...lent.map((tool) => distinct(tool, taken))];
+  return [...own, ...tools.map((tool) => distinct(tool, taken))];
 }
 
 function distinct(tool: Tool, taken: Set<string>): Tool {

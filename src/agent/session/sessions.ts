@@ -16,35 +16,35 @@ import {
 import { promptsOf, truncateAt } from "./transcript.ts";
 import { cleanTitle, freeTitle } from "./titles.ts";
 
-/** Closes what gone processes left open in sessions. False: nothing was, and what was read of them is good. */
+/** Closes the runs that dead processes left open in sessions. False: none were, and what was read is current. */
 export type SettleSessions = (sessions: readonly SessionRow[]) => Promise<boolean>;
 
-/** Saved sessions: find, list, name, branch, take back, delete. What is open in a process is another matter, see live.ts. */
+/** Saved sessions: find, list, rename, branch, undo, delete. For sessions open in a process see live-sessions.ts. */
 export class Sessions {
   readonly #store: Store;
   readonly #settle: SettleSessions | undefined;
 
-  /** Without `settle` sessions are as the database has them, also those whose process is gone. */
+  /** Without `settle` sessions are returned as stored, also those of dead processes. */
   constructor(store: Store, settle?: SettleSessions) {
     this.#store = store;
     this.#settle = settle;
   }
 
-  /** Returns a session of `owner` as recovery leaves it; undefined when there is none. */
+  /** Returns a session of `owner` as recovery leaves it; undefined when it does not exist. */
   async saved(id: string, owner: string): Promise<SessionRow | undefined> {
     const row = await this.#store.find("sessions", { id });
     if (row?.owner !== owner) return undefined;
     return (await this.#settle?.([row])) ? this.#store.find("sessions", { id }) : row;
   }
 
-  /** As {@link saved}. ServiceError `session_not_found`, for others' sessions too. */
+  /** As {@link saved}. ServiceError `session_not_found`, also for another owner's session. */
   async get(id: string, owner: string): Promise<SessionRow> {
     const row = await this.saved(id, owner);
     if (!row) throw sessionNotFound(id);
     return row;
   }
 
-  /** By id or name, else by exact title: the newest of that title. ServiceError `session_not_found`. */
+  /** Returns a session by id or name, else the newest with exactly this title. ServiceError `session_not_found`. */
   async find(idOrTitle: string, owner: string): Promise<SessionRow> {
     const ids = [idOrTitle, idOfName(owner, idOrTitle)];
     const rows = await this.#store.read
@@ -60,13 +60,13 @@ export class Sessions {
     return (await this.#settle?.([row])) ? this.get(row.id, owner) : row;
   }
 
-  /** A page of an owner's sessions, newest first; see {@link listSessions}. */
+  /** Returns a page of an owner's sessions, newest first; see {@link listSessions}. */
   list(options: ListOptions): Promise<SessionPage> {
     return listSessions(this.#store, options);
   }
 
   /**
-   * Gives the session a title, unique among its branches. Resolves to the title as stored. ServiceError
+   * Sets the title of a session, unique among its branches. Resolves to the title as stored. ServiceError
    * `invalid_title` when it is empty, too long or taken.
    */
   async rename(id: string, owner: string, title: string): Promise<string> {
@@ -83,26 +83,26 @@ export class Sessions {
         );
       }
       await tx.update("sessions", { id }, { title: clean });
-      await this.#tell(tx, id, { title: clean });
+      await this.#update(tx, id, { title: clean });
     });
     return clean;
   }
 
-  /** Names a session that has no title yet; a taken title gets a number. False when it has one by now. */
+  /** Sets the title of a session without one; a taken title gets a number. False when it has one by now. */
   async nameOnce(id: string, title: string): Promise<boolean> {
     return this.#store.write(async (tx) => {
       const session = await tx.find("sessions", { id });
       if (!session || session.title !== null) return false;
       const free = await freeTitle(tx, session, cleanTitle(title));
       await tx.update("sessions", { id }, { title: free });
-      await this.#tell(tx, id, { title: free });
+      await this.#update(tx, id, { title: free });
       return true;
     });
   }
 
   /**
-   * Chooses what applies to the session from its next turn on; the mode and `yolo` apply from the next tool call on, also
-   * in a turn that runs. Null takes a choice back. Values are checked by the caller.
+   * Changes settings of the session from its next turn on; `mode` and `yolo` apply from the next tool call on, also in a
+   * running turn. Null removes a setting. The caller checks the values.
    */
   async choose(
     id: string,
@@ -123,7 +123,7 @@ export class Sessions {
       }
       if (yolo !== undefined) await changeSettings(tx, id, { yolo: yolo || undefined });
       if (mode !== undefined) await changeSettings(tx, id, { mode });
-      await this.#tell(tx, id, {
+      await this.#update(tx, id, {
         ...(model === undefined ? {} : { model }),
         ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
         ...(yolo === undefined ? {} : { yolo }),
@@ -132,24 +132,24 @@ export class Sessions {
     });
   }
 
-  /** Moves the session to another directory. ServiceError `session_busy` while a turn is at work. */
+  /** Changes the directory of the session. ServiceError `session_busy` while a turn is running. */
   async move(id: string, owner: string, cwd: string): Promise<void> {
     await this.get(id, owner);
     await this.#store.write(async (tx) => {
       if ((await tx.update("sessions", { id, lease_owner: null }, { cwd })) === 0) throw busy();
-      await this.#tell(tx, id, { cwd });
+      await this.#update(tx, id, { cwd });
     });
   }
 
-  /** A new session with a copy of this one's conversation; see {@link branchSession}. */
+  /** Creates a session with a copy of this conversation; see {@link branchSession}. */
   branch(id: string, owner: string, options: BranchOptions = {}): Promise<SessionRow> {
     return this.#store.write((tx) => branchSession(tx, { id, owner, ...options }));
   }
 
   /**
-   * Takes back the newest `turns` prompts with all that followed them. Resolves to how many messages went, and to the
-   * text of the oldest prompt among them. ServiceError `session_busy`, and `nothing_to_undo` when there are no such
-   * prompts behind the last compression.
+   * Removes the newest `turns` prompts with everything after them. Resolves to the number of removed messages and the text
+   * of the oldest removed prompt. ServiceError `session_busy`, and `nothing_to_undo` when fewer prompts follow the last
+   * compression.
    */
   async undo(
     id: string,
@@ -163,22 +163,19 @@ export class Sessions {
       const prompts = (await promptsOf(tx, id)).filter(({ seq }) => seq > after);
       const first = prompts.at(-turns);
       if (!first) {
-        throw new ServiceError(
-          "nothing_to_undo",
-          `There are ${prompts.length} prompts that can be taken back.`,
-        );
+        throw new ServiceError("nothing_to_undo", `Only ${prompts.length} prompts can be undone.`);
       }
       const removed = await truncateAt(tx, this.#store, { sessionId: id, seq: first.seq });
       return { removed, prompt: textOf(first.message) };
     });
   }
 
-  /** Figures over all turns so far; undefined before the first ended. */
+  /** Returns the usage of all turns so far; undefined before the first ended. */
   usage(session: SessionRow): RunUsage | undefined {
     return session.usage === null ? undefined : (JSON.parse(session.usage) as RunUsage);
   }
 
-  /** Deletes a session with all that belongs to it. ServiceError `session_busy` while a turn is at work. */
+  /** Deletes a session with its records. ServiceError `session_busy` while a turn is running. */
   async delete(id: string, owner: string): Promise<void> {
     await this.get(id, owner);
     await this.#store.write(async (tx) => {
@@ -191,7 +188,7 @@ export class Sessions {
     });
   }
 
-  async #tell(tx: Tx, id: string, change: SessionEventData<"session.updated">): Promise<void> {
+  async #update(tx: Tx, id: string, change: SessionEventData<"session.updated">): Promise<void> {
     await tx.update("sessions", { id }, { updated_at: tx.nowMs });
     await this.#store.journal.append(tx, id, [sessionEvent("session.updated", change)]);
   }
@@ -204,17 +201,17 @@ function busy(): ServiceError {
 export interface BranchOptions {
   /** Title of the branch; default: the next of the parent's. */
   readonly title?: string;
-  /** Number of the last message to take; default: the last complete one. */
+  /** Number of the last message to copy; default: the last complete one. */
   readonly throughSeq?: number;
-  /** Take only so many of the first messages. */
+  /** Copy only this many of the first messages. */
   readonly count?: number;
   readonly source?: string;
 }
 
 /**
- * Copies a conversation, up to a message, into a new session of the same line, inside `tx`. What a turn at work has
- * said so far is not taken; a tool call goes with its answers. The new session has the parent's model, effort, mode and
- * directory, and nobody's leave. ServiceError `session_not_found`, `nothing_to_branch`.
+ * Copies a conversation, up to a message, into a new branch of the session, inside `tx`. Messages of a running turn are not
+ * copied; a tool call is copied with its answers. The branch has the parent's model, effort, mode and directory, but not
+ * its `yolo`. ServiceError `session_not_found`, `nothing_to_branch`.
  */
 export async function branchSession(
   tx: Tx,
@@ -253,7 +250,7 @@ async function newBranch(
     ...made,
     model: parent.model,
     cwd: parent.cwd,
-    meta: withoutLeave(parent.meta),
+    meta: withoutYolo(parent.meta),
     transient: 0,
     parent_id: parent.id,
     root_id: root,
@@ -265,7 +262,7 @@ async function newBranch(
   return { ...row, title };
 }
 
-/** A branch before the last compression has its messages as they were. */
+/** A branch before the last compression keeps its original messages in the context. */
 function contextOf(parent: SessionRow, last: number): Pick<SessionRow, "context_seq" | "summary_seq"> {
   const isBehind = parent.summary_seq !== null && parent.summary_seq <= last;
   return isBehind
@@ -273,12 +270,12 @@ function contextOf(parent: SessionRow, last: number): Pick<SessionRow, "context_
     : { context_seq: 0, summary_seq: null };
 }
 
-function withoutLeave(meta: string): string {
+function withoutYolo(meta: string): string {
   const { yolo: _, ...rest } = JSON.parse(meta) as Record<string, unknown>;
   return JSON.stringify(rest);
 }
 
-/** Number of the last message that goes into the branch; undefined: there is none. */
+/** Returns the number of the last message to copy; undefined: none. */
 async function lastTaken(
   tx: Tx,
   parent: SessionRow,
@@ -291,7 +288,7 @@ async function lastTaken(
     .where("messages.session_id", "=", parent.id)
     .orderBy("messages.seq")
     .execute();
-  // Runs are swept some time after they ended; a message without one belongs to no turn at work.
+  // Retention deletes runs after they end; a message without a run belongs to no running turn.
   const complete = rows.filter(({ run, ended_at }) => run === null || ended_at !== null);
   const until = complete.findLastIndex(
     ({ seq }, index) =>
@@ -299,14 +296,14 @@ async function lastTaken(
   );
   if (until < 0) return undefined;
   let last = until;
-  // A later turn may begin with what a client answers to a call: that is not this message's.
+  // A later turn may begin with a client's tool output, which does not belong to this message.
   const isAnswer = (at: number) =>
     complete[at]?.role === "tool" && complete[at]?.run_id === complete[until]?.run_id;
   while (isAnswer(last + 1)) last++;
   return complete[last]?.seq;
 }
 
-/** A session that is open and need not be saved. */
+/** An open session that may not be saved yet. */
 export interface Unsaved {
   readonly id: string;
   readonly owner: string;
@@ -314,7 +311,7 @@ export interface Unsaved {
 }
 
 /**
- * Saves a session before its first prompt, with what was said before it. The row that there is stays, whoever owns it.
+ * Saves a session before its first prompt, with earlier messages. An existing row stays as it is, whatever its owner.
  */
 export async function saveSession(
   store: Store,

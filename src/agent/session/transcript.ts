@@ -4,13 +4,13 @@ import type { MessageRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Message } from "../message.ts";
 import { sessionEvent } from "../run/event.ts";
 
-/** A message of the transcript and its number, which it keeps for ever. */
+/** A message of the transcript and its permanent number. */
 export interface NumberedMessage {
   readonly seq: number;
   readonly message: Message;
 }
 
-/** What of the transcript the model gets: the summary first, if there is one, then what came after what it sums up. */
+/** Returns the model's context: the summary, if any, then the messages after those that it covers. */
 export async function loadContext(
   store: Store,
   session: Pick<SessionRow, "id" | "context_seq" | "summary_seq">,
@@ -24,7 +24,7 @@ export async function loadContext(
     .orderBy("seq")
     .execute();
   const messages: NumberedMessage[] = [];
-  // Each text goes as soon as it is parsed: a long conversation is not held twice.
+  // Each text is dropped once it is parsed, so that a long conversation is not held twice.
   for (let row = rows.shift(); row; row = rows.shift()) messages.push(toNumbered(row));
   if (summarySeq === null) return messages;
   const summary = messages.find(({ seq }) => seq === summarySeq);
@@ -33,8 +33,8 @@ export async function loadContext(
 }
 
 /**
- * As {@link loadContext}, for somebody who has the messages already: only their numbers are read. Undefined when the store
- * has others than `messages`.
+ * As {@link loadContext}, for a caller that has the messages: reads only their numbers. Undefined when the store has other
+ * messages.
  */
 export async function numberContext(
   store: Store,
@@ -55,14 +55,14 @@ export async function numberContext(
   const numbered: NumberedMessage[] = [];
   for (const [index, message] of messages.entries()) {
     const row = ordered[index];
-    // An earlier summary that is still in sight stands in the store, and in no conversation.
+    // The store may still hold an earlier summary, which no context contains.
     if (row?.role !== message.role || isSummary(message) !== (row.seq === summarySeq)) return undefined;
     numbered.push({ seq: row.seq, message });
   }
   return numbered;
 }
 
-/** A page of the transcript as people see it: all messages but summaries, newest page first, each page oldest first. */
+/** Returns a page of the transcript without summaries: newest page first, each page oldest first. */
 export async function readTranscript(
   store: Store,
   sessionId: string,
@@ -81,12 +81,12 @@ export async function readTranscript(
   return { messages: page.filter(({ message }) => !isSummary(message)), hasMore: rows.length > limit };
 }
 
-/** A message and the run that said it; null where it came otherwise. */
+/** A message and its run; null without one. */
 export interface TranscriptRow extends NumberedMessage {
   readonly runId: string | null;
 }
 
-/** A page of all that was said, oldest first, from behind the message numbered `after`. */
+/** Returns a page of all messages after number `after`, oldest first. */
 export async function readForward(
   store: Store,
   sessionId: string,
@@ -151,7 +151,7 @@ export async function addAllMessages(tx: Tx, adds: readonly RunMessages[]): Prom
   await tx.insert("messages", rows);
 }
 
-/** Makes room in transcripts; the new last number of each. */
+/** Reserves message numbers in transcripts; returns the new last number of each. */
 async function growTranscripts(
   tx: Tx,
   counts: ReadonlyMap<string, number>,
@@ -173,7 +173,7 @@ async function growTranscripts(
   return last;
 }
 
-/** Writes messages numbered from `after` on, inside `tx`; for a session whose counter says so already. */
+/** Inserts messages numbered from `after` + 1, inside `tx`; the session's counter already includes them. */
 export async function insertMessages(
   tx: Tx,
   where: { readonly sessionId: string; readonly runId: string },
@@ -198,7 +198,7 @@ function toRow(
   };
 }
 
-/** From now on the model gets only what comes after this moment, inside `tx`. ServiceError `session_busy`. */
+/** Empties the model's context, inside `tx`; the transcript stays. ServiceError `session_busy`. */
 export async function resetContext(tx: Tx, sessionId: string): Promise<void> {
   const session = await tx.find("sessions", { id: sessionId });
   const set = { context_seq: session?.last_message ?? 0, summary_seq: null };
@@ -214,7 +214,7 @@ function toNumbered(row: { readonly seq: number; readonly content: string }): Nu
   return { seq: row.seq, message: JSON.parse(row.content) as Message };
 }
 
-/** What people said in a session, oldest first, inside `tx`: no summaries, no steering. */
+/** Returns the prompts of a session, oldest first, inside `tx`, without summaries and steering. */
 export async function promptsOf(tx: Tx, sessionId: string): Promise<readonly NumberedMessage[]> {
   const rows = await tx.db
     .selectFrom("messages")
@@ -229,8 +229,8 @@ export async function promptsOf(tx: Tx, sessionId: string): Promise<readonly Num
 }
 
 /**
- * Takes a prompt and all that followed it back, inside `tx`. Resolves to how many messages went. ServiceError
- * `session_busy` while a turn is at work.
+ * Removes a message and everything after it, inside `tx`. Resolves to the number of removed messages. ServiceError
+ * `session_busy` while a turn is running.
  */
 export async function truncateAt(
   tx: Tx,
@@ -242,7 +242,7 @@ export async function truncateAt(
     throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
   }
   const session = await tx.find("sessions", { id });
-  // A summary that was written later stays: it speaks of what came before.
+  // A summary that was written later stays: it covers earlier messages.
   const kept = session?.summary_seq ?? 0;
   const gone = await tx.db
     .selectFrom("messages")

@@ -91,7 +91,7 @@ test("a day ends at midnight UTC, and owners do not share", async (t) => {
   await mine.load();
 });
 
-test("a store that fails is told of, and the limit holds all the same", async (t) => {
+test("a failing store is reported, and the limit still holds", async (t) => {
   const { openAnother } = await openTestStore(t);
   const closed = await openAnother();
   const { day, problems } = spending(closed, new FakeClock());

@@ -87,7 +87,7 @@ test("more tasks than may be are refused before any begins, and the model reads 
   assert.equal(children, 0);
 });
 
-test("at the greatest depth there is no tool to delegate with, and with no depth at all nobody has it", async () => {
+test("at the greatest depth no delegation tool is offered, and with depth 0 no run has it", async () => {
   const seen: [string, boolean][] = [];
   const script: Script = ({ user, step, tools }) => {
     if (step > 0) return { text: "done" };
@@ -155,7 +155,7 @@ test("toolsets are narrowed on the way down and never widened", async () => {
   });
 });
 
-test("a model that there is not is told to the model, and no task of the call begins", async () => {
+test("an unknown model of a task is reported to the model, and no task of the call starts", async () => {
   let children = 0;
   await using agent = await createTestAgent({
     tools: [createDelegateTask()],
@@ -169,7 +169,7 @@ test("a model that there is not is told to the model, and no task of the call be
   assert.equal(children, 0);
 });
 
-test("events of the whole family reach the run at its top, each fit for the spec, and tell the truth", async () => {
+test("events of the whole family reach the run at its top, fit the spec and are true", async () => {
   await using agent = await createTestAgent({
     tools: [createDelegateTask(), testTool(async ({ command }) => `ran ${command}`)],
     script: ({ user, step }) => {
@@ -337,7 +337,7 @@ test("a drain in the middle of starting sub-agents leaves nothing at work", asyn
   );
 });
 
-test("a goal is given with its context, and a secret in it is told to nobody", async () => {
+test("a goal is passed with its context, and a secret in it is not exposed", async () => {
   const { registerSecret } = await import("../../../src/base/observe/redact.ts");
   registerSecret("macadamia-9931");
   let heard = "";

@@ -106,7 +106,7 @@ test("steering that no step took is handed back with the run's end", async () =>
   assert.deepEqual(final?.data["pending_steer"], ["hello?"]);
 });
 
-test("on_timeout cancel stops the whole run when nobody answers", async () => {
+test("on_timeout cancel stops the whole run when no answer comes", async () => {
   const clock = new FakeClock();
   await using agent = await createTestAgent({
     clock,

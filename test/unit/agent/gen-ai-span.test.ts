@@ -55,7 +55,7 @@ test("a run is invoke_agent, with agent, conversation, model and usage", () => {
   });
 });
 
-test("a failed run tells the code of its error", () => {
+test("the span of a failed run has the code of its error", () => {
   const tracer = new KeepingTracer();
   const span = startRunSpan({ tracer, agentName: "a" }, run, undefined);
   const error = { code: "provider_error", message: "it said: hello" } as const;

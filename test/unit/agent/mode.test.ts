@@ -38,7 +38,7 @@ test("a plan: what changes something is refused though approvals are off, and th
   assert.doesNotMatch(instructions, /plan mode/);
 });
 
-test("dont_ask goes ahead where nobody can answer, but not into secrets", async () => {
+test("dont_ask allows calls in a run without anyone to answer, but not those that touch secrets", async () => {
   const script = callsOnce("rm -rf build", "cat .env", "rm -rf /");
   await using agent = await createTestAgent({ tools: [ok], script, settings: { policyMode: "always_ask" } });
   await inMode(agent, "s", "dont_ask");

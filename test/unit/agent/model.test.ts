@@ -265,7 +265,7 @@ test("the demo model cannot be taken over by a provider of its name", () => {
   );
 });
 
-test("the providers are told in their order, the demo model last", () => {
+test("the providers are listed in their order, the demo model last", () => {
   const { providers } = createModelCatalog({ providers: [local, openai] });
   assert.deepEqual(
     providers.map(({ name }) => name),

@@ -281,7 +281,7 @@ test(
   },
 );
 
-test("a run whose answer does not fit on the disk ends when there is room again", SQLITE, async (t) => {
+test("a run whose answer does not fit on the disk ends when the disk has space again", SQLITE, async (t) => {
   const held = await startHeld(t as TestContext, "much ".repeat(100_000));
   await using place = held.place;
   const { agent } = place;

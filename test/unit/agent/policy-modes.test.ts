@@ -142,7 +142,7 @@ test("approval of an edit in mode ask is kept for the session at most, for its f
   assert.notEqual(elsewhere.signature, said(INSIDE).signature, "the session moved to another folder");
 });
 
-test("the mode that describes a session where nobody chose one decides as the configuration does", () => {
+test("the mode shown for a session without a chosen mode decides as the configuration does", () => {
   for (const mode of POLICIES) {
     const shown = unchosenMode(mode);
     for (const intent of calls) {
@@ -190,7 +190,7 @@ test("dont_ask: what is risky goes ahead, what is never sensible does not", () =
     assert.equal(verdict(command(text), "dont_ask"), "deny", text);
 });
 
-test("plan: only what reads, searches, fetches and thinks; the model is told to present a plan", () => {
+test("plan mode offers only reads, searches and fetches, and instructs the model to present a plan", () => {
   const looks = [
     command("ls -la"),
     command("cat a | grep b"),

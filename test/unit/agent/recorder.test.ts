@@ -70,7 +70,7 @@ test("the first delta goes at once, and those that follow within the tick go as 
   );
 });
 
-test("deltas are merged up to 16 KiB: nobody has to hold more to read one", async () => {
+test("deltas are merged up to 16 KiB, so that a reader holds no more for one event", async () => {
   await using agent = await createTestAgent();
   const { recorder, runId, finish, written } = await createRecorder(agent);
   for (let i = 0; i < 10; i++) recorder.event(delta(runId, "x".repeat(5_000)));
@@ -175,7 +175,7 @@ test("a finish that learns that the run is another's writes nothing of what was 
   assert.deepEqual([result, then, await written()], [undefined, 0, []]);
 });
 
-test("a journal that cannot be written is told of, and does not throw at whoever speaks", async () => {
+test("a journal that cannot be written is reported, and the caller gets no exception", async () => {
   await using agent = await createTestAgent();
   const { recorder, runId, failures, finish } = await createRecorder(agent);
   await agent.store.close();
@@ -247,7 +247,7 @@ test("a step is not written into a session that another process has taken over",
   assert.equal((await agent.transcript(id)).length, before);
 });
 
-test("a run whose journal fails is stopped: the engine is told by its signal", async () => {
+test("a run whose journal fails is stopped by the engine's signal", async () => {
   const stopped = Promise.withResolvers<string>();
   await using agent = await createTestAgent({
     script: ({ signal }) => {

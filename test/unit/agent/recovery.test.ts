@@ -283,7 +283,7 @@ test("a run at work keeps its lease, and this process does not take it for aband
   assert.equal((await agent.run(runId)).status, "completed");
 });
 
-test("runs that wait for room keep their leases", async () => {
+test("runs that wait for a permit keep their leases", async () => {
   const clock = new FakeClock(Date.now());
   const release = Promise.withResolvers<void>();
   await using agent = await createTestAgent({

@@ -65,7 +65,7 @@ const answer = (agent: TestAgent, questionId: string, choice: AskChoice, reason?
 const successor = (agent: TestAgent, options: TestAgentOptions) =>
   createTestAgent({ ...options, database: agent.databaseUrl });
 
-test("a run that waits for leave waits on in the next process, and the tool runs there, once", async () => {
+test("a run that waits for approval keeps waiting in the next process, and the tool runs there, once", async () => {
   const first = counter();
   await using agent = await createTestAgent({ script: deletes, tools: [first.tool] });
   const { runId, questionId } = await waiting(agent);
@@ -108,7 +108,7 @@ test("an answer that came while no process ran the run counts when one takes it 
   assert.deepEqual(second.ran, ["rm -rf old"]);
 });
 
-test("leave that is refused after the restart is told to the model, with the reason", async () => {
+test("a denial after the restart reaches the model, with the reason", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
   await kill(agent);
@@ -131,7 +131,7 @@ test("a question whose time ran out while no process ran is closed by the next o
   await next.recovery.recover();
   const events = await next.events(runId);
   assert.ok(events.some(({ type }) => type === "approval.expired"));
-  assert.match(String(events.at(-1)!.data["output"]), /nobody answered in time/);
+  assert.match(String(events.at(-1)!.data["output"]), /no answer came in time/);
 });
 
 test("an answer that comes after its time does not count, though no process runs the run", async () => {
@@ -145,7 +145,7 @@ test("an answer that comes after its time does not count, though no process runs
   const second = counter();
   await using next = await successor(agent, { script: deletes, tools: [second.tool] });
   await next.recovery.recover();
-  assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /nobody answered in time/);
+  assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /no answer came in time/);
   assert.deepEqual(second.ran, []);
 });
 
@@ -172,7 +172,7 @@ test("a call whose tool the next process does not have is answered, and its ques
   await assert.rejects(answer(next, questionId, "once"), { code: "ask_not_pending" });
 });
 
-test("a shutdown leaves a run that waits for leave waiting, at once, and what is queued behind it", async () => {
+test("a shutdown parks a run that waits for approval at once, and the runs queued behind it", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
   const queued = await agent.submit("next", detached("next"));
@@ -204,7 +204,7 @@ test("a run whose tool had begun is not taken up again: nothing is done twice", 
   await agent.runs.drain(0);
 });
 
-test("a call whose arguments held a secret is not made without it: the model is told to call again", async () => {
+test("a call whose arguments held a secret is not resumed without it: the model must call again", async () => {
   const secret = "a-secret-of-this-test-4711";
   registerSecret(secret);
   try {

@@ -46,7 +46,7 @@ test("a run is stopped from another process: stopping at once, cancelled when it
   assert.equal(await other.runs.stop(runId, "again"), false);
 });
 
-test("a run that waits for leave is stopped from another process, and its question is closed", async () => {
+test("a run that waits for approval is stopped from another process, and its question is closed", async () => {
   await using agent = await createTestAgent({
     script: ({ step }) =>
       step === 0 ? { calls: [{ tool: "terminal", input: { command: "rm -rf x" } }] } : {},

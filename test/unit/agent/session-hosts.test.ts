@@ -16,7 +16,7 @@ const calling = (...tools: readonly string[]) => ({
 });
 const files: FileAccess = { read: async () => "text", writes: () => false, write: async () => {} };
 
-test("a session has the tools that are lent to it, until they are taken back; others have not", async () => {
+test("a session has the tools attached to it until they are detached; other sessions do not", async () => {
   const seen: (readonly string[])[] = [];
   await using agent = await createTestAgent({
     tools: [tool("own")],
@@ -36,7 +36,7 @@ test("a session has the tools that are lent to it, until they are taken back; ot
   assert.deepEqual(seen, [["own", "lent"], ["own"], ["own"]]);
 });
 
-test("a lent tool does not take the name of another", () => {
+test("an attached tool does not take the name of another", () => {
   const hosts = new AttachedClients();
   const long = "x".repeat(64);
   hosts.attach("s", { tools: () => [tool("same"), tool(long)] });
@@ -48,7 +48,7 @@ test("a lent tool does not take the name of another", () => {
   assert.deepEqual(names, ["same", long, "same_2", `${"x".repeat(62)}_2`, "same_3"]);
 });
 
-test("a turn waits for tools that are coming, and tells what people should know", async () => {
+test("a turn waits for pending tools and reports the notices of its client", async () => {
   const coming = Promise.withResolvers<void>();
   let tools: readonly Tool[] = [];
   const notices = ["one is missing"];
@@ -104,7 +104,7 @@ test("sub-agents get what the session at the top has: tools, files and folders",
   assert.deepEqual(seen, [files]);
 });
 
-test("what was lent last gives the files, and a folder is known once", async () => {
+test("the last attached client provides the files, and each folder is listed once", async () => {
   const hosts = new AttachedClients();
   const other = { ...files };
   hosts.attach("s", { files, roots: ["/a", "/b"] });
@@ -116,7 +116,7 @@ test("what was lent last gives the files, and a folder is known once", async () 
   assert.equal(hosts.of("other").files, undefined);
 });
 
-test("to take back twice closes once, and close waits for all that is closing", async () => {
+test("detaching twice closes once, and close waits for everything that is closing", async () => {
   const hosts = new AttachedClients();
   const gate = Promise.withResolvers<void>();
   const closed: string[] = [];
@@ -132,7 +132,7 @@ test("to take back twice closes once, and close waits for all that is closing", 
   assert.deepEqual(closed.toSorted(), ["quick", "slow"]);
 });
 
-test("what a call would change is told, but not of a file with secrets before leave was given", async (t) => {
+test("the changes of a call are shown, but those of a file with secrets only after approval", async (t) => {
   const folder = workspace(t);
   for (const name of [".env", "plain.txt"]) writeFileSync(join(folder, name), "ALPHA=before\n");
   await using agent = await createTestAgent({

@@ -154,7 +154,7 @@ test("prompts made at once for one new session queue behind the first, whatever 
   open();
 });
 
-test("admission is asked of prompts that start or wait for room, not of those that queue behind their session", async () => {
+test("admission is checked for prompts that start or wait for a permit, not for those queued in a busy session", async () => {
   const { script, open } = gated();
   await using agent = await createTestAgent({ script, settings: { maxConcurrentRuns: 1 } });
   const asked: string[] = [];
@@ -170,7 +170,7 @@ test("admission is asked of prompts that start or wait for room, not of those th
   open();
 });
 
-test("a run that waits for room and is cancelled leaves its session free", async () => {
+test("a cancelled run that waited for a permit leaves its session free", async () => {
   const { script, open } = gated();
   await using agent = await createTestAgent({ script, settings: { maxConcurrentRuns: 1 } });
   await agent.submit("1", { id: "s" });

@@ -14,7 +14,7 @@ test("texts of many files are shown until there are too many, diffs of all of th
   assert.deepEqual(shown[0], change("/project/0"));
 });
 
-test("secrets in the texts reach nobody", () => {
+test("secrets in the texts are redacted", () => {
   registerSecret("sk-shown-changes-1");
   assert.ok(!JSON.stringify(shownChanges([change("/a", "x sk-shown-changes-1")])).includes("sk-shown"));
 });

@@ -32,7 +32,7 @@ test("a group has its own limit, and others pass it by", () => {
   assert.equal(gate.admit(undefined).waits, false);
 });
 
-test("who waits longest of those that there is room for is next; leaving twice counts once", () => {
+test("the longest waiting run within its limit is next; releasing a permit twice counts once", () => {
   let calls = 0;
   const gate = gateOf(0, () => calls++);
   const [a, b] = [gate.admit({ group: "a", max: 1 }), gate.admit({ group: "b", max: 1 })];

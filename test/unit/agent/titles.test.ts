@@ -77,7 +77,7 @@ test("what cannot be a title is none: the prompt's start is taken instead", asyn
   }
 });
 
-test("a model that fails in a way it must not costs no title, and the log tells", async () => {
+test("a session gets a title even if the model fails unexpectedly, and the log has the failure", async () => {
   await using agent = await naming(() => {
     throw new Error("boom");
   });

@@ -76,13 +76,13 @@ test("a tool's own error is read by the model; an unexpected one is logged and s
   assert.ok(agent.logLines.some((line) => line.includes("/internal/path")));
 });
 
-test("what requires approval is denied at once with the reason and the way out where nobody can answer", async () => {
+test("a call that requires approval is denied at once, with the reason and the way out, if no one can answer", async () => {
   const ran: string[] = [];
   const tool = testTool(async ({ command }) => (ran.push(command), "done"));
   await using agent = await createTestAgent({ tools: [tool], script: callsOnce(DANGEROUS) });
   const { runId } = await agent.submit("go");
   const output = (await agent.events(runId)).at(-1)?.data["output"] as string;
-  assert.match(output, /denied: Denied: this requires approval .* nobody can answer in this run/);
+  assert.match(output, /denied: Denied: this requires approval .* no one can answer in this run/);
   assert.match(output, /`agentd chat`/);
   assert.deepEqual(ran, []);
 });
@@ -108,7 +108,7 @@ test("an approval waits as a stored question; once lets the call through", async
   });
 });
 
-test("deny is told to the model; an answer is taken once, by its owner, from the offered choices", async () => {
+test("a denial reaches the model; an answer is accepted once, from its owner, from the offered choices", async () => {
   await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
   const { runId } = await agent.submit("go", { answerable: true });
   const questionId = (await agent.event(runId, "approval.request")).data["request_id"] as string;
@@ -159,7 +159,7 @@ test("two approvals are open at once and are answered out of order", async () =>
   assert.equal(output, "denied: Denied by the user.\nok: ran rm -rf b");
 });
 
-test("an approval that nobody answers in time expires as denied, and the run goes on", async () => {
+test("an approval without an answer in time expires as denied, and the run continues", async () => {
   const clock = new FakeClock();
   await using agent = await createTestAgent({
     clock,
@@ -173,7 +173,7 @@ test("an approval that nobody answers in time expires as denied, and the run goe
   clock.tick(5_000);
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "timeout");
-  assert.match(events.at(-1)?.data["output"] as string, /nobody answered in time/);
+  assert.match(events.at(-1)?.data["output"] as string, /no answer came in time/);
   assert.equal(events.find(({ type }) => type === "tool.completed")?.data["code"], "approval_expired");
 });
 
@@ -214,7 +214,7 @@ test("stopping a run stops its tool", async () => {
   assert.equal(events.at(-1)?.type, "run.cancelled");
 });
 
-test("a known secret in a tool's output, progress, arguments or question reaches nobody", async () => {
+test("a known secret in a tool's output, progress, arguments or question is redacted", async () => {
   const canary = "canary-4f9b2c7d1e";
   registerSecret(canary);
   const tool = testTool(async (_input, { progress }) => {
@@ -241,7 +241,7 @@ test("a known secret in a tool's output, progress, arguments or question reaches
   assert.ok(!JSON.stringify(tools).includes(canary));
 });
 
-test("a secret that live output splits into pieces reaches nobody, not even at the call's end", async () => {
+test("a secret that live output splits into pieces is redacted, also at the call's end", async () => {
   const canary = "canary-split-8c1d44e0";
   registerSecret(canary);
   const tool = testTool(async (_input, { progress }) => {
@@ -271,7 +271,7 @@ test("live output beyond its cap is dropped; the result still comes", async () =
   assert.equal(events.at(-1)?.data["output"], "ok: the result");
 });
 
-test("a call whose intent cannot be told is still begun and ended, and the model reads why", async () => {
+test("a call whose intent cannot be described still starts and ends, and the model gets the reason", async () => {
   const tool = {
     ...ok,
     inspect: () => {
@@ -286,7 +286,7 @@ test("a call whose intent cannot be told is still begun and ended, and the model
   assert.equal(events.at(-1)?.data["output"], "error: the path holds a NUL");
 });
 
-test("a tool that does not stop when told to is left behind, and the run ends", async () => {
+test("a tool that ignores its abort is abandoned, and the run ends", async () => {
   const clock = new FakeClock();
   const began = Promise.withResolvers<void>();
   await using agent = await createTestAgent({
@@ -318,7 +318,7 @@ test("what a tool says without end is cut in the middle before the model reads i
   assert.match(text, /^start[\s\S]*characters cut here[\s\S]*end$/);
 });
 
-test("a call says before it runs whether it waits for leave, and what it would change", async () => {
+test("a call says before it runs whether it waits for approval, and what it would change", async () => {
   const change = { path: "/project/a", old_text: null, new_text: "a", diff: "" };
   const tool = {
     ...ok,

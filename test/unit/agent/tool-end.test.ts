@@ -75,7 +75,7 @@ for (const [title, answer, expected] of [
   });
 }
 
-test("a denial where nobody can answer names what would allow the call", async () => {
+test("a denial in a run without anyone to answer names what would allow the call", async () => {
   const file = { kind: "file", title: "Write" } as const;
   for (const [intent, way] of [
     [{ kind: "command", title: "Run", command: "sudo ls" }, /`approvals\.allow`/],
@@ -95,7 +95,7 @@ test("a denial where nobody can answer names what would allow the call", async (
     const text = String((await agent.events(runId)).at(-1)?.data["output"]);
     assert.match(
       text,
-      /^denied: Denied: this requires approval \(.+\), and nobody can answer in this run\. /,
+      /^denied: Denied: this requires approval \(.+\), and no one can answer in this run\. /,
     );
     assert.match(text, way);
     assert.equal(/approvals\.allow/.test(text), way.source.includes("allow`"), text);
