@@ -84,7 +84,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-a-signature",
     guarantee: "A remembered approval covers the calls that it names, and no others",
-    file: "agent/question/permission.ts",
+    file: "agent/question/grants.ts",
     from: "if (this.#ofSession(keyOf({ owner, sessionId }))?.has(signature)) return true;",
     to: "if (this.#ofSession(keyOf({ owner, sessionId }))?.size) return true;",
     tests: ["unit/agent/grants.test.ts"],
@@ -92,7 +92,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-a-session",
     guarantee: "An approval for a session holds in that session only",
-    file: "agent/question/permission.ts",
+    file: "agent/question/grants.ts",
     from: "JSON.stringify([owner, sessionId])",
     to: "JSON.stringify([owner, sessionId.length > 0])",
     tests: ["unit/agent/grants.test.ts"],
@@ -100,7 +100,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-an-owner",
     guarantee: "What one owner allowed for good is not allowed to another",
-    file: "agent/question/permission.ts",
+    file: "agent/question/grants.ts",
     from: `      .select("signature")
       .where("owner", "=", owner)
 `,

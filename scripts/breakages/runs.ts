@@ -166,7 +166,7 @@ export const runBreakages: readonly Breakage[] = [
     file: "agent/run/event.ts",
     from: "if (!isUnavailable(error)) this.#uncertain = undefined;",
     to: "this.#uncertain = undefined;",
-    tests: ["unit/agent/recorder.test.ts"],
+    tests: ["unit/agent/event-writer.test.ts"],
   },
   {
     name: "failed-write-goes-once",
@@ -174,6 +174,6 @@ export const runBreakages: readonly Breakage[] = [
     file: "agent/run/event.ts",
     from: "if (!this.#uncertain || (await this.#isWritten(tx, this.#uncertain))) return rest;",
     to: "if (!this.#uncertain) return rest;",
-    tests: ["unit/agent/recorder.test.ts"],
+    tests: ["unit/agent/event-writer.test.ts"],
   },
 ];

@@ -34,7 +34,7 @@ export const storeBreakages: readonly Breakage[] = [
     file: "agent/run/event.ts",
     from: "        { durable },",
     to: "        { durable: false },",
-    tests: ["unit/agent/recorder.test.ts"],
+    tests: ["unit/agent/event-writer.test.ts"],
   },
   {
     name: "durable-flush",
@@ -42,7 +42,7 @@ export const storeBreakages: readonly Breakage[] = [
     file: "agent/run/event.ts",
     from: "(this.#finishing || (!durable && this.#mustBeSafe))",
     to: "this.#finishing",
-    tests: ["unit/agent/recorder.test.ts"],
+    tests: ["unit/agent/event-writer.test.ts"],
   },
   {
     name: "synchronous-commit",

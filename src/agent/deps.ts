@@ -7,7 +7,7 @@ import type { Engine } from "./engine.ts";
 import type { AgentTracing } from "./usage/span.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./question/policy/policy.ts";
-import type { Grants } from "./question/permission.ts";
+import type { Grants } from "./question/grants.ts";
 import type { KeyLimits } from "./run/concurrency.ts";
 import type { AttachedClients, VariableShares } from "./session/live-sessions.ts";
 import type { RunTrigger } from "./notify/run-trigger.ts";

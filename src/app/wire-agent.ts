@@ -10,7 +10,7 @@ import { quickCommands, skillCommands } from "../agent/commands/quick.ts";
 import { serviceCommands } from "../agent/commands/service.ts";
 import { sessionCommands } from "../agent/commands/session.ts";
 import type { Engine } from "../agent/engine.ts";
-import { Grants } from "../agent/question/permission.ts";
+import { Grants } from "../agent/question/grants.ts";
 import type { KeyLimits } from "../agent/run/concurrency.ts";
 import type { McpStatus } from "../agent/mcp/connection.ts";
 import { McpServers } from "../agent/mcp/servers.ts";

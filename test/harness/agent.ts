@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Questions } from "../../src/agent/question/questions.ts";
 import type { Engine } from "../../src/agent/engine.ts";
-import { Grants } from "../../src/agent/question/permission.ts";
+import { Grants } from "../../src/agent/question/grants.ts";
 import { AttachedClients, VariableShares } from "../../src/agent/session/live-sessions.ts";
 import { registerSecret } from "../../src/base/observe/redact.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";

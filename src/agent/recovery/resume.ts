@@ -12,7 +12,6 @@ import { callTool } from "../tool/call.ts";
 import type { ToolCallScope } from "../tool/scope.ts";
 import { runEvent } from "../run/event.ts";
 import type { AgentDeps } from "../deps.ts";
-import type { Execution } from "../run/execution.ts";
 
 /** Limit of starts for a run that may be what ends its process. */
 export const MAX_STARTS = 4;
@@ -195,6 +194,15 @@ async function isCompressed(tx: Tx, sessionId: string): Promise<boolean> {
   return !session || session.summary_seq !== null;
 }
 
+/** A running run, as a drain sees it. */
+interface DrainedRun {
+  readonly runId: string;
+  readonly isDetached: boolean;
+  readonly canStartAgain: boolean;
+  park(): void;
+  stop(stop: RunStop): Promise<void>;
+}
+
 /** How often a drain checks for runs that wait for approval by now. */
 const PARK_MS = 500;
 
@@ -204,7 +212,7 @@ const PARK_MS = 500;
  * is called when the grace time is over.
  */
 export async function drainRuns(
-  running: Iterable<Execution>,
+  running: Iterable<DrainedRun>,
   deps: AgentDeps,
   {
     graceMs,
@@ -234,7 +242,7 @@ function isStillPatient({ clock }: AgentDeps, over: AbortSignal): Promise<boolea
 }
 
 /** Parks the runs that can be resumed. A run that cannot be parked, even for want of a database, is cut later. */
-async function parkWaiting(running: Iterable<Execution>, { store, log }: AgentDeps): Promise<void> {
+async function parkWaiting(running: Iterable<DrainedRun>, { store, log }: AgentDeps): Promise<void> {
   for (const execution of running) {
     if (!execution.isDetached) continue;
     try {

@@ -4,7 +4,8 @@ import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { type AliveSessions, LEASE_MS } from "../run/session-queue.ts";
 import { cancelOpenQuestions } from "../question/questions.ts";
 import { addAllMessages } from "../session/transcript.ts";
-import { cancelledOutcome, interruptedOutcome, type Outcome, concludeAllRuns } from "../run/outcome.ts";
+import { cancelledOutcome, interruptedOutcome, type Outcome } from "../run/outcome.ts";
+import { concludeAllRuns } from "../run/control.ts";
 import type { AgentDeps } from "../deps.ts";
 import { questionsOf, suspended, type KnownOfRun, startAgain } from "./resume.ts";
 import {

@@ -1,12 +1,16 @@
-/** Stop and steer requests, made in any process through the store and handled by the process that runs the run. */
+/** Stops, steers and ends runs. Any process requests a stop or steers through the store; the process of the run reacts. */
 import { createId } from "../../base/ids.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import { runEvent } from "./event.ts";
-import { moveRun, runningTurn, followRun } from "./run.ts";
+import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
+import { headOf } from "../../base/text.ts";
+import type { RunRow } from "../../store/schema/tables.ts";
+import { enqueueEndWebhook } from "../notify/run-webhook.ts";
+import { runEvent, sessionEvent } from "./event.ts";
+import type { Outcome } from "./outcome.ts";
+import { endAllRuns, endRun, followRun, moveRun, parseInput, runningTurn, type RunInput } from "./run.ts";
 import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
 import type { AgentDeps } from "../deps.ts";
-import type { RunScheduler } from "./scheduler.ts";
 
 /** Shorter runs are not followed: following costs each of them, and no person can stop them in time. */
 const FOLLOW_AFTER_MS = 250;
@@ -211,12 +215,16 @@ export class IdleTimeout {
   }
 }
 
+interface Stopper {
+  stop(runId: string, reason: string): Promise<boolean>;
+}
+
 /**
  * Stops all running and queued runs of a session, in whichever process. Resolves to true when all have ended, to false
  * when some have not after `timeoutMs`.
  */
 export async function endRuns(
-  { deps, runs }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly runs: RunScheduler },
+  { deps, runs }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly runs: Stopper },
   sessionId: string,
   { reason, timeoutMs }: { readonly reason: string; readonly timeoutMs: number },
 ): Promise<boolean> {
@@ -244,4 +252,100 @@ export async function endRuns(
 
 async function ended(events: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of events);
+}
+
+/** Longest text of a background prompt in its event; the run has all of it. */
+const MAX_TEXT_CHARACTERS = 65_536;
+
+interface ConcludedRun {
+  readonly run: RunRow;
+  /** The session was made for this one request. */
+  readonly isStateless?: boolean;
+  readonly deps: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
+}
+
+/**
+ * Ends a run and, in the same transaction, adds its usage to the session, enqueues its webhook, and notifies its trigger
+ * and the session of a background prompt. False when the run had ended already. The caller appends the final event.
+ */
+export async function concludeRun(tx: Tx, concluded: ConcludedRun, outcome: Outcome): Promise<boolean> {
+  if (!(await endRun(tx, concluded.run.id, outcome.status, outcome.set))) return false;
+  await followEnd(tx, concluded, outcome);
+  return true;
+}
+
+/** As {@link concludeRun}, for many runs. */
+export async function concludeAllRuns(
+  tx: Tx,
+  deps: ConcludedRun["deps"],
+  ends: readonly { readonly run: RunRow; readonly outcome: Outcome }[],
+): Promise<void> {
+  const endings = ends.map(({ run, outcome: { status, set } }) => ({ runId: run.id, status, set }));
+  const ended = await endAllRuns(tx, endings);
+  for (const { run, outcome } of ends) {
+    if (ended.has(run.id)) await followEnd(tx, { run, deps }, outcome);
+  }
+}
+
+async function followEnd(
+  tx: Tx,
+  { run, isStateless = false, deps }: ConcludedRun,
+  outcome: Outcome,
+): Promise<void> {
+  const { store, runEnded: ended, trigger } = deps;
+  if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
+  await enqueueEndWebhook(tx, store, run, outcome);
+  if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.ended(tx, run, outcome);
+  const isPlain = run.kind !== "subagent" && run.kind !== "background";
+  if (isPlain && isStateless) return;
+  // Only these kinds work for another session; the input of the others may be long and is not parsed again.
+  const { family, notifySessionId } = isPlain ? {} : parseLinks(run);
+  await addToSession(tx, family?.root.sessionId ?? run.session_id, outcome.set.usage ?? null);
+  if (notifySessionId !== undefined) await notify(tx, store, notifySessionId, { run, outcome });
+}
+
+function parseLinks(run: RunRow): Pick<RunInput, "family" | "notifySessionId"> {
+  return parseInput(run);
+}
+
+/** Sessions made for one request keep no sum: their only run has it. */
+async function addToSession(tx: Tx, sessionId: string, usage: string | null): Promise<void> {
+  if (usage === null) return;
+  const session = await tx.find("sessions", { id: sessionId });
+  if (!session || session.transient === 1) return;
+  const known = session.usage === null ? undefined : (JSON.parse(session.usage) as RunUsage);
+  const sum = known ? addRunUsage(known, JSON.parse(usage) as RunUsage) : JSON.parse(usage);
+  await tx.update("sessions", { id: sessionId }, { usage: JSON.stringify(sum) });
+}
+
+function addRunUsage(a: RunUsage, b: RunUsage): RunUsage {
+  return {
+    input_tokens: a.input_tokens + b.input_tokens,
+    output_tokens: a.output_tokens + b.output_tokens,
+    total_tokens: a.total_tokens + b.total_tokens,
+    cached_input_tokens: a.cached_input_tokens + b.cached_input_tokens,
+    cache_write_tokens: a.cache_write_tokens + b.cache_write_tokens,
+    reasoning_tokens: a.reasoning_tokens + b.reasoning_tokens,
+    cost_usd: a.cost_usd === null || b.cost_usd === null ? null : a.cost_usd + b.cost_usd,
+    model_calls: a.model_calls + b.model_calls,
+    tool_calls: a.tool_calls + b.tool_calls,
+  };
+}
+
+async function notify(
+  tx: Tx,
+  store: Store,
+  sessionId: string,
+  { run, outcome }: { readonly run: RunRow; readonly outcome: Outcome },
+): Promise<void> {
+  // The session may have been deleted meanwhile.
+  if (!(await tx.find("sessions", { id: sessionId }))) return;
+  const { error, reason } = outcome.event.data as { error?: { message: string }; reason?: string };
+  const text = outcome.set.output ?? error?.message ?? reason ?? "";
+  const event = sessionEvent("background.complete", {
+    task_id: run.id,
+    status: outcome.status === "completed" ? "complete" : "error",
+    text: headOf(text, MAX_TEXT_CHARACTERS),
+  });
+  await store.journal.append(tx, sessionId, [event]);
 }

@@ -15,8 +15,7 @@ import {
   recordPrompt,
   type Recorded,
 } from "./prompt.ts";
-import { requestStopOf, steerByStore } from "./control.ts";
-import { concludeRun } from "./outcome.ts";
+import { concludeRun, requestStopOf, steerByStore } from "./control.ts";
 import { parseInput, withoutPrompt, type RunInput, runningTurn, RunStop } from "./run.ts";
 import { findSession, settingsOf } from "../session/session.ts";
 import { PermitOnDemand, ConcurrencyLimit, uncounted, type Permit, type RunSlot } from "./concurrency.ts";

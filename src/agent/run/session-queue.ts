@@ -3,13 +3,13 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "./event.ts";
 import { addMessages, insertMessages } from "../session/transcript.ts";
-import { type Outcome, concludeRun } from "./outcome.ts";
+import { concludeRun } from "./control.ts";
+import type { Outcome } from "./outcome.ts";
 import type { AgentDeps } from "../deps.ts";
 import { parseInput, type RunInput, type RunKind } from "./run.ts";
 import { nameOfId, releaseLease, sessionNotFound, takeLease } from "../session/session.ts";
 import type { RunSlot } from "./concurrency.ts";
 import { retryWhileUnavailable } from "../../store/tx/retry.ts";
-import type { Execution } from "./execution.ts";
 
 /** Time after which other processes take over the sessions of a silent one. Leases are renewed at a third of it. */
 export const LEASE_MS = 30_000;
@@ -225,7 +225,7 @@ const startedEvent = (run: RunRow) => runEvent(run.id, "run.started", about(run)
 
 interface AliveOptions {
   readonly deps: Pick<AgentDeps, "clock" | "log">;
-  readonly running: ReadonlyMap<string, Execution>;
+  readonly running: ReadonlyMap<string, { readonly sessionId: string }>;
   /** Sessions whose runs wait for a permit. */
   readonly waiting: () => Iterable<string>;
 }

@@ -13,7 +13,7 @@ import {
   newSession,
   type SessionSeed,
 } from "./session.ts";
-import { promptsOf, truncateAt } from "./transcript.ts";
+import type { NumberedMessage } from "./transcript.ts";
 import { cleanTitle, freeTitle } from "./titles.ts";
 
 /** Closes the runs that dead processes left open in sessions. False: none were, and what was read is current. */
@@ -334,4 +334,52 @@ export async function saveSession(
     if (rows.length > 0) await tx.insert("messages", rows);
     return row;
   });
+}
+
+/** Returns the prompts of a session, oldest first, inside `tx`, without summaries and steering. */
+export async function promptsOf(tx: Tx, sessionId: string): Promise<readonly NumberedMessage[]> {
+  const rows = await tx.db
+    .selectFrom("messages")
+    .select(["seq", "content"])
+    .where("session_id", "=", sessionId)
+    .where("role", "=", "user")
+    .orderBy("seq")
+    .execute();
+  return rows
+    .map(({ seq, content }) => ({ seq, message: JSON.parse(content) as Message }))
+    .filter(({ message }) => message.role === "user" && message.origin === undefined);
+}
+
+/**
+ * Removes a message and everything after it, inside `tx`. Resolves to the number of removed messages. ServiceError
+ * `session_busy` while a turn is running.
+ */
+export async function truncateAt(
+  tx: Tx,
+  store: Store,
+  from: { readonly sessionId: string; readonly seq: number },
+): Promise<number> {
+  const { sessionId: id, seq } = from;
+  if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0) {
+    throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
+  }
+  const session = await tx.find("sessions", { id });
+  // A summary that was written later stays: it covers earlier messages.
+  const kept = session?.summary_seq ?? 0;
+  const gone = await tx.db
+    .selectFrom("messages")
+    .select((is) => is.fn.countAll<number | string>().as("count"))
+    .where("session_id", "=", id)
+    .where("seq", ">=", seq)
+    .where("seq", "!=", kept)
+    .executeTakeFirstOrThrow();
+  await tx.db
+    .deleteFrom("messages")
+    .where("session_id", "=", id)
+    .where("seq", ">=", seq)
+    .where("seq", "!=", kept)
+    .execute();
+  const removed = Number(gone.count);
+  await store.journal.append(tx, id, [sessionEvent("session.undone", { removed })]);
+  return removed;
 }

@@ -2,7 +2,6 @@ import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { MessageRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Message } from "../message.ts";
-import { sessionEvent } from "../run/event.ts";
 
 /** A message of the transcript and its permanent number. */
 export interface NumberedMessage {
@@ -212,52 +211,4 @@ export function isSummary(message: Message): boolean {
 
 function toNumbered(row: { readonly seq: number; readonly content: string }): NumberedMessage {
   return { seq: row.seq, message: JSON.parse(row.content) as Message };
-}
-
-/** Returns the prompts of a session, oldest first, inside `tx`, without summaries and steering. */
-export async function promptsOf(tx: Tx, sessionId: string): Promise<readonly NumberedMessage[]> {
-  const rows = await tx.db
-    .selectFrom("messages")
-    .select(["seq", "content"])
-    .where("session_id", "=", sessionId)
-    .where("role", "=", "user")
-    .orderBy("seq")
-    .execute();
-  return rows
-    .map(({ seq, content }) => ({ seq, message: JSON.parse(content) as Message }))
-    .filter(({ message }) => message.role === "user" && message.origin === undefined);
-}
-
-/**
- * Removes a message and everything after it, inside `tx`. Resolves to the number of removed messages. ServiceError
- * `session_busy` while a turn is running.
- */
-export async function truncateAt(
-  tx: Tx,
-  store: Store,
-  from: { readonly sessionId: string; readonly seq: number },
-): Promise<number> {
-  const { sessionId: id, seq } = from;
-  if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0) {
-    throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
-  }
-  const session = await tx.find("sessions", { id });
-  // A summary that was written later stays: it covers earlier messages.
-  const kept = session?.summary_seq ?? 0;
-  const gone = await tx.db
-    .selectFrom("messages")
-    .select((is) => is.fn.countAll<number | string>().as("count"))
-    .where("session_id", "=", id)
-    .where("seq", ">=", seq)
-    .where("seq", "!=", kept)
-    .executeTakeFirstOrThrow();
-  await tx.db
-    .deleteFrom("messages")
-    .where("session_id", "=", id)
-    .where("seq", ">=", seq)
-    .where("seq", "!=", kept)
-    .execute();
-  const removed = Number(gone.count);
-  await store.journal.append(tx, id, [sessionEvent("session.undone", { removed })]);
-  return removed;
 }

@@ -6,7 +6,7 @@ import type { NewEvent } from "../../store/journal/journal.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
 import type { Questions, QuestionSubject } from "../question/questions.ts";
 import type { CallOrder } from "./call-order.ts";
-import type { Grants } from "../question/permission.ts";
+import type { Grants } from "../question/grants.ts";
 import type { PolicyContext } from "../question/policy/policy.ts";
 import type {
   FileAccess,

@@ -1,4 +1,4 @@
-import { promptsOf, truncateAt } from "../../agent/session/transcript.ts";
+import { promptsOf, truncateAt } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Grants } from "../../../src/agent/question/permission.ts";
+import { Grants } from "../../../src/agent/question/grants.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 const ann = { owner: "ann", sessionId: "s" };
