@@ -171,7 +171,7 @@ function formatFor(provider: ModelProvider, id: string): string {
   return provider.type === family ? bareId : id;
 }
 
-/** The maker that a name tells, with or without the maker in front. */
+/** Returns the maker that a model name shows, with or without the maker as its prefix. */
 function familyOf(id: string): string | undefined {
   return FAMILIES.find(([pattern, maker]) =>
     pattern.test(id.startsWith(`${maker}/`) ? id.slice(maker.length + 1) : id),

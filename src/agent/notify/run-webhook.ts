@@ -93,18 +93,18 @@ export async function enqueueEndWebhook(tx: Tx, store: Store, run: RunRow, outco
 }
 
 /** Enqueues the webhook event of a question, in the transaction that asks it. */
-export async function enqueueQuestionWebhook(tx: Tx, store: Store, ask: QuestionRow): Promise<void> {
-  const run = await tx.find("runs", { id: ask.run_id });
+export async function enqueueQuestionWebhook(tx: Tx, store: Store, question: QuestionRow): Promise<void> {
+  const run = await tx.find("runs", { id: question.run_id });
   if (!run || run.webhook === null) return;
   // A question may be private (the purpose of a password): the event of other questions names only their kind.
-  const approval = ask.kind === "approval" ? { approval: toApprovalRequest(ask) } : {};
+  const approval = question.kind === "approval" ? { approval: toApprovalRequest(question) } : {};
   await enqueueRunWebhook(tx, store, run, {
     event: "approval_required",
     type: "run.approval_required",
     data: {
       status: "waiting_for_approval",
-      request_id: ask.id,
-      request_kind: ask.kind as QuestionKind,
+      request_id: question.id,
+      request_kind: question.kind as QuestionKind,
       ...approval,
     },
   });
@@ -118,10 +118,10 @@ interface RunWebhookInput {
 }
 
 /** Enqueues an event if the run's webhook subscribes to it. All attempts have the same event id. */
-async function enqueueRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunWebhookInput): Promise<void> {
+async function enqueueRunWebhook(tx: Tx, store: Store, run: RunRow, input: RunWebhookInput): Promise<void> {
   if (run.webhook === null) return;
   const { url, secret, events = usual, maxAttempts } = JSON.parse(run.webhook) as RunWebhook;
-  if (!events.includes(fact.event)) return;
+  if (!events.includes(input.event)) return;
   const id = createId("evt", tx.nowMs);
   const { traceparent } = parseInput(run);
   const response = run.response_id === null ? {} : { id: run.response_id };
@@ -129,12 +129,12 @@ async function enqueueRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunWeb
     ...response,
     run_id: run.id,
     session_id: nameOfId(run.session_id),
-    ...fact.data,
+    ...input.data,
   };
   const event: WebhookEvent = {
     id,
     object: "event",
-    type: fact.type,
+    type: input.type,
     created_at: Math.floor(tx.nowMs / 1000),
     data: redactValue(data) as WebhookEventData,
   };

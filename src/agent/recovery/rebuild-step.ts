@@ -5,7 +5,7 @@ import { runEvent } from "../run/event.ts";
 import type { AssistantPart, Message, ToolMessage, ToolStatus } from "../message.ts";
 
 /** The part of an event that recovery uses. */
-export type RunFact = Pick<JournalEvent, "type" | "data">;
+export type RunRecord = Pick<JournalEvent, "type" | "data">;
 
 /** The answer of a call whose process ended in the middle of it. */
 const UNKNOWN_OUTCOME =
@@ -16,7 +16,7 @@ const UNKNOWN_OUTCOME =
  * its answer or a note that it was interrupted. So the model knows which tools have begun and does not repeat them
  * blindly. `events` are those after the last saved step.
  */
-export function rebuildStep(events: readonly RunFact[]): readonly Message[] {
+export function rebuildStep(events: readonly RunRecord[]): readonly Message[] {
   const step = new Step();
   for (const event of events) step.take(event);
   return step.messages();
@@ -35,7 +35,7 @@ export interface BrokenStep {
 }
 
 /** As {@link rebuildStep}, for a step that continues. */
-export function brokenStep(events: readonly RunFact[]): BrokenStep {
+export function brokenStep(events: readonly RunRecord[]): BrokenStep {
   const step = new Step();
   for (const event of events) step.take(event);
   const asked = events.filter(({ type }) => type === "approval.request");
@@ -43,7 +43,7 @@ export function brokenStep(events: readonly RunFact[]): BrokenStep {
 }
 
 /** Returns the end events of the calls that were at work when the process died. */
-export function cutCalls(runId: string, events: readonly RunFact[]): readonly NewEvent[] {
+export function cutCalls(runId: string, events: readonly RunRecord[]): readonly NewEvent[] {
   return brokenStep(events).unfinished.map(({ callId, tool }) =>
     runEvent(runId, "tool.completed", {
       tool_call_id: callId,
@@ -62,7 +62,7 @@ export function cutCalls(runId: string, events: readonly RunFact[]): readonly Ne
 const STEP_EVENTS = ["run.steered", "message.delta", "tool.started", "tool.completed", "approval.request"];
 
 /** Returns the events of a run's unsaved step: those after the last `usage.updated`, which follows each saved step. */
-export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunRecord[]> {
   return (await unsavedEventsOf(tx, [runId])).get(runId) ?? [];
 }
 
@@ -70,7 +70,7 @@ export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly Run
 export async function unsavedEventsOf(
   tx: Tx,
   runIds: readonly string[],
-): Promise<ReadonlyMap<string, readonly RunFact[]>> {
+): Promise<ReadonlyMap<string, readonly RunRecord[]>> {
   if (runIds.length === 0) return new Map();
   const steps = await tx.db
     .selectFrom("runs")
@@ -118,7 +118,7 @@ export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promi
 }
 
 /** Returns the steering events of a run. */
-export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunRecord[]> {
   return (await steerEventsOf(tx, [runId])).get(runId) ?? [];
 }
 
@@ -126,7 +126,7 @@ export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFa
 export async function steerEventsOf(
   tx: Tx,
   runIds: readonly string[],
-): Promise<ReadonlyMap<string, readonly RunFact[]>> {
+): Promise<ReadonlyMap<string, readonly RunRecord[]>> {
   if (runIds.length === 0) return new Map();
   const rows = await tx.db
     .selectFrom("events")
@@ -141,23 +141,23 @@ export async function steerEventsOf(
 
 function byRun(
   rows: readonly { readonly run_id: string | null; readonly type: string; readonly data: string }[],
-): ReadonlyMap<string, readonly RunFact[]> {
-  const all = new Map<string, RunFact[]>();
+): ReadonlyMap<string, readonly RunRecord[]> {
+  const all = new Map<string, RunRecord[]>();
   for (const { run_id: runId, ...row } of rows) {
     if (runId === null) continue;
-    const facts = all.get(runId);
-    if (facts) facts.push(toFact(row));
-    else all.set(runId, [toFact(row)]);
+    const records = all.get(runId);
+    if (records) records.push(toRecord(row));
+    else all.set(runId, [toRecord(row)]);
   }
   return all;
 }
 
-function toFact({ type, data }: { readonly type: string; readonly data: string }): RunFact {
-  return { type, data: JSON.parse(data) as RunFact["data"] };
+function toRecord({ type, data }: { readonly type: string; readonly data: string }): RunRecord {
+  return { type, data: JSON.parse(data) as RunRecord["data"] };
 }
 
 /** Returns the steering that was accepted but never reached the model. */
-export function pendingSteers(events: readonly RunFact[]): readonly string[] {
+export function pendingSteers(events: readonly RunRecord[]): readonly string[] {
   const taken = new Set(
     events.filter(({ type }) => type === "run.steered").map(({ data }) => data["steer_id"]),
   );
@@ -173,7 +173,7 @@ class Step {
   readonly #ended = new Set<string>();
   readonly #steers: Message[] = [];
 
-  take({ type, data }: RunFact): void {
+  take({ type, data }: RunRecord): void {
     switch (type) {
       case "run.steered":
         this.#steers.push({ role: "user", text: String(data["text"]), origin: "steer" });
@@ -216,7 +216,7 @@ class Step {
     } else this.#parts.push({ type: "text", text, id });
   }
 
-  #call(data: RunFact["data"]): void {
+  #call(data: RunRecord["data"]): void {
     const callId = String(data["tool_call_id"]);
     const tool = String(data["tool"]);
     this.#parts.push({ type: "tool_call", callId, tool, input: data["arguments"] ?? {} });
@@ -224,7 +224,7 @@ class Step {
     this.#answers.set(callId, { role: "tool", callId, tool, ...cut });
   }
 
-  #answer(data: RunFact["data"]): void {
+  #answer(data: RunRecord["data"]): void {
     const callId = String(data["tool_call_id"]);
     const known = this.#answers.get(callId);
     if (!known) return;

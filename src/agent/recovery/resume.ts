@@ -7,7 +7,7 @@ import { zeroUsage, type ToolAnswer, type ToolCall, type Usage } from "../engine
 import type { Message, ToolMessage } from "../message.ts";
 import type { Steer } from "../run/control.ts";
 import { parseInput, isParked, RunStop } from "../run/run.ts";
-import { brokenStep, steerEvents, unsavedEvents, type BrokenStep, type RunFact } from "./rebuild-step.ts";
+import { brokenStep, steerEvents, unsavedEvents, type BrokenStep, type RunRecord } from "./rebuild-step.ts";
 import { callTool } from "../tool/call.ts";
 import type { ToolCallScope } from "../tool/scope.ts";
 import { runEvent } from "../run/event.ts";
@@ -29,13 +29,13 @@ export interface Suspended {
 
 interface WaitingCall {
   readonly call: ToolCall;
-  readonly ask: QuestionRow;
+  readonly question: QuestionRow;
 }
 
 /** Records of a run that are already read. */
-export interface KnownOfRun {
+export interface KnownRecords {
   /** Those of its unsaved step. */
-  readonly events: readonly RunFact[];
+  readonly events: readonly RunRecord[];
   /** All its questions, newest first. */
   readonly questions: readonly QuestionRow[];
 }
@@ -44,7 +44,7 @@ export interface KnownOfRun {
  * Returns the state from which a run can be resumed, inside `tx`; undefined when it cannot. A run can be resumed if it is
  * detached and every call of its step has ended or waits for an approval that is not used yet, so that no call runs twice.
  */
-export async function suspended(tx: Tx, run: RunRow, known?: KnownOfRun): Promise<Suspended | undefined> {
+export async function suspended(tx: Tx, run: RunRow, known?: KnownRecords): Promise<Suspended | undefined> {
   if (run.status !== "waiting_for_approval" && run.status !== "running") return undefined;
   if (run.kind === "subagent" || run.kind === "compression" || parseInput(run).isDetached !== true)
     return undefined;
@@ -56,9 +56,11 @@ export async function suspended(tx: Tx, run: RunRow, known?: KnownOfRun): Promis
   if (questions.some(isOther)) return undefined;
   const waiting: WaitingCall[] = [];
   for (const call of step.unfinished) {
-    const ask = questions.find(({ id, call_id: callId }) => callId === call.callId && step.asked.has(id));
-    if (!ask || ask.taken_at !== null || ask.status === "cancelled") return undefined;
-    waiting.push({ call, ask });
+    const question = questions.find(
+      ({ id, call_id: callId }) => callId === call.callId && step.asked.has(id),
+    );
+    if (!question || question.taken_at !== null || question.status === "cancelled") return undefined;
+    waiting.push({ call, question });
   }
   if ((await startsOf(tx, run.id)) >= MAX_STARTS) return undefined;
   return { step, waiting, usage: await usageOf(tx, run.id), ...(await steersOf(tx, run.id)) };
@@ -70,11 +72,11 @@ export async function settleStep(
   scope: ToolCallScope,
 ): Promise<readonly Message[]> {
   const answers = await Promise.all(
-    waiting.map(async ({ call, ask }): Promise<ToolMessage> => {
+    waiting.map(async ({ call, question }): Promise<ToolMessage> => {
       const { callId, tool } = call;
-      const answered = await answer(call, { ...scope, prior: ask });
+      const answered = await answer(call, { ...scope, prior: question });
       // A call that can no longer run is answered without its question.
-      if (!isParked(scope.signal)) await scope.questions.withdraw(ask);
+      if (!isParked(scope.signal)) await scope.questions.withdraw(question);
       return { role: "tool", callId, tool, ...answered };
     }),
   );

@@ -7,7 +7,7 @@ import { addAllMessages } from "../session/transcript.ts";
 import { cancelledOutcome, interruptedOutcome, type Outcome } from "../run/outcome.ts";
 import { concludeAllRuns } from "../run/control.ts";
 import type { AgentDeps } from "../deps.ts";
-import { questionsOf, suspended, type KnownOfRun, startAgain } from "./resume.ts";
+import { questionsOf, suspended, type KnownRecords, startAgain } from "./resume.ts";
 import {
   answeredRuns,
   cutCalls,
@@ -15,7 +15,7 @@ import {
   rebuildStep,
   steerEventsOf,
   unsavedEventsOf,
-  type RunFact,
+  type RunRecord,
 } from "./rebuild-step.ts";
 
 const PROCESS_ENDED = "The server process that ran this ended before the run did.";
@@ -137,13 +137,13 @@ function outcomeOf({ run, steers }: DeadRun, reason: string): Outcome {
 }
 
 /** A run that was at work when its process ended, with its records. */
-interface DeadRun extends KnownOfRun {
+interface DeadRun extends KnownRecords {
   readonly run: RunRow;
   /** No other run of its session is at work. */
   readonly isAlone: boolean;
-  readonly steers: readonly RunFact[];
+  readonly steers: readonly RunRecord[];
   /** The events of its unsaved step. */
-  readonly step: readonly RunFact[];
+  readonly step: readonly RunRecord[];
 }
 
 /** Returns the running runs of sessions, inside `tx`. From here on none accepts steering. */

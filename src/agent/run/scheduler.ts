@@ -31,7 +31,7 @@ export class RunScheduler {
   readonly #deps: AgentDeps;
   readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
-  readonly #gate: ConcurrencyLimit;
+  readonly #limit: ConcurrencyLimit;
   readonly #onEnd: ((run: RunRow, prompt: RunInput["prompt"]) => void) | undefined;
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and running runs. */
@@ -48,12 +48,12 @@ export class RunScheduler {
     this.#deps = deps;
     this.#queue = new SessionQueue(deps);
     this.#budgets = new Budgets(deps);
-    this.#gate = new ConcurrencyLimit({
+    this.#limit = new ConcurrencyLimit({
       max: deps.settings.maxConcurrentRuns,
       onRelease: () => this.#startWaiting(),
     });
     this.#onEnd = options.onEnd;
-    this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#gate.sessions });
+    this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#limit.sessions });
   }
 
   /** Can be iterated repeatedly, each time over the current runs. */
@@ -69,7 +69,7 @@ export class RunScheduler {
 
   /** Number of recorded runs that wait for a permit in this process. */
   get waiting(): number {
-    return this.#gate.waiting;
+    return this.#limit.waiting;
   }
 
   get draining(): boolean {
@@ -167,8 +167,8 @@ export class RunScheduler {
    */
   async continueSession(sessionId: string): Promise<void> {
     const slot = await this.#queue.slotOfNext(sessionId, RECOVERED);
-    if (slot && !this.#gate.hasFreeSlot(slot)) return this.#wait(sessionId, slot);
-    await this.#continue(sessionId, this.#gate.acquire(slot));
+    if (slot && !this.#limit.hasFreeSlot(slot)) return this.#wait(sessionId, slot);
+    await this.#continue(sessionId, this.#limit.acquire(slot));
   }
 
   /** Resumes a run that another process left waiting, in a session whose lease this process holds. */
@@ -206,9 +206,9 @@ export class RunScheduler {
 
   /** Starts waiting runs as far as the limits allow; while draining it leaves them to the next process. */
   #startWaiting(): void {
-    const left = this.#draining ? this.#gate.takeAll() : [];
+    const left = this.#draining ? this.#limit.takeAll() : [];
     for (const sessionId of left) void this.#track(this.#continueWaiting(sessionId, uncounted));
-    for (let ready = this.#gate.next(); ready; ready = this.#gate.next()) {
+    for (let ready = this.#limit.next(); ready; ready = this.#limit.next()) {
       void this.#track(this.#continueWaiting(ready.sessionId, ready.permit));
     }
   }
@@ -237,7 +237,7 @@ export class RunScheduler {
 
   async #take(prompt: Prompt): Promise<Submitted> {
     const isCounted = prompt.kind !== "subagent";
-    const permit = new PermitOnDemand(() => (isCounted ? this.#gate.admit(prompt.input.slot) : uncounted));
+    const permit = new PermitOnDemand(() => (isCounted ? this.#limit.admit(prompt.input.slot) : uncounted));
     const { id, name, key } = prompt.address;
     // A run in a new session certainly starts: it is refused before any database query.
     if ((id ?? name ?? key) === undefined) permit.take();
@@ -300,13 +300,13 @@ export class RunScheduler {
 
   /** Takes a session without queued runs off the waiting list. */
   async #stopWaiting(sessionId: string): Promise<void> {
-    if (!this.#gate.isWaiting(sessionId) || !(await this.#queue.isEmpty(sessionId))) return;
-    if (this.#gate.forget(sessionId)) await this.continueSession(sessionId);
+    if (!this.#limit.isWaiting(sessionId) || !(await this.#queue.isEmpty(sessionId))) return;
+    if (this.#limit.forget(sessionId)) await this.continueSession(sessionId);
   }
 
   /** Adds a leased session to the waiting list, and checks again: a permit may be free by now, or a drain begun. */
   #wait(sessionId: string, slot: RunSlot): void {
-    this.#gate.wait(sessionId, slot);
+    this.#limit.wait(sessionId, slot);
     this.#startWaiting();
   }
 
@@ -317,7 +317,7 @@ export class RunScheduler {
     const { fresh = false, suspended } = how;
     const started: Started = { run: withoutPrompt(run, input), session, input };
     const isCounted = started.run.kind !== "subagent";
-    const permit = how.permit ?? (isCounted ? this.#gate.acquire(started.input.slot) : uncounted);
+    const permit = how.permit ?? (isCounted ? this.#limit.acquire(started.input.slot) : uncounted);
     const budget = this.#budgets.open(started.run, started.input);
     const execution = new Execution({
       deps: this.#deps,

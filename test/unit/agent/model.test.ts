@@ -242,7 +242,7 @@ for (const [title, providers, defaultModel, expected] of defaults) {
 }
 
 for (const name of ["anthropic:claude-x", "claude-x", "openai:", "", "two words", "qwen3:8b"]) {
-  test(`a default of ${JSON.stringify(name)} that nobody has is refused with the names there are`, () => {
+  test(`a default of ${JSON.stringify(name)} without a provider is refused with the known names`, () => {
     assert.throws(
       () => createModelCatalog({ providers: [openai], defaultModel: name }),
       (error) => {
