@@ -92,7 +92,7 @@ test("a run is steered by way of another process: the text reaches the model or 
   await Promise.all([first.kill("SIGTERM"), second.kill("SIGTERM")]);
 });
 
-test("a run that waits for leave is stopped by way of another process, and its question is closed", async () => {
+test("a run that waits for approval is stopped by way of another process, and its question is closed", async () => {
   await using place = await createGatewayPlace();
   const runs = await begin(place);
   const first = runs.at;

@@ -104,18 +104,18 @@ export async function requestSteer(
 
 /**
  * Returns steering that another process accepted and this one has not seen, inside the transaction that ends the run.
- * `heard` holds the ids this process has seen.
+ * `seen` holds the ids this process has seen.
  */
 export async function unheardSteers(
   tx: Tx,
   run: { readonly id: string; readonly startedAtMs: number },
-  heard: ReadonlySet<string>,
+  seen: ReadonlySet<string>,
 ): Promise<readonly string[]> {
   if (tx.nowMs - run.startedAtMs < FOLLOW_AFTER_MS) return [];
   // A process that steers locks the row until it commits; from here on no steering is accepted.
   await tx.update("runs", { id: run.id, ended_at: null }, { updated_at: tx.nowMs });
   const events = await steerEvents(tx, run.id);
-  return pendingSteers(events.filter(({ data }) => !heard.has(String(data["steer_id"]))));
+  return pendingSteers(events.filter(({ data }) => !seen.has(String(data["steer_id"]))));
 }
 
 export interface ControlListener {

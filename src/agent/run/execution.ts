@@ -46,13 +46,13 @@ export class Execution {
   readonly model: string;
   readonly #options: ExecutionOptions;
   readonly #recorder: EventWriter;
-  readonly #aside: AuxiliaryCalls;
+  readonly #auxiliary: AuxiliaryCalls;
   readonly #span: Span;
   readonly #abort = new AbortController();
   readonly #inactivity: IdleTimeout;
   #steers: Steer[] = [];
   /** Ids of all steering that was ever in `#steers`. */
-  readonly #heard: Set<string>;
+  readonly #seen: Set<string>;
   /** Calls that the client is to make. */
   readonly #requested: RunToolCall[] = [];
   #usage: Usage = zeroUsage;
@@ -65,8 +65,8 @@ export class Execution {
     this.runId = run.id;
     this.sessionId = run.session_id;
     this.model = run.model;
-    this.#heard = new Set(options.suspended?.steered);
-    for (const steer of options.suspended?.steers ?? []) this.#hear(steer);
+    this.#seen = new Set(options.suspended?.steered);
+    for (const steer of options.suspended?.steers ?? []) this.#addSteer(steer);
     this.#recorder = new EventWriter({
       store: deps.store,
       clock: deps.clock,
@@ -77,7 +77,7 @@ export class Execution {
     });
     this.#span = startRunSpan(deps.tracing, run, options.input.traceparent);
     this.#inactivity = this.#watch();
-    this.#aside = new AuxiliaryCalls({
+    this.#auxiliary = new AuxiliaryCalls({
       deps,
       run,
       span: this.#span,
@@ -121,7 +121,7 @@ export class Execution {
       return undefined;
     }
     const before = this.#options.suspended?.usage ?? zeroUsage;
-    const whole = { ...end, usage: addUsage(before, addUsage(end.usage, this.#aside.usage)) };
+    const whole = { ...end, usage: addUsage(before, addUsage(end.usage, this.#auxiliary.usage)) };
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole);
       describeRunEnd(this.#span, whole, outcome);
@@ -139,7 +139,7 @@ export class Execution {
   async #outcome(tx: Tx, end: TurnEnd): Promise<Outcome> {
     const { started_at: startedAt, created_at: createdAt } = this.#options.run;
     const run = { id: this.runId, startedAtMs: startedAt ?? createdAt };
-    const unheard = await unheardSteers(tx, run, this.#heard);
+    const unheard = await unheardSteers(tx, run, this.#seen);
     const { reason } = this.#abort.signal;
     return outcomeOf(this.runId, end, {
       stop: reason instanceof RunStop ? reason : undefined,
@@ -155,7 +155,7 @@ export class Execution {
   async steer(text: string): Promise<boolean> {
     if (this.#over || this.#abort.signal.aborted || !this.isTurn) return false;
     const steer = { id: createId("str"), text };
-    this.#hear(steer);
+    this.#addSteer(steer);
     this.#record(runEvent(this.runId, "run.steer_accepted", { steer_id: steer.id, text }));
     await this.#recorder.flush();
     return true;
@@ -178,9 +178,9 @@ export class Execution {
     this.#abort.abort(new RunStop("parked", "The server shut down while the run waited for approval."));
   }
 
-  #hear(steer: Steer): void {
-    if (this.#heard.has(steer.id)) return;
-    this.#heard.add(steer.id);
+  #addSteer(steer: Steer): void {
+    if (this.#seen.has(steer.id)) return;
+    this.#seen.add(steer.id);
     this.#steers.push(steer);
   }
 
@@ -191,7 +191,7 @@ export class Execution {
       onStop: (reason) => {
         if (!this.#abort.signal.aborted) this.#abort.abort(new RunStop("cancelled", reason));
       },
-      onSteer: (steer) => this.#hear(steer),
+      onSteer: (steer) => this.#addSteer(steer),
       onFailure: (error) =>
         log.warn("a run cannot be controlled by other processes", { run: this.runId, error }),
     });
@@ -249,7 +249,7 @@ export class Execution {
       takeSteers: () => this.#takeSteers(),
       saveStep: (step) => this.#saveStep(step.messages, step.usage),
       admit: () => budget.admit(),
-      compact: (reason, saved) => this.#aside.compact(reason, saved),
+      compact: (reason, saved) => this.#auxiliary.compact(reason, saved),
     };
     await this.#settle(scope);
     const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;
@@ -317,7 +317,7 @@ export class Execution {
       onTimeout: settings.onApprovalTimeout,
       grants,
       variables: deps.variables.of(root.sessionId),
-      complete: (prompt) => this.#aside.complete(prompt),
+      complete: (prompt) => this.#auxiliary.complete(prompt),
       delegate: (callId, tasks, traceparent) =>
         this.#inactivity.during(() => delegation.run(callId, tasks, traceparent)),
       todos: todoListOf(deps.store, this.sessionId),
@@ -352,7 +352,7 @@ export class Execution {
     const refusal = budget.admit();
     const error = (message: string) => ({ code: "budget_exceeded" as const, message });
     if (refusal !== undefined) return { stop: "error", text: "", usage: zeroUsage, error: error(refusal) };
-    await this.#aside.compact("requested");
+    await this.#auxiliary.compact("requested");
     return { stop: "end", text: "", usage: zeroUsage };
   }
 
