@@ -39,7 +39,7 @@ export const agentBreakages: readonly Breakage[] = [
     file: "exec/output.ts",
     from: "this.#open = isEnded ? 0 : openBytes(bytes);",
     to: "this.#open = 0;",
-    tests: ["unit/base/cut.test.ts", "unit/exec/output.test.ts"],
+    tests: ["unit/base/text.test.ts", "unit/exec/output.test.ts"],
   },
   {
     name: "answered-once",
@@ -77,7 +77,7 @@ export const agentBreakages: readonly Breakage[] = [
     name: "unanswered-approval",
     guarantee: "A call whose approval nobody answers does not run",
     file: "agent/question/permission.ts",
-    from: `    return denied("approval_expired", "Denied: nobody answered in time.");`,
+    from: `    return denied("approval_expired", "Denied: no answer came in time.");`,
     to: `    return undefined;`,
     tests: ["unit/agent/tool-call.test.ts"],
   },
@@ -183,8 +183,8 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "approvals-switched-back-on",
     guarantee: "Approvals that are switched back on apply to the next call of a turn that runs",
-    file: "agent/run/prepare.ts",
-    from: "return { ...places, ...approvalsOf(deps, chosen),",
+    file: "agent/run/prompt.ts",
+    from: "return { ...paths, ...approvalsOf(deps, chosen),",
     to: "return { ...policy,",
     tests: ["unit/agent/mode.test.ts"],
   },

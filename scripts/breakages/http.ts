@@ -125,7 +125,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "concurrent-runs-of-a-key",
     guarantee: "A key gets no more runs at once than it may have",
-    file: "agent/run/key-limits.ts",
+    file: "agent/run/concurrency.ts",
     from: "if ((await countAtWork(tx, owner)) >= limit)",
     to: "if ((await countAtWork(tx, owner)) > limit)",
     tests: ["contract/http/edge-limits.test.ts"],

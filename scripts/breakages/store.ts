@@ -31,18 +31,18 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "durable-transcript",
     guarantee: "The messages of a finished step are written durably, deltas alone are not",
-    file: "agent/run/event-writer.ts",
+    file: "agent/run/event.ts",
     from: "        { durable },",
     to: "        { durable: false },",
-    tests: ["unit/agent/recorder.test.ts"],
+    tests: ["unit/agent/event-writer.test.ts"],
   },
   {
     name: "durable-flush",
     guarantee: "What has to be safe never goes with a write that was begun without a sync",
-    file: "agent/run/event-writer.ts",
+    file: "agent/run/event.ts",
     from: "(this.#finishing || (!durable && this.#mustBeSafe))",
     to: "this.#finishing",
-    tests: ["unit/agent/recorder.test.ts"],
+    tests: ["unit/agent/event-writer.test.ts"],
   },
   {
     name: "synchronous-commit",

@@ -70,8 +70,8 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-starts-again",
     guarantee: "A run of a webhook whose process dies during the model's first answer starts again",
-    file: "agent/recovery/restart.ts",
-    from: "if ((await hasActed(tx, id)) || (await isSummedUp(tx, sessionId))) return false;",
+    file: "agent/recovery/resume.ts",
+    from: "if ((await hasActed(tx, id)) || (await isCompressed(tx, sessionId))) return false;",
     to: "if ((await hasActed(tx, id)) || sessionId !== id) return false;",
     tests: ["contract/webhook/admission.test.ts"],
   },
@@ -86,7 +86,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-acts-once",
     guarantee: "A run of a webhook that called a tool does not start again",
-    file: "agent/recovery/restart.ts",
+    file: "agent/recovery/resume.ts",
     from: `const ACTS = ["tool.started", "tool.requested", "run.steer_accepted"] as const;`,
     to: `const ACTS = ["tool.requested", "run.steer_accepted"] as const;`,
     tests: ["crash/webhook.test.ts"],

@@ -19,7 +19,7 @@ import {
   findSession,
   requireUndeleted,
 } from "./session/open.ts";
-import { endRuns } from "../agent/run/end-runs.ts";
+import { endRuns } from "../agent/run/control.ts";
 import { fromLatestEvent, liveTurn } from "./prompt/live-turn.ts";
 import { replaySession } from "./session/replay.ts";
 import { listSessions } from "./session/list.ts";
@@ -33,7 +33,7 @@ import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import { fileText } from "../agent/engines/prompt.ts";
 import type { UserMessage } from "../agent/message.ts";
 import type { ResourceParams } from "./session/attach.ts";
-import { runningTurn } from "../agent/run/running.ts";
+import { runningTurn } from "../agent/run/run.ts";
 import { isRecord } from "../base/json/schema.ts";
 
 /** How long active runs of a deleted session may take to stop. */
@@ -231,8 +231,8 @@ function readWhenIdle(meta: unknown): Steering["whenIdle"] {
 /** Returns false when no running turn accepts the text, in this or another process. */
 async function steer(connection: AcpConnection, { id }: AcpSession, text: string): Promise<boolean> {
   const { agent, store } = await connection.deps();
-  const runId = agent.turns.runningIn(id) ?? (await runningTurn(store, id))?.runId;
-  return runId !== undefined && agent.turns.steer(runId, text);
+  const runId = agent.runs.runningIn(id) ?? (await runningTurn(store, id))?.runId;
+  return runId !== undefined && agent.runs.steer(runId, text);
 }
 
 /** Returns the message with its text files inlined, or undefined if it has images: a running turn accepts only text. */

@@ -1,26 +1,24 @@
 import type { RunUsage } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { SessionRow } from "../store/schema/tables.ts";
-import { followRun } from "./run/follow.ts";
+import { followRun, findRun, isFinalStatus, type RunView } from "./run/run.ts";
 import { resetContext } from "./session/transcript.ts";
 import { LiveSessions } from "./session/live-sessions.ts";
-import type { SessionMode } from "./session/mode.ts";
+import { type SessionMode, settingsOf } from "./session/session.ts";
 import { formatModel } from "./model.ts";
 import type { AgentDeps } from "./deps.ts";
 import type { Submitted } from "./run/prompt.ts";
 import { Recovery } from "./recovery/recovery.ts";
-import { findRun, isFinalStatus, type RunView } from "./run/run.ts";
-import { settingsOf } from "./session/session.ts";
 import { Sessions } from "./session/sessions.ts";
 import { Titles } from "./session/titles.ts";
-import { Turns } from "./run/scheduler.ts";
+import { RunScheduler } from "./run/scheduler.ts";
 
 export const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
 
-/** How a session stands. */
+/** The status of a session. */
 export interface SessionStatus {
   readonly session: SessionRow;
-  /** Run at work in this process. */
+  /** The running run, if this process runs it. */
   readonly runId: string | undefined;
   readonly isBusy: boolean;
   /** Effective `provider:model`. */
@@ -28,7 +26,7 @@ export interface SessionStatus {
   readonly reasoningEffort: string | undefined;
   /** Approvals are off: for the session, for all sessions, or by the configuration. */
   readonly yolo: boolean;
-  /** Undefined: nobody chose one, and the configuration alone decides. */
+  /** Undefined: the configuration decides. */
   readonly mode: SessionMode | undefined;
   readonly cwd: string;
   readonly queueLength: number;
@@ -36,7 +34,7 @@ export interface SessionStatus {
   readonly usage: RunUsage | undefined;
 }
 
-/** Figures of a compression on request. */
+/** The result of a requested compression. */
 export interface CompressionResult {
   readonly status: "compressed" | "noop" | "failed";
   readonly beforeMessages: number;
@@ -46,10 +44,10 @@ export interface CompressionResult {
   readonly note?: string;
 }
 
-/** The one agent core that all surfaces drive: what it is made of, and what takes more than one part of it. */
+/** The agent that all surfaces use: its services, and the operations that need several of them. */
 export class Agent {
   readonly deps: AgentDeps;
-  readonly turns: Turns;
+  readonly runs: RunScheduler;
   readonly sessions: Sessions;
   readonly live: LiveSessions;
   readonly titles: Titles;
@@ -59,20 +57,20 @@ export class Agent {
     this.deps = deps;
     this.sessions = new Sessions(deps.store, (rows) => this.#recovery.settle(rows));
     this.titles = new Titles(deps, this.sessions);
-    this.turns = new Turns(deps, { onEnd: (run, prompt) => this.titles.consider(run, prompt) });
+    this.runs = new RunScheduler(deps, { onEnd: (run, prompt) => this.titles.consider(run, prompt) });
     this.live = new LiveSessions({ clock: deps.clock, max: options.maxLiveSessions });
-    this.#recovery = new Recovery(deps, this.turns);
+    this.#recovery = new Recovery(deps, this.runs);
   }
 
   /**
-   * Begins to close what dead processes left open, beside whatever is served, and to keep this process's leases. Prompts
-   * to sessions that are not closed yet wait in their queues.
+   * Starts to renew this process's leases and, in the background, to close the runs of dead processes. Prompts to sessions
+   * that are not recovered yet wait in their queues.
    */
   start(): void {
     this.#recovery.start();
   }
 
-  /** Resolves when what dead processes left open at {@link start} is closed, or the agent is stopped. */
+  /** Resolves when the runs that dead processes left open at {@link start} are closed, or the agent is stopped. */
   get recovered(): Promise<void> {
     return this.#recovery.recovered;
   }
@@ -82,9 +80,9 @@ export class Agent {
   }
 
   /**
-   * Closes what gone processes left open in these sessions, as recovery does, for who is about to read them: so nobody reads
-   * of a run that it is at work when nothing is. Of a single session {@link Sessions.saved} does the same. False: something
-   * alive holds all of them, and what was read of them before is good. ServiceError `state_store_unavailable`.
+   * Closes the runs that dead processes left open in these sessions, before they are read, so that no dead run is shown as
+   * running. {@link Sessions.saved} does the same for one session. False: all of them are alive, and earlier reads are
+   * current. ServiceError `state_store_unavailable`.
    */
   async settle(sessionIds: readonly string[]): Promise<boolean> {
     if (sessionIds.length === 0) return false;
@@ -98,23 +96,23 @@ export class Agent {
     return isSettled || rows.length < sessionIds.length;
   }
 
-  /** Returns a run of `owner` as it is now, as recovery leaves it where its process is gone. ServiceError `run_not_found`. */
+  /** Returns a run of `owner`, after recovery if its process is dead. ServiceError `run_not_found`. */
   async findRun(runId: string, owner: string): Promise<RunView> {
     const { store } = this.deps;
     const run = await findRun(store, runId, owner);
-    if (isFinalStatus(run.status) || this.turns.isAtWork(runId)) return run;
-    // Recovery may have come to it between the two reads: only what is read behind them is sure.
+    if (isFinalStatus(run.status) || this.runs.isAtWork(runId)) return run;
+    // Recovery may have changed the run between the two reads: only a later read is current.
     await this.settle([run.session_id]);
     return findRun(store, runId, owner);
   }
 
-  /** Everything that waits or watches ends; drain the turns first. */
+  /** Stops the background work. Drain the runs first. */
   async stop(): Promise<void> {
     await this.titles.stop();
     await this.#recovery.stop();
   }
 
-  /** ServiceError `session_not_found`. */
+  /** Returns the status of a session. ServiceError `session_not_found`. */
   async status(sessionId: string, owner: string): Promise<SessionStatus> {
     const { deps } = this;
     const session = await this.sessions.get(sessionId, owner);
@@ -123,7 +121,7 @@ export class Agent {
     const open = await deps.questions.open({ sessionId });
     return {
       session,
-      runId: this.turns.runningIn(sessionId),
+      runId: this.runs.runningIn(sessionId),
       isBusy: session.lease_owner !== null,
       model: formatModel(own ?? deps.models.default),
       reasoningEffort: chosen.reasoningEffort ?? deps.settings.reasoningEffort,
@@ -136,7 +134,7 @@ export class Agent {
     };
   }
 
-  /** Chooses the model of a session from its next turn on. Resolves to its full name. ServiceError `model_not_found`. */
+  /** Sets the model of a session from its next turn on. Resolves to its full name. ServiceError `model_not_found`. */
   async chooseModel(sessionId: string, owner: string, name: string): Promise<string> {
     const ref = this.deps.models.resolve(name);
     if (!ref) {
@@ -152,7 +150,7 @@ export class Agent {
     return model;
   }
 
-  /** ServiceError `invalid_request` for an effort that there is not. */
+  /** Sets the reasoning effort of a session; null: the default. ServiceError `invalid_request` for an unknown effort. */
   async chooseEffort(sessionId: string, owner: string, effort: string | null): Promise<void> {
     if (effort !== null && !EFFORTS.some((known) => known === effort)) {
       throw new ServiceError("invalid_request", `reasoning_effort must be one of: ${EFFORTS.join(", ")}.`, {
@@ -163,13 +161,13 @@ export class Agent {
   }
 
   /**
-   * Runs a prompt beside the session, in a fresh context with the session's model and directory. Its end is told to the
-   * session as `background.complete`. What it may not do unasked is denied: nobody looks at it.
+   * Runs a prompt beside the session, in a new context with the session's model and directory. The session gets its end as
+   * `background.complete`. Calls that require approval are denied, since no person watches the run.
    */
   async background(sessionId: string, owner: string, text: string): Promise<Submitted> {
     const session = await this.sessions.get(sessionId, owner);
     const model = session.model === null ? undefined : this.deps.models.resolve(session.model);
-    return this.turns.submit({
+    return this.runs.submit({
       address: { owner },
       seed: {
         source: "background",
@@ -189,8 +187,8 @@ export class Agent {
   }
 
   /**
-   * Compresses a session that is not at work, as a run of its own. ServiceError `session_busy`, `session_not_found`, and
-   * what the run failed with.
+   * Compresses an idle session, as a run of its own. ServiceError `session_busy`, `session_not_found`, and the error of a
+   * failed run.
    */
   async compress(
     sessionId: string,
@@ -199,14 +197,14 @@ export class Agent {
   ): Promise<CompressionResult> {
     await this.sessions.get(sessionId, owner);
     const { focus, signal } = options;
-    const { runId } = await this.turns.submit({
+    const { runId } = await this.runs.submit({
       address: { owner, id: sessionId },
       seed: { source: "embed" },
       kind: "compression",
       whenBusy: "reject",
       input: { prompt: [], settings: {}, answerable: false, ...(focus === undefined ? {} : { focus }) },
     });
-    const onAbort = () => void this.turns.stop(runId, "The compression was given up.");
+    const onAbort = () => void this.runs.stop(runId, "The compression was cancelled.");
     signal?.addEventListener("abort", onAbort, { once: true });
     if (signal?.aborted) onAbort();
     try {
@@ -216,7 +214,7 @@ export class Agent {
     }
   }
 
-  /** Forgets the conversation in what the model gets; people still see it. ServiceError `session_busy`. */
+  /** Empties the model's context; the transcript stays. ServiceError `session_busy`. */
   async reset(sessionId: string, owner: string): Promise<void> {
     await this.sessions.get(sessionId, owner);
     await this.deps.store.write((tx) => resetContext(tx, sessionId));
@@ -231,11 +229,11 @@ export class Agent {
         throw new ServiceError("provider_error", message);
       }
     }
-    return result ?? { status: "failed", ...NO_FIGURES, note: "The compression was stopped." };
+    return result ?? { status: "failed", ...NO_COUNTS, note: "The compression was stopped." };
   }
 }
 
-const NO_FIGURES = { beforeMessages: 0, afterMessages: 0, beforeTokens: 0, afterTokens: 0 };
+const NO_COUNTS = { beforeMessages: 0, afterMessages: 0, beforeTokens: 0, afterTokens: 0 };
 
 function toResult(data: Readonly<Record<string, unknown>>): CompressionResult {
   return {

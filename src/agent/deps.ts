@@ -8,52 +8,51 @@ import type { AgentTracing } from "./usage/span.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./question/policy/policy.ts";
 import type { Grants } from "./question/grants.ts";
-import type { KeyLimits } from "./run/key-limits.ts";
-import type { AttachedClients } from "./session/client-resources.ts";
+import type { KeyLimits } from "./run/concurrency.ts";
+import type { AttachedClients, VariableShares } from "./session/live-sessions.ts";
 import type { RunTrigger } from "./notify/run-trigger.ts";
 import type { QuestionTimeouts } from "./tool/scope.ts";
 import type { Tool } from "./tool/tool.ts";
-import type { VariableShares } from "./session/variables.ts";
 
-/** What the agent room is built from. */
+/** The dependencies of the agent. */
 export interface AgentDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Log;
   readonly engine: Engine;
   readonly models: ModelCatalog;
-  /** The tools there are now; those of servers come and go. */
+  /** Returns the current tools; those of MCP servers change. */
   readonly tools: () => readonly Tool[];
-  /** Resolves when tools that were still coming at start are there, or are not waited for any longer. */
+  /** Resolves when the tools pending at start are ready, or have timed out. */
   readonly toolsSettled: () => Promise<void>;
-  /** Texts for the instructions of a turn in `cwd`: what its files say of it, which skills there are. */
+  /** Returns texts for the instructions of a turn in `cwd`: its context files and the available skills. */
   readonly briefing: (cwd: string) => Promise<readonly string[]>;
-  /** What people should know before a turn, such as a server of tools that cannot be reached. */
+  /** Returns notices for people before a turn, such as an MCP server that cannot be reached. */
   readonly notices: () => readonly string[];
-  /** What programs lend to the sessions that they have open. */
-  readonly hosts: AttachedClients;
+  /** Resources that clients attach to the sessions they have open. */
+  readonly clients: AttachedClients;
   readonly switches: Switches;
   readonly questions: Questions;
   readonly grants: Grants;
   readonly variables: VariableShares;
-  /** Undefined when the input fits the tool's schema, else what does not. */
+  /** Returns how the input violates the tool's schema; undefined when it fits. */
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly settings: AgentSettings;
-  /** Of the keys of the API. Absent: nobody comes by a key. */
+  /** Limits of the API keys. Absent: no keys are limited. */
   readonly keyLimits?: KeyLimits;
   /** Absent: runs are not traced. */
   readonly tracing?: AgentTracing;
-  /** Told of each run that ended in this process, after its end is committed. For figures; it MUST NOT throw. */
+  /** Called for each run that ended in this process, after the commit. For metrics; it MUST NOT throw. */
   readonly runEnded?: (kind: string, status: string) => void;
-  /** Of runs that a webhook or a scheduled job asked for. */
+  /** The trigger of runs from webhooks and scheduled jobs. */
   readonly trigger?: RunTrigger;
 }
 
-/** What can be switched while the process runs, for all of its sessions. */
+/** Switches for all sessions, which may change while the process runs. */
 export interface Switches {
   /** True: no approvals at all. */
   yolo: boolean;
-  /** What a prompt of a host to a busy session does; absent: as it is configured. */
+  /** What a host's prompt to a busy session does; absent: the configured mode. */
   whenBusy?: BusyMode;
 }
 
@@ -61,7 +60,7 @@ export interface AgentSettings {
   readonly instructions: string;
   /** Absolute path where tools work unless the session has its own. */
   readonly workspace: string;
-  /** Further folders, absolute, that a session may work in whoever asks for it. */
+  /** Further absolute folders that any client may choose for a session. */
   readonly workspaceRoots: readonly string[];
   /** The user's home and agentd's own home, for the policy. */
   readonly userHome: string;
@@ -70,17 +69,17 @@ export interface AgentSettings {
   /** 0: no limit. */
   readonly runTimeoutMs: number;
   readonly policyMode: PolicyMode;
-  /** `approvals.allow`: the words with which commands begin that need no approval. */
+  /** `approvals.allow`: prefixes of commands that require no approval. */
   readonly allowedCommands: readonly string[];
   readonly questionTimeouts: QuestionTimeouts;
   readonly onApprovalTimeout: "deny" | "cancel";
   readonly whenBusy: BusyMode;
   /** Prompts that may wait in one session. */
   readonly maxQueuePerSession: number;
-  /** Runs at work at once in this process, sub-agents not counted; 0: no limit. */
+  /** Most concurrent runs in this process, without sub-agents; 0: no limit. */
   readonly maxConcurrentRuns: number;
   readonly reasoningEffort: string | undefined;
-  /** Names of models that take over while the chosen one cannot be reached. */
+  /** Fallback models, by name, for when the chosen one cannot be reached. */
   readonly fallbacks: readonly string[];
   readonly budget: BudgetLimits;
   readonly compression: CompressionSettings;
@@ -89,17 +88,17 @@ export interface AgentSettings {
 }
 
 export interface CompressionSettings {
-  /** Share of the context at which a conversation is compressed by itself; undefined: never. */
+  /** Share of the context that triggers automatic compression; undefined: never. */
   readonly threshold: number | undefined;
-  /** Newest messages that stay as they are. */
+  /** Number of newest messages that compression keeps. */
   readonly keepMessages: number;
-  /** Writes the summary; undefined: the session's model. */
+  /** Model that writes the summary; undefined: the session's model. */
   readonly model: string | undefined;
 }
 
 export interface DelegationSettings {
   readonly maxDepth: number;
-  /** Sub-agents of one call at work at once. */
+  /** Most concurrent sub-agents of one call. */
   readonly maxConcurrent: number;
   readonly maxTasks: number;
   readonly maxSteps: number;
@@ -108,5 +107,5 @@ export interface DelegationSettings {
   readonly model: string | undefined;
 }
 
-/** What a prompt to a busy session does. interrupt: it stops the turn at work and runs next. */
+/** What a prompt to a busy session does. interrupt: it stops the running turn and runs next. */
 export type BusyMode = "queue" | "reject" | "steer" | "interrupt";

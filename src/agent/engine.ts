@@ -3,19 +3,19 @@ import type { Span } from "../base/observe/trace.ts";
 import type { Message, ToolStatus } from "./message.ts";
 
 /**
- * What any agent core must offer. An engine turns messages into events by calling a model and, through the ports,
+ * The contract of an engine. An engine turns messages into events by calling a model and, through the ports,
  * tools. It knows nothing of sessions, storage, approvals or wires.
  *
  * An engine
  * - MUST NOT throw or reject for anything a provider, a tool or the signal does: it reports by the returned {@link TurnEnd}.
  * - MUST emit events in the order things happened, and MUST pair message.start with message.end, also when cut.
  * - MUST call `ports.callTool` exactly once for each tool call the model makes, in parallel within a step, and MUST
- *   wait for all of them before the next step; an unknown tool or bad arguments are handed over all the same.
+ *   wait for all of them before the next step; an unknown tool or bad arguments are passed, too.
  * - MUST call `ports.saveStep` after each step with the messages that the step added, complete: an assistant message
  *   with tool calls comes together with the answers to all of them, so a transcript never dangles.
  * - MUST NOT let a call run whose answer ended by the length limit or a content filter, since its arguments may be cut:
- *   it is handed over with `invalid`. After the length limit the model goes on if steps are left, else the turn ends.
- * - MUST end with stop `tool_calls` after a step in which a call was answered with status `pending`: somebody else makes it.
+ *   it is passed with `invalid`. After the length limit the model continues if steps are left, else the turn ends.
+ * - MUST end with stop `tool_calls` after a step in which a call was answered with status `pending`: the client makes it.
  * - MUST take steering text with `ports.takeSteers` before each model call and add it as user messages.
  * - MUST stop soon after `signal` aborts: the running model call is cut, the text so far is saved with
  *   `interrupted: true`, calls without an answer get one with status `aborted`, and the end says `aborted`.
@@ -25,7 +25,7 @@ import type { Message, ToolStatus } from "./message.ts";
  *   once a turn after a provider refused a context as too long; it goes on with the messages it gets, and without any
  *   the end says `context_too_long`. Steering text that is not saved yet stays behind them.
  * - MUST bound what one answer may hold, and end a longer one as the length limit does.
- * - MUST go on with the next of `fallbacks` when a model is out of order and nothing was emitted for the call, and say so.
+ * - MUST go on with the next of `fallbacks` when a model is unavailable and nothing was emitted for the call, and report it.
  */
 export interface Engine {
   readonly name: string;
@@ -35,7 +35,7 @@ export interface Engine {
 export interface EngineTurn {
   readonly runId: string;
   readonly model: ModelRef;
-  /** Models that take over, in order, when the one before is out of order. */
+  /** Fallback models, in order, each for when the one before is unavailable. */
   readonly fallbacks?: readonly ModelRef[];
   readonly instructions: string;
   /** The conversation so far, the new prompt last. */
@@ -44,11 +44,11 @@ export interface EngineTurn {
   readonly toolChoice?: ToolChoice;
   readonly settings: ModelSettings;
   readonly maxSteps: number;
-  /** Above this estimate the conversation is to be compacted. Absent: never by itself. */
+  /** Estimate above which the conversation is compacted. Absent: never automatically. */
   readonly compactAtTokens?: number;
   readonly ports: TurnPorts;
   readonly signal: AbortSignal;
-  /** What the model calls are part of. Absent: they are not traced. */
+  /** Parent span of the model calls. Absent: they are not traced. */
   readonly span?: Span;
 }
 
@@ -58,14 +58,14 @@ export interface ModelRef {
   readonly id: string;
 }
 
-/** What the model sees of a tool. `parameters` is a JSON Schema of type object. */
+/** A tool as the model sees it. `parameters` is a JSON Schema of type object. */
 export interface ToolSpec {
   readonly name: string;
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
 }
 
-/** Whether the first answer of the turn must call a tool, or which one. Absent: as the model likes. */
+/** Whether the first answer of the turn must call a tool, or which one. Absent: the model decides. */
 export type ToolChoice = "required" | { readonly tool: string };
 
 /** Sampling settings a request may carry; absent ones are the provider's defaults. */
@@ -80,15 +80,15 @@ export interface ModelSettings {
 
 export interface TurnPorts {
   emit(event: EngineEvent): void;
-  /** Decides, asks, runs and reports one call. Never rejects. */
+  /** Evaluates, runs and reports one call. Never rejects. */
   callTool(call: ToolCall): Promise<ToolAnswer>;
   takeSteers(): readonly string[];
   saveStep(step: { readonly messages: readonly Message[]; readonly usage: Usage }): void;
-  /** Undefined when a model may be called; else why not. */
+  /** Returns why no model may be called; undefined when one may. */
   admit?(): string | undefined;
   /**
-   * Makes the conversation shorter; `saved` is what of it was saved, so that long texts are not read again from the store.
-   * Resolves to all of the new one, undefined when nothing could be left out. Rejects when the turn was stopped meanwhile.
+   * Shortens the conversation; `saved` holds its saved messages, so that they are not read again from the store. Resolves
+   * to the new conversation, undefined when nothing could be left out. Rejects when the turn was stopped meanwhile.
    */
   compact?(
     reason: "near_limit" | "overflow",
@@ -108,13 +108,13 @@ export interface ToolAnswer {
   readonly status: ToolStatus;
   /** What the model reads. */
   readonly text: string;
-  /** Why the call did not do what it was called for; absent: it did, or the client makes it. */
+  /** Why the call failed; absent: it succeeded, or the client makes it. */
   readonly code?: ToolEndCode;
-  /** What somebody said with a denial. */
+  /** The reason that a person gave for a denial. */
   readonly reason?: string;
 }
 
-/** An answer that the server gave itself. */
+/** An answer of the server, not of the client. */
 export type SettledAnswer = ToolAnswer & { readonly status: Exclude<ToolStatus, "pending"> };
 
 export type EngineEvent =
@@ -123,7 +123,7 @@ export type EngineEvent =
   | { readonly type: "message.end"; readonly messageId: string; readonly text: string }
   | { readonly type: "reasoning.delta"; readonly text: string }
   | { readonly type: "reasoning.end"; readonly text: string }
-  /** Something a person should know that is no failure: a retry, a fallback. */
+  /** A notice for people that is no failure: a retry, a fallback. */
   | { readonly type: "notice"; readonly text: string };
 
 export interface Usage {
@@ -143,7 +143,7 @@ export interface TurnEnd {
   /** Text of the last assistant message. */
   readonly text: string;
   readonly usage: Usage;
-  /** Set with stop `error`. `retryAfterSeconds` is what the provider asked for, `failure` what kind of failure it was. */
+  /** Set with stop `error`. `retryAfterSeconds` is the provider's request, `failure` the kind of failure. */
   readonly error?: {
     readonly code:
       | "provider_error"

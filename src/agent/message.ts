@@ -13,9 +13,9 @@ export interface UserMessage {
   readonly role: "user";
   readonly text: string;
   readonly name?: string;
-  /** Absent: somebody wrote it as a prompt. steer: given to a turn at work. summary: stands for older messages. */
+  /** Absent: a prompt. steer: added to a running turn. summary: replaces older messages. */
   readonly origin?: "steer" | "summary";
-  /** Images and files that ride with the text. */
+  /** Images and files of the message. */
   readonly attachments?: readonly Attachment[];
 }
 
@@ -31,7 +31,7 @@ export interface Attachment {
 export interface AssistantMessage {
   readonly role: "assistant";
   readonly parts: readonly AssistantPart[];
-  /** True when the turn was cut before the message was whole. */
+  /** True when the turn was cut before the message was complete. */
   readonly interrupted?: boolean;
 }
 
@@ -39,7 +39,7 @@ export type AssistantPart =
   | {
       readonly type: "text";
       readonly text: string;
-      /** Under which it was told while it came. */
+      /** Message id of its deltas. */
       readonly id?: string;
       readonly provider?: ProviderData;
     }
@@ -62,16 +62,16 @@ export interface ToolMessage {
   readonly tool: string;
   readonly status: ToolStatus;
   readonly text: string;
-  /** Why the call did not do what it was called for. */
+  /** Why the call failed. */
   readonly code?: ToolEndCode;
-  /** What somebody said with a denial. */
+  /** The reason that a person gave for a denial. */
   readonly reason?: string;
 }
 
 /** pending: the client makes the call; its answer follows as another message of the same call. */
 export type ToolStatus = "ok" | "error" | "denied" | "aborted" | "pending";
 
-/** The visible text of a message. */
+/** Returns the visible text of a message. */
 export function textOf(message: Message): string {
   if (message.role !== "assistant") return message.text;
   return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");

@@ -1,14 +1,14 @@
 import type { ModelRef } from "./engine.ts";
 
-/** A provider as names see it. */
+/** A provider as far as model names depend on it. */
 export interface ModelProvider {
   readonly name: string;
   readonly type: string;
-  /** Models it is known to have; empty when nobody said. */
+  /** Its known models; empty when unknown. */
   readonly models: readonly string[];
-  /** Context of its models, when somebody said. */
+  /** Context of its models, if configured. */
   readonly contextTokens?: number;
-  /** Whether there is a key for it; undefined when nobody said. */
+  /** Whether it has a key; undefined when unknown. */
   readonly hasKey?: boolean;
 }
 
@@ -22,46 +22,52 @@ export interface ListedProvider {
   readonly isDefault: boolean;
 }
 
-/** Whether a provider can be asked: there is a key, or it may do without. */
+/** Whether a provider is usable: it has a key or needs none. */
 export function isReady({ type, hasKey }: ListedProvider): boolean {
   return hasKey || type === "openai_compatible";
 }
 
-/** Which models there are, and what a name means. */
+/** The available models, and the resolution of their names. */
 export interface ModelCatalog {
   readonly default: ModelRef;
   readonly providers: readonly ModelProvider[];
-  /** What `model` or `provider:model` means here; undefined when no provider can have it. */
+  /** Resolves `model` or `provider:model`; undefined when no provider can have it. */
   resolve(name: string): ModelRef | undefined;
-  /** How long a conversation with the model may get. */
+  /** Returns the context size of the model. */
   contextTokensOf(ref: ModelRef): number;
-  /** The providers in their order, each with the models it is known to have; the demo model needs no key. */
+  /** Returns the providers in their order, each with its known models; the demo model needs no key. */
   list(): readonly ListedProvider[];
 }
 
-/** Context of models that nobody said anything about. */
+/** Context of models without a known size. */
 const DEFAULT_CONTEXT_TOKENS = 128_000;
 
 /** The built-in model that needs neither key nor network. */
 export const DEMO_MODEL: ModelRef = { provider: "demo", id: "demo" };
 
-/** Which kind of provider makes the models that are named like this. OpenAI's open models run anywhere but there. */
+/** The type of provider that makes models of these names. OpenAI's open models run only elsewhere. */
 const FAMILIES: readonly (readonly [RegExp, string])[] = [
   [/^claude-/, "anthropic"],
   [/^(?:gpt-(?!oss)|chatgpt-|o\d)/, "openai"],
   [/^gemini-/, "google"],
 ];
 
-/** `provider:model`, the form in which models are stored and shown. */
+/** Returns `provider:model`, the form in which models are stored and shown. */
 export function formatModel(ref: ModelRef): string {
   return `${ref.provider}:${ref.id}`;
 }
 
+/** Parses a stored `provider:model`. */
+export function parseModel(name: string): ModelRef {
+  const [provider = "", ...id] = name.split(":");
+  return { provider, id: id.join(":") };
+}
+
 /**
- * Names are resolved in the light of the providers there are, so that one name works with whatever is configured:
- * a prefix counts only if it names a provider (`qwen3:8b` is a model of Ollama's, not a provider). A bare name goes to
- * the provider that lists it; else, when it tells its maker, to the maker's own or to a router, and to nobody if there
- * is neither; else to the default's provider, unless that lists its models.
+ * Creates a catalog that resolves names by the configured providers. A prefix counts only if it names a provider
+ * (`qwen3:8b` is a model of Ollama, not a provider). A bare name goes to the provider that lists it. Else, if the name
+ * shows its maker, it goes to the maker's provider or a router, and is unknown without either. Else it goes to the
+ * default's provider, unless that lists its models.
  *
  * `defaultModel` that nothing resolves throws: the configuration names a provider that does not exist.
  */
@@ -165,7 +171,7 @@ function formatFor(provider: ModelProvider, id: string): string {
   return provider.type === family ? bareId : id;
 }
 
-/** The maker that a name tells, with or without the maker in front. */
+/** Returns the maker that a model name shows, with or without the maker as its prefix. */
 function familyOf(id: string): string | undefined {
   return FAMILIES.find(([pattern, maker]) =>
     pattern.test(id.startsWith(`${maker}/`) ? id.slice(maker.length + 1) : id),

@@ -3,8 +3,8 @@ import { waitAtMost } from "../base/deadline.ts";
 import type { WiredAgent } from "./wire-agent.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { Questions } from "../agent/question/questions.ts";
-import { KeyLimits } from "../agent/run/key-limits.ts";
-import type { Turns } from "../agent/run/scheduler.ts";
+import { KeyLimits } from "../agent/run/concurrency.ts";
+import type { RunScheduler } from "../agent/run/scheduler.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Ticker } from "../cron/tick/ticker.ts";
 import type { Listener } from "../gateway/listen.ts";
@@ -25,7 +25,7 @@ export interface Service {
   /** The agent with its commands, skills and processes. */
   readonly deps: WiredAgent;
   readonly agent: Agent;
-  readonly turns: Turns;
+  readonly runs: RunScheduler;
   readonly questions: Questions;
   /** The connections of the gateway. */
   readonly hub: RpcHub;
@@ -54,7 +54,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await receiver?.listen();
     // Clients can connect before this: the scheduler waits until recovery has settled interrupted runs.
     const { agent } = wired.wiredAgent;
-    void agent.recovered.then(() => (agent.turns.draining ? undefined : scheduler?.start()));
+    void agent.recovered.then(() => (agent.runs.draining ? undefined : scheduler?.start()));
     const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
     return {
@@ -86,11 +86,11 @@ export interface TickService extends RpcService {
 export async function startTickService(options: CoreOptions): Promise<TickService> {
   const wired = await wireService(options);
   const scheduler = await loadScheduler(options, wired);
-  const { turns, recovered } = wired.wiredAgent.agent;
+  const { runs, recovered } = wired.wiredAgent.agent;
   // The service ends after the due jobs: recovery must settle interrupted runs before that.
   await recovered;
   const graceMs = options.config.api_server.drain_seconds * 1000;
-  const drain = async () => void (await Promise.all([turns.drain(graceMs), scheduler.drain(graceMs)]));
+  const drain = async () => void (await Promise.all([runs.drain(graceMs), scheduler.drain(graceMs)]));
   // The scheduler is not stopped: its heartbeat stays and shows when jobs were last checked.
   return { ...toService(wired, options), scheduler, drain };
 }
@@ -114,7 +114,7 @@ function toService(wired: WiredService, { config }: CoreOptions, listeners: List
     store: agent.deps.store,
     deps: wiredAgent,
     agent,
-    turns: agent.turns,
+    runs: agent.runs,
     questions: agent.deps.questions,
     hub,
     stop: stopper(wired, { ...listeners, drainMs: config.api_server.drain_seconds * 1000 }),
@@ -134,7 +134,7 @@ function stopper(
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
     await Promise.all([
-      wiredAgent.agent.turns.drain(graceMs),
+      wiredAgent.agent.runs.drain(graceMs),
       receiver?.drain(graceMs),
       scheduler?.stop().then(() => scheduler.drain(graceMs)),
     ]);

@@ -12,16 +12,15 @@ import { serviceCommands } from "../agent/commands/service.ts";
 import { sessionCommands } from "../agent/commands/session.ts";
 import type { Engine } from "../agent/engine.ts";
 import { Grants } from "../agent/question/grants.ts";
-import type { KeyLimits } from "../agent/run/key-limits.ts";
+import type { KeyLimits } from "../agent/run/concurrency.ts";
 import type { McpStatus } from "../agent/mcp/connection.ts";
 import { McpServers } from "../agent/mcp/servers.ts";
 import type { ModelCatalog } from "../agent/model.ts";
 import type { AgentDeps } from "../agent/deps.ts";
-import { AttachedClients } from "../agent/session/client-resources.ts";
+import { AttachedClients, VariableShares } from "../agent/session/live-sessions.ts";
 import { bundledSkillsFolder, Skills } from "../agent/skills/skills.ts";
 import { joinTriggers } from "../agent/notify/run-trigger.ts";
 import { SpawnTrees } from "../agent/subagent/spawn-tree.ts";
-import { VariableShares } from "../agent/session/variables.ts";
 import { Processes } from "../agent/tools/process/processes.ts";
 import { createTools } from "../agent/tools/catalog.ts";
 import type { Tool } from "../agent/tool/tool.ts";
@@ -119,7 +118,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
       },
       briefing: createBriefing({ skills, names: config.agent.context_files, clock }),
       notices: () => mcp.notices(),
-      hosts,
+      clients: hosts,
       switches: { yolo: false },
       questions: new Questions(store, clock, variables),
       grants: new Grants(store),

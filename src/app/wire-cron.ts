@@ -33,7 +33,7 @@ function wireCron(
     store,
     clock,
     log,
-    turns: agent.turns,
+    runs: agent.runs,
     models,
     fallbacks: config.model.fallbacks,
     skills,

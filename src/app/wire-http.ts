@@ -42,11 +42,11 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
   const { config, keys, openApi, version, observe, paths, configProblems = [] } = options;
   const { agent, mcp } = wired.wiredAgent;
   const { receiver } = wired;
-  const { deps, turns, live } = agent;
+  const { deps, runs, live } = agent;
   const toolsets = [...new Set(deps.tools().map((tool) => tool.toolset))];
   return {
     store: deps.store,
-    turns,
+    runs,
     agent,
     questions: deps.questions,
     models: deps.models,

@@ -74,10 +74,10 @@ export function wireWebhook(
     clock,
     log,
     routes,
-    turns: agent.turns,
+    runs: agent.runs,
     rate: new RateLimiter(settings.rateLimit),
     deliveries: new Deliveries(store, log),
-    coalescer: new Coalescer({ store, turns: agent.turns, clock, log }),
+    coalescer: new Coalescer({ store, runs: agent.runs, clock, log }),
     ports: {
       findDuplicate: (name) => findDuplicate(store, { ...name, nowMs: clock.now() }),
       ...createEvaluationPorts({ config, env, paths }, { skills, log }),

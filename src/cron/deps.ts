@@ -1,6 +1,6 @@
 import type { AgentDeps } from "../agent/deps.ts";
 import type { Skills } from "../agent/skills/skills.ts";
-import type { Turns } from "../agent/run/scheduler.ts";
+import type { RunScheduler } from "../agent/run/scheduler.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { Homes } from "../deliver/address.ts";
@@ -13,7 +13,7 @@ export interface CronDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Log;
-  readonly turns: Pick<Turns, "submit" | "draining">;
+  readonly runs: Pick<RunScheduler, "submit" | "draining">;
   readonly models: AgentDeps["models"];
   /** Names of the models that replace one that cannot be reached. */
   readonly fallbacks?: readonly string[];

@@ -1,9 +1,9 @@
 import type { Agent } from "../agent/agent.ts";
 import type { Questions } from "../agent/question/questions.ts";
-import type { KeyLimits } from "../agent/run/key-limits.ts";
+import type { KeyLimits } from "../agent/run/concurrency.ts";
 import type { McpStatus } from "../agent/mcp/connection.ts";
 import type { ModelCatalog } from "../agent/model.ts";
-import type { Turns } from "../agent/run/scheduler.ts";
+import type { RunScheduler } from "../agent/run/scheduler.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { Tracer } from "../base/observe/trace.ts";
@@ -14,7 +14,7 @@ import type { Identity, KeyRing } from "./edge/access.ts";
 /** Dependencies of the HTTP surface. */
 export interface HttpDeps {
   readonly store: Store;
-  readonly turns: Turns;
+  readonly runs: RunScheduler;
   readonly agent: Pick<Agent, "findRun" | "settle">;
   readonly questions: Questions;
   readonly models: ModelCatalog;

@@ -1,7 +1,7 @@
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { Commands } from "../agent/commands/command.ts";
-import type { KeyLimits } from "../agent/run/key-limits.ts";
+import type { KeyLimits } from "../agent/run/concurrency.ts";
 import type { McpServers } from "../agent/mcp/servers.ts";
 import type { Skills } from "../agent/skills/skills.ts";
 import type { SpawnTrees } from "../agent/subagent/spawn-tree.ts";

@@ -1,4 +1,4 @@
-import type { Turns } from "../agent/run/scheduler.ts";
+import type { RunScheduler } from "../agent/run/scheduler.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { RateLimiter } from "../base/rate-limiter.ts";
@@ -14,7 +14,7 @@ import type { WebhookRoutes } from "./routes/routes.ts";
 /** Dependencies of the receiver. */
 export interface WebhookDeps {
   readonly store: Store;
-  readonly turns: Pick<Turns, "submit" | "draining">;
+  readonly runs: Pick<RunScheduler, "submit" | "draining">;
   readonly clock: Clock;
   readonly log: Log;
   readonly routes: WebhookRoutes;

@@ -66,8 +66,8 @@ async function measured(work: () => Promise<string>): Promise<FloodReply> {
 }
 
 /** What the tool answered, as the model said it. */
-async function wholeTurn({ store, turns }: TestAgent, prompt: string): Promise<string> {
-  const { runId, sessionId } = await turns.submit({
+async function wholeTurn({ store, runs }: TestAgent, prompt: string): Promise<string> {
+  const { runId, sessionId } = await runs.submit({
     address: { owner: "bench" },
     seed: { source: "bench" },
     kind: "run",

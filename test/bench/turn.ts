@@ -86,8 +86,8 @@ async function allAtOnce(agent: TestAgent): Promise<void> {
 }
 
 /** Followed to its end as a client would, without the harness's checks of each event, which cost more than the turn. */
-async function wholeTurn({ store, turns }: TestAgent): Promise<void> {
-  const { runId } = await turns.submit({
+async function wholeTurn({ store, runs }: TestAgent): Promise<void> {
+  const { runId } = await runs.submit({
     address: { owner: "bench" },
     seed: { source: "bench" },
     kind: "run",

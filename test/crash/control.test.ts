@@ -92,7 +92,7 @@ test("a run is steered by way of another process: the text reaches the model or 
   await Promise.all([first.kill("SIGTERM"), second.kill("SIGTERM")]);
 });
 
-test("a run that waits for leave is stopped by way of another process, and its question is closed", async () => {
+test("a run that waits for approval is stopped by way of another process, and its question is closed", async () => {
   await using place = await createGatewayPlace();
   const runs = await begin(place);
   const first = runs.at;
@@ -159,7 +159,7 @@ test("a question keeps its time across a restart: nobody answers, and the call i
   // A timer may fire a moment before its time by the wall clock, which it does not count by.
   const earlySeconds = asked.approval.expires_at - expired.timestamp;
   assert.ok(earlySeconds < 0.1, `it expired ${earlySeconds} s early`);
-  assert.match((await runs.settled(runId)).output ?? "", /nobody answered in time/);
+  assert.match((await runs.settled(runId)).output ?? "", /no answer came in time/);
   assert.equal(await runs.answer(runId, "once"), 409);
   assert.equal(await runs.marks(), "");
   await runs.at.kill("SIGTERM");

@@ -96,7 +96,7 @@ else await bring(service);
 
 async function bring({ agent, store }: Service): Promise<void> {
   const submit = (text: string) =>
-    agent.turns.submit({
+    agent.runs.submit({
       address: { owner: OWNER, id: "s" },
       seed: { source: "test" },
       kind: "run",
@@ -115,7 +115,7 @@ async function bring({ agent, store }: Service): Promise<void> {
   await submit("queued behind");
   if (scenario === "tool") await until(store, runId, "tool.started", 2);
   else await until(store, runId, POINTS[scenario] ?? "");
-  if (scenario === "steer") await agent.turns.steer(runId, "and mind the gap");
+  if (scenario === "steer") await agent.runs.steer(runId, "and mind the gap");
   say("there");
 }
 
@@ -130,7 +130,7 @@ async function look({ agent, store }: Service): Promise<void> {
   const interrupted = first.filter(({ status }) => status === "interrupted");
   const queued = first.at(-1);
   if (queued && queued.ended_at === null) await until(store, queued.id, "run.completed");
-  const { runId } = await agent.turns.submit({
+  const { runId } = await agent.runs.submit({
     address: { owner: OWNER, id: "s" },
     seed: { source: "test" },
     kind: "run",

@@ -147,7 +147,7 @@ test("a secret of the environment, a tool's output, a sudo answer and a secret a
     },
   });
   const { agent, store } = service.service;
-  const { runId } = await agent.turns.submit({
+  const { runId } = await agent.runs.submit({
     address: { owner: OWNER, id: "canary" },
     seed: { source: "test", cwd: service.home },
     kind: "run",
@@ -292,7 +292,7 @@ test("secrets of a home are written nowhere, also those added to .env while it r
   await using stopping = new AsyncDisposableStack();
   stopping.defer(() => started.service.stop({ graceMs: 0 }));
   const { agent, store } = started.service;
-  const { runId } = await agent.turns.submit({
+  const { runId } = await agent.runs.submit({
     address: { owner: OWNER, id: "canary" },
     seed: { source: "test" },
     kind: "run",

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { createScriptedEngine, type ScriptState } from "../../src/agent/engines/scripted.ts";
-import { followRun } from "../../src/agent/run/follow.ts";
+import { followRun } from "../../src/agent/run/run.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
 import { startFromHome } from "../../src/app/start.ts";
@@ -55,7 +55,7 @@ test("a home's MCP servers, skills, context files and commands are the agent's",
   t.after(() => service.stop({ graceMs: 0 }));
   const { agent, deps, store } = service;
   const turn = async (text: string) => {
-    const { runId } = await agent.turns.submit({
+    const { runId } = await agent.runs.submit({
       address: { owner: OWNER, id: "s" },
       seed: { source: "tui" },
       kind: "run",

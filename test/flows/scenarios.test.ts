@@ -64,7 +64,7 @@ test("an approval that expires denies its call, and the turn goes on", async () 
   clock.tick(1_000);
   const events = await agent.events(runId);
   assert.ok(types(events).includes("approval.expired"));
-  assert.equal((await agent.run(runId)).output, "denied: Denied: nobody answered in time.");
+  assert.equal((await agent.run(runId)).output, "denied: Denied: no answer came in time.");
 });
 
 test("text steered in during a tool is seen by the model at its next step, and nothing is interrupted", async () => {
@@ -77,7 +77,7 @@ test("text steered in during a tool is seen by the model at its next step, and n
   });
   const { runId, sessionId } = await agent.submit("go", { id: "s" });
   await inTool.promise;
-  assert.equal(await agent.turns.steer(runId, "use tabs"), true);
+  assert.equal(await agent.runs.steer(runId, "use tabs"), true);
   gate.resolve();
   const events = await agent.events(runId);
   assert.equal(events.at(-1)?.data["output"], "heard: use tabs");
@@ -103,7 +103,7 @@ test("text steered in during the final text makes the turn go on", async () => {
   });
   const { runId } = await agent.submit("go", { id: "s" });
   await speaking.promise;
-  assert.equal(await agent.turns.steer(runId, "the tests"), true);
+  assert.equal(await agent.runs.steer(runId, "the tests"), true);
   gate.resolve();
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "also the tests");
 });
@@ -122,7 +122,7 @@ test("follow-ups wait with their true places and run in order", async () => {
   const two = await agent.submit("two", { id: "s" });
   const three = await agent.submit("three", { id: "s" });
   assert.deepEqual([two.queuePosition, three.queuePosition], [1, 2]);
-  await agent.turns.stop(two.runId, "not any more");
+  await agent.runs.stop(two.runId, "not any more");
   const four = await agent.submit("four", { id: "s" });
   assert.equal(four.queuePosition, 2);
   gate.resolve();
@@ -162,7 +162,7 @@ test("interrupt in the stream: what was said stays, marked as cut", async () => 
   const { runId, sessionId } = await agent.submit("go", { id: "s" });
   await speaking.promise;
   wait = false;
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   assert.equal((await agent.events(runId)).at(-1)?.type, "run.cancelled");
   const said = (await agent.transcript(sessionId)).at(-1);
   assert.deepEqual(unnamed(said), {
@@ -189,7 +189,7 @@ test("interrupt in a tool: the tool is stopped, its call is answered as aborted"
   });
   const { runId, sessionId } = await agent.submit("go", { id: "s" });
   await inTool.promise;
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "tool.completed")?.data["status"], "aborted");
   assert.equal(events.at(-1)?.type, "run.cancelled");
@@ -210,7 +210,7 @@ test("interrupt in an approval: every open question is closed, nothing runs", as
   const { runId, sessionId } = await agent.submit("go", { id: "s", answerable: true });
   const questionId = await approvalFor(agent, runId, "rm -rf a");
   await approvalFor(agent, runId, "rm -rf b");
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   const events = await agent.events(runId);
   const expired = events.filter(({ type }) => type === "approval.expired");
   assert.deepEqual(
@@ -246,7 +246,7 @@ test("interrupt in a sub-agent: it ends with its own sub-agents, and the run tha
   const { runId, sessionId } = await agent.submit("go", { id: "s" });
   await deep.promise;
   const child = String((await agent.event(runId, "subagent.start")).data["subagent_id"]);
-  assert.equal(await agent.turns.stop(child, "not this way"), true);
+  assert.equal(await agent.runs.stop(child, "not this way"), true);
   const events = await agent.events(runId);
   const ended = events.filter(({ type }) => type === "subagent.complete");
   assert.deepEqual(

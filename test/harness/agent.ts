@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { Questions } from "../../src/agent/question/questions.ts";
 import type { Engine } from "../../src/agent/engine.ts";
 import { Grants } from "../../src/agent/question/grants.ts";
-import { AttachedClients } from "../../src/agent/session/client-resources.ts";
-import { VariableShares } from "../../src/agent/session/variables.ts";
+import { AttachedClients, VariableShares } from "../../src/agent/session/live-sessions.ts";
 import { registerSecret } from "../../src/base/observe/redact.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { toRunEvent } from "../../src/agent/run/event.ts";
@@ -16,7 +15,7 @@ import { readTranscript } from "../../src/agent/session/transcript.ts";
 import type { Message } from "../../src/agent/message.ts";
 import { defineTool, type Tool } from "../../src/agent/tool/tool.ts";
 import type { Prompt, Submitted } from "../../src/agent/run/prompt.ts";
-import type { Turns } from "../../src/agent/run/scheduler.ts";
+import type { RunScheduler } from "../../src/agent/run/scheduler.ts";
 import { Agent } from "../../src/agent/agent.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/observe/log.ts";
@@ -64,7 +63,7 @@ export class TestVariables {
 export class TestAgent implements AsyncDisposable {
   readonly deps: AgentDeps;
   readonly core: Agent;
-  readonly turns: Turns;
+  readonly runs: RunScheduler;
   readonly recovery: Recovery;
   readonly databaseUrl: string;
   readonly logLines: string[];
@@ -75,8 +74,8 @@ export class TestAgent implements AsyncDisposable {
   constructor(deps: AgentDeps, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
     this.deps = deps;
     this.core = new Agent(deps, { maxLiveSessions: 100 });
-    this.turns = this.core.turns;
-    this.recovery = new Recovery(deps, this.turns);
+    this.runs = this.core.runs;
+    this.recovery = new Recovery(deps, this.runs);
     this.databaseUrl = database.url;
     this.#drop = database.drop;
     this.logLines = logLines;
@@ -91,7 +90,7 @@ export class TestAgent implements AsyncDisposable {
     more: Partial<Prompt> & { id?: string; answerable?: boolean } = {},
   ): Promise<Submitted> {
     const { id, answerable = false, ...rest } = more;
-    return this.turns.submit({
+    return this.runs.submit({
       address: { owner: "tester", ...(id === undefined ? {} : { id }) },
       seed: { source: "test" },
       kind: "run",
@@ -140,7 +139,7 @@ export class TestAgent implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.turns.drain(0);
+    await this.runs.drain(0);
     await this.core.stop();
     await this.recovery.stop();
     await this.store.close();
@@ -169,7 +168,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     toolsSettled: async () => {},
     briefing: async () => [],
     notices: () => [],
-    hosts: new AttachedClients(),
+    clients: new AttachedClients(),
     switches: { yolo: false },
     questions: new Questions(store, clock, variables),
     grants: new Grants(store),

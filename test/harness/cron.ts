@@ -153,7 +153,7 @@ export class TestCron implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.ticker.stop();
-    await this.agent.turns.drain(0);
+    await this.agent.runs.drain(0);
     await this.ticker.settled();
     await this.#dispatcher.close({ graceMs: 0 });
     this.senders.owners.delete(this.store.owner);
@@ -251,7 +251,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     store,
     clock,
     log,
-    turns: agent.turns,
+    runs: agent.runs,
     models,
     skills: new Skills({
       homeFolder: join(home, "skills"),

@@ -7,7 +7,7 @@ import type {
 } from "@agentclientprotocol/sdk/unstable";
 import { parseCommand, type Command, type Directive } from "../../agent/commands/command.ts";
 import type { UserMessage } from "../../agent/message.ts";
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
 import type { AcpConnection } from "../wire/connection.ts";

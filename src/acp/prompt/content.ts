@@ -37,7 +37,7 @@ export async function toMessage(
   { connection, session, signal }: ContentCall,
 ): Promise<UserMessage> {
   const { agent } = await connection.deps();
-  const { hosts, settings } = agent.deps;
+  const { clients: hosts, settings } = agent.deps;
   const { roots, files } = hosts.of(session.id);
   const patience = AbortSignal.any([signal, AbortSignal.timeout(CLIENT_FILES_MS)]);
   return messageOf(blocks, {

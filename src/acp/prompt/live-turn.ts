@@ -1,6 +1,6 @@
 /** Follows turns of other clients that were running when the client opened their session. */
 import { isFinalEvent } from "../../agent/run/event.ts";
-import { runningTurn } from "../../agent/run/running.ts";
+import { runningTurn } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import type { AcpSession } from "../session/session.ts";
@@ -58,7 +58,7 @@ export async function watchTurn(
   const { agent, store, log } = deps;
   const turn = new AcpTurn();
   turn.started(runId, (reason) => {
-    agent.turns.stop(runId, reason).catch((error: unknown) => {
+    agent.runs.stop(runId, reason).catch((error: unknown) => {
       log.error("cannot stop a run", { run: runId, error });
     });
   });

@@ -137,7 +137,7 @@ async function runOnce(
   );
   if (signal.aborted) return undefined;
   await requireModel(deps, session);
-  const { runId } = await agent.turns.submit({
+  const { runId } = await agent.runs.submit({
     address: { owner, id: session.id },
     seed: session.seed,
     kind: "run",
@@ -167,7 +167,7 @@ async function runOnce(
 
 /** Requests the stop of the run, whose final event ends the turn. Logs a failure. */
 async function stop({ agent, log }: AcpDeps, runId: string, reason: string): Promise<void> {
-  await agent.turns
+  await agent.runs
     .stop(runId, reason)
     .catch((error: unknown) => log.error("cannot stop a run", { run: runId, error }));
 }

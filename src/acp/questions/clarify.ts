@@ -9,7 +9,7 @@ import type { AcpConnection } from "../wire/connection.ts";
 import { macrotask, sendText, type QuestionResult, type ClientQuestion } from "./question.ts";
 import { textContent } from "../tools/content.ts";
 import { disablePermissions } from "./permission.ts";
-import { MAX_REPLY_CHARACTERS } from "../../agent/question/reply.ts";
+import { MAX_REPLY_CHARACTERS } from "../../agent/question/question.ts";
 
 /** More choices do not fit into a permission request. */
 const MAX_CHOICES = 6;

@@ -56,7 +56,7 @@ export async function attachToSession(
   if (!before) session.onClose(() => detach(session));
   const files = deps.settings.clientFiles && clientFiles(connection, session.id, [folder, ...more]);
   const roots = more.flatMap(({ given, real }) => [...new Set([given, real])]);
-  const detachFiles = deps.agent.deps.hosts.attach(session.id, { roots, ...(files ? { files } : {}) });
+  const detachFiles = deps.agent.deps.clients.attach(session.id, { roots, ...(files ? { files } : {}) });
   const key = JSON.stringify([folder.given, servers]);
   const isSame = before?.key === key;
   const mcpServers = isSame
@@ -115,7 +115,7 @@ function attachServers(
   let settled = Promise.resolve();
   const sentNotices = new Set<string>();
   const notices = () => (mcp.isOffered ? mcpServers.notices() : [NOT_OFFERED]);
-  const release = agent.deps.hosts.attach(session.id, {
+  const release = agent.deps.clients.attach(session.id, {
     tools: () => mcpServers.tools(),
     settled: () => settled,
     notices: () => notices().filter((notice) => !sentNotices.has(notice) && sentNotices.add(notice)),

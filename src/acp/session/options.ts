@@ -7,14 +7,20 @@ import {
   type SessionConfigSelectGroup,
 } from "@agentclientprotocol/sdk/unstable";
 import { EFFORTS } from "../../agent/agent.ts";
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { invalidParams } from "../wire/error.ts";
 import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "./session.ts";
-import { unchosenMode, type SessionMode, isMode, MODE_TEXTS, MODES } from "../../agent/session/mode.ts";
+import {
+  unchosenMode,
+  type SessionMode,
+  isMode,
+  MODE_TEXTS,
+  MODES,
+  settingsOf,
+} from "../../agent/session/session.ts";
 import { formatModel, isReady, type ModelCatalog } from "../../agent/model.ts";
-import { settingsOf } from "../../agent/session/session.ts";
 import type { ClientFeatures } from "../wire/client.ts";
 import { nearest } from "../../base/nearest.ts";
 

@@ -1,5 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
-import { runningTurn } from "../run/running.ts";
+import { runningTurn } from "../run/run.ts";
 import { sessionOf, shown, usage, type Command, type CommandCall } from "./command.ts";
 
 /** Commands that send a prompt, steer a run or undo prompts. */
@@ -33,7 +33,7 @@ export const conversationCommands: readonly Command[] = [
     run: async (call) => {
       if (call.args === "") throw usage({ name: "steer", hint: "<text>" });
       const runId = await runAtWork(call, sessionOf(call, "steer"));
-      if (runId !== undefined && (await call.agent.turns.steer(runId, call.args))) {
+      if (runId !== undefined && (await call.agent.runs.steer(runId, call.args))) {
         return shown("The agent gets the text at its next step.");
       }
       const notice = "No run is active; sent as a prompt.";
@@ -71,7 +71,7 @@ export const conversationCommands: readonly Command[] = [
     category: "Conversation",
     run: async (call) => {
       const runId = await runAtWork(call, sessionOf(call, "stop"));
-      if (runId === undefined || !(await call.agent.turns.stop(runId, "The user stopped it."))) {
+      if (runId === undefined || !(await call.agent.runs.stop(runId, "The user stopped it."))) {
         return shown("No run is active.");
       }
       return shown("Stopping.");
@@ -103,5 +103,5 @@ export const conversationCommands: readonly Command[] = [
 /** Returns the active run of the session in any process, if the caller owns the session. */
 async function runAtWork({ agent, owner }: CommandCall, sessionId: string): Promise<string | undefined> {
   await agent.sessions.get(sessionId, owner);
-  return agent.turns.runningIn(sessionId) ?? (await runningTurn(agent.deps.store, sessionId))?.runId;
+  return agent.runs.runningIn(sessionId) ?? (await runningTurn(agent.deps.store, sessionId))?.runId;
 }

@@ -1,6 +1,6 @@
 import { EFFORTS } from "../agent.ts";
 import { sessionOf, shown, usage, type Command } from "./command.ts";
-import { isMode, MODE_TEXTS, MODES } from "../session/mode.ts";
+import { isMode, MODE_TEXTS, MODES } from "../session/session.ts";
 
 /** Commands for the model and the permission mode. */
 export const modelCommands: readonly Command[] = [

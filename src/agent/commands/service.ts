@@ -34,8 +34,8 @@ export function serviceCommands(deps: ServiceCommandDeps, catalog: () => Command
       description: "List the agent's tools",
       category: "Tools",
       run: async ({ agent, sessionId }) => {
-        const { tools, hosts } = agent.deps;
-        const available = sessionId === undefined ? tools() : hosts.of(sessionId).tools(tools());
+        const { tools, clients } = agent.deps;
+        const available = sessionId === undefined ? tools() : clients.of(sessionId).tools(tools());
         const sets = Map.groupBy(available, ({ toolset }) => toolset);
         const lines = [...sets].map(([set, tools]) => `${set}: ${tools.map(({ name }) => name).join(", ")}`);
         return shown(lines.length === 0 ? "No tools are available." : lines.join("\n"));

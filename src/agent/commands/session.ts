@@ -5,7 +5,7 @@ import { createSessionId } from "../../base/ids.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Agent } from "../agent.ts";
 import { estimateTokens } from "../engines/conversation.ts";
-import { refOf } from "../run/prepare.ts";
+import { parseModel } from "../model.ts";
 import { contextUse } from "../usage/context-use.ts";
 import { type Command, sessionOf, shown, usage } from "./command.ts";
 
@@ -126,7 +126,7 @@ export const sessionCommands: readonly Command[] = [
         sharesOf(agent, session, cwd),
         contextUse(agent.deps, session),
       ]);
-      const max = agent.deps.models.contextTokensOf(refOf(model));
+      const max = agent.deps.models.contextTokensOf(parseModel(model));
       const estimate = shares.reduce((sum, { tokens }) => sum + tokens, 0);
       const { threshold } = agent.deps.settings.compression;
       return shown(
@@ -174,7 +174,7 @@ interface Share {
 async function sharesOf(agent: Agent, session: SessionRow, cwd: string): Promise<readonly Share[]> {
   const { deps } = agent;
   const instructions = [deps.settings.instructions, ...(await deps.briefing(cwd))];
-  const tools = deps.hosts.of(session.id).tools(deps.tools());
+  const tools = deps.clients.of(session.id).tools(deps.tools());
   const specs = tools.map(({ name, description, parameters }) => ({ name, description, parameters }));
   const messages = (await loadContext(deps.store, session)).map(({ message }) => message);
   const groups = Map.groupBy(messages, shareOf);

@@ -1,3 +1,4 @@
+import { parseModel } from "../model.ts";
 import type { Span } from "../../base/observe/trace.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import type { Budget } from "../usage/budget.ts";
@@ -6,17 +7,16 @@ import { compress, type CompressionReason } from "./compression.ts";
 import { addUsage, zeroUsage, type Usage } from "../engine.ts";
 import type { Message } from "../message.ts";
 import type { AgentDeps } from "../deps.ts";
-import type { Recorder } from "../run/event-writer.ts";
+import type { EventWriter } from "../run/event.ts";
 import type { RunInput } from "../run/run.ts";
 import { ToolError, type Completion } from "../tool/tool.ts";
-import { refOf } from "../run/prepare.ts";
 
 interface AuxiliaryCallsOptions {
   readonly deps: AgentDeps;
   readonly run: RunRow;
   readonly input: RunInput;
   readonly budget: Budget;
-  readonly recorder: Recorder;
+  readonly recorder: EventWriter;
   readonly signal: AbortSignal;
   readonly span: Span;
   readonly keepAlive: () => void;
@@ -69,7 +69,7 @@ export class AuxiliaryCalls {
     if (this.#cannotCompact && reason === "near_limit") return undefined;
     await this.#from.recorder.flush();
     const model =
-      deps.models.resolve(compression.model ?? this.#from.run.model) ?? refOf(this.#from.run.model);
+      deps.models.resolve(compression.model ?? this.#from.run.model) ?? parseModel(this.#from.run.model);
     const done = await compress({
       store: deps.store,
       engine: deps.engine,

@@ -17,23 +17,23 @@ import { toApprovalRequest, type QuestionKind } from "../question/question.ts";
 import { parseInput, type FinalStatus } from "../run/run.ts";
 import { nameOfId } from "../session/session.ts";
 
-/** Who is told of a run, when: the text in its row. */
+/** The webhook of a run, stored as JSON in its row. */
 export interface RunWebhook {
   readonly url: string;
-  /** `whsec_<base64>` or plain text. Absent: the configured one of the moment of sending. */
+  /** `whsec_<base64>` or plain text. Absent: the secret configured when the event is sent. */
   readonly secret?: string;
   /** Absent: all but approval_required. */
   readonly events?: readonly RunWebhookEvent[];
-  /** Tries for each event. */
+  /** Attempts for each event. */
   readonly maxAttempts: number;
 }
 
 export type RunWebhookEvent = FinalStatus | "approval_required";
 
 export interface WebhookSettings {
-  /** Whether the configuration has a secret for those who bring none. */
+  /** Whether the configuration has a default secret. */
   readonly hasSecret: boolean;
-  /** Hosts (`name` or `name:port`) that may be told although they are not public. */
+  /** Hosts (`name` or `name:port`) that may get webhooks although they are not public. */
   readonly allowedPrivateHosts: readonly string[];
   readonly maxAttempts: number;
 }
@@ -41,12 +41,12 @@ export interface WebhookSettings {
 const MAX_URL_CHARACTERS = 2_048;
 const MIN_SECRET_CHARACTERS = 16;
 const MAX_SECRET_CHARACTERS = 256;
-/** Most of a run's answer that an event carries; all of it stands in the run. */
+/** Longest output in an event; the run has all of it. */
 const MAX_OUTPUT_BYTES = 65_536;
 const usual: readonly RunWebhookEvent[] = ["completed", "failed", "cancelled", "interrupted"];
 
 /**
- * What a client asks for, as it goes with the run. `param` names the field. Throws as {@link checkWebhook}.
+ * Returns the webhook of a request as it is stored with the run. `param` names the field. Throws as {@link checkWebhook}.
  */
 export function recordWebhook(
   webhook: Webhook,
@@ -65,16 +65,15 @@ export function recordWebhook(
 }
 
 /**
- * ServiceError `invalid_request` for an address that is not to be told or a secret that cannot sign,
- * `missing_required_parameter` when nothing can sign. Where the address leads is looked at again, and for good,
- * whenever something is sent there.
+ * Throws ServiceError `invalid_request` for an address that is not allowed or a secret that cannot sign,
+ * `missing_required_parameter` without any secret. Each send checks the resolved address again.
  */
 export function checkWebhook(webhook: Webhook, settings: WebhookSettings, param: string): void {
   checkUrl(webhook.url, settings, `${param}.url`);
   checkSecret(webhook.secret, settings, `${param}.secret`);
 }
 
-/** Owes the event of a run's end to who asked for it, in the transaction that ends the run. */
+/** Enqueues the webhook event of a run's end, in the transaction that ends the run. */
 export async function enqueueEndWebhook(tx: Tx, store: Store, run: RunRow, outcome: Outcome): Promise<void> {
   const { status, set } = outcome;
   if (run.webhook === null) return;
@@ -93,36 +92,36 @@ export async function enqueueEndWebhook(tx: Tx, store: Store, run: RunRow, outco
   });
 }
 
-/** Owes the event of a question that a run waits with, in the transaction that asks it. */
-export async function enqueueQuestionWebhook(tx: Tx, store: Store, ask: QuestionRow): Promise<void> {
-  const run = await tx.find("runs", { id: ask.run_id });
+/** Enqueues the webhook event of a question, in the transaction that asks it. */
+export async function enqueueQuestionWebhook(tx: Tx, store: Store, question: QuestionRow): Promise<void> {
+  const run = await tx.find("runs", { id: question.run_id });
   if (!run || run.webhook === null) return;
-  // What is asked may be private (a password's purpose): the event of other questions names their kind alone.
-  const approval = ask.kind === "approval" ? { approval: toApprovalRequest(ask) } : {};
+  // A question may be private (the purpose of a password): the event of other questions names only their kind.
+  const approval = question.kind === "approval" ? { approval: toApprovalRequest(question) } : {};
   await enqueueRunWebhook(tx, store, run, {
     event: "approval_required",
     type: "run.approval_required",
     data: {
       status: "waiting_for_approval",
-      request_id: ask.id,
-      request_kind: ask.kind as QuestionKind,
+      request_id: question.id,
+      request_kind: question.kind as QuestionKind,
       ...approval,
     },
   });
 }
 
-interface RunFact {
-  /** What is subscribed to. */
+interface RunWebhookInput {
+  /** The name to which webhooks subscribe. */
   readonly event: RunWebhookEvent;
   readonly type: WebhookEvent["type"];
   readonly data: Omit<WebhookEventData, "id" | "run_id" | "session_id">;
 }
 
-/** Owes an event to the run's webhook if that wants it. The id of the event is the same for every attempt. */
-async function enqueueRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): Promise<void> {
+/** Enqueues an event if the run's webhook subscribes to it. All attempts have the same event id. */
+async function enqueueRunWebhook(tx: Tx, store: Store, run: RunRow, input: RunWebhookInput): Promise<void> {
   if (run.webhook === null) return;
   const { url, secret, events = usual, maxAttempts } = JSON.parse(run.webhook) as RunWebhook;
-  if (!events.includes(fact.event)) return;
+  if (!events.includes(input.event)) return;
   const id = createId("evt", tx.nowMs);
   const { traceparent } = parseInput(run);
   const response = run.response_id === null ? {} : { id: run.response_id };
@@ -130,12 +129,12 @@ async function enqueueRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFac
     ...response,
     run_id: run.id,
     session_id: nameOfId(run.session_id),
-    ...fact.data,
+    ...input.data,
   };
   const event: WebhookEvent = {
     id,
     object: "event",
-    type: fact.type,
+    type: input.type,
     created_at: Math.floor(tx.nowMs / 1000),
     data: redactValue(data) as WebhookEventData,
   };
@@ -147,7 +146,7 @@ async function enqueueRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFac
   });
 }
 
-/** The words of OpenAI, which knows no interruption. */
+/** Returns the status in OpenAI's vocabulary, which has no `interrupted`. */
 function responseStatus(outcome: Outcome): "completed" | "incomplete" | "failed" | "cancelled" {
   if (outcome.status === "interrupted") return "failed";
   if (outcome.status !== "completed") return outcome.status;
@@ -159,7 +158,7 @@ function stopOf({ event }: Outcome): string | undefined {
   return (event.data as { readonly stop?: string }).stop;
 }
 
-/** Cut between characters, and said so. */
+/** Truncates the output between characters, and marks it as truncated. */
 function bounded(output: string): { readonly output: string; readonly output_truncated?: true } {
   const { read } = new TextEncoder().encodeInto(output, new Uint8Array(MAX_OUTPUT_BYTES));
   return read === output.length ? { output } : { output: output.slice(0, read), output_truncated: true };
@@ -182,7 +181,7 @@ function checkUrl(text: string, settings: WebhookSettings, param: string): void 
   const objection = objectionToHost(url, settings.allowedPrivateHosts);
   if (objection === undefined) return;
   const hint = "The server's operator can allow it in api_server.webhook_allowed_hosts.";
-  throw refused(`${url.host} cannot be told: it is ${objection}. ${hint}`, param);
+  throw refused(`${url.host} cannot receive webhooks: it is ${objection}. ${hint}`, param);
 }
 
 function checkSecret(secret: string | undefined, { hasSecret }: WebhookSettings, param: string): void {

@@ -37,8 +37,8 @@ export class Grants {
     return row !== undefined;
   }
 
-  allowForSession(place: GrantScope, signature: string): void {
-    const key = keyOf(place);
+  allowForSession(scope: GrantScope, signature: string): void {
+    const key = keyOf(scope);
     const signatures = this.#bySession.get(key) ?? new LruMap<string, true>(MAX_SIGNATURES);
     signatures.set(signature, true);
     this.#bySession.set(key, signatures);

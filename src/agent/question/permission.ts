@@ -4,7 +4,7 @@ import { toServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { QuestionOutcome } from "./questions.ts";
 import type { SettledAnswer, ToolCall } from "../engine.ts";
-import type { SessionMode } from "../session/mode.ts";
+import type { SessionMode } from "../session/session.ts";
 import { decide, type PolicyContext, type PolicyDecision } from "./policy/policy.ts";
 import { OURSELVES, signatureOf, type ApprovalQuestion } from "./question.ts";
 import { diffsOf, type ToolIntent } from "../tool/tool.ts";
@@ -68,7 +68,7 @@ export async function permission(
   }
   if (outcome.status === "expired") {
     if (scope.onTimeout === "cancel") scope.stopRun("an approval was not answered in time");
-    return denied("approval_expired", "Denied: nobody answered in time.");
+    return denied("approval_expired", "Denied: no answer came in time.");
   }
   if (outcome.choice === "deny") return deniedBy(outcome);
   // The policy may have changed while the question was open, and an answer does not lift what it refuses now.
@@ -181,8 +181,8 @@ function storable(decision: PolicyDecision): PolicyDecision {
 /** Says why the call is denied and what would allow it; people read it as well as the model. */
 function notAnswerable({ reason }: PolicyDecision, way: string): string {
   return (
-    `Denied: this requires approval (${reason}), and nobody can answer in this run. ${way} Do not look for a way around ` +
-    "it: do what you can without it, and tell the user what was denied and what would allow it."
+    `Denied: this requires approval (${reason}), and no one can answer in this run. ${way} Do not look for a way around ` +
+    "it: do what you can without it, and report to the user what was denied and what would allow it."
   );
 }
 

@@ -8,8 +8,8 @@ import { isUnavailable } from "../../store/tx/failure.ts";
 import { retryWhileUnavailable } from "../../store/tx/retry.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
-import { checkReply } from "./reply.ts";
 import {
+  checkReply,
   expiredEvent,
   requestEvent,
   respondedEvent,
@@ -17,8 +17,7 @@ import {
   type AskQuestions,
   type QuestionReplies,
 } from "./question.ts";
-import { moveRun } from "../run/run.ts";
-import { isParked } from "../run/stop.ts";
+import { moveRun, isParked } from "../run/run.ts";
 import { enqueueQuestionWebhook } from "../notify/run-webhook.ts";
 
 /** How a question ended. `by` names who answered. */
@@ -61,8 +60,8 @@ export class Questions {
   readonly #passwords = new Map<string, string | undefined>();
   /** The newest answer under way, by question: they are taken one after the other. */
   readonly #answering = new Map<string, Promise<void>>();
-  /** Runs of which a question may be open that nobody waits for: the store failed when it was asked, or closed. */
-  readonly #doubtful = new Set<string>();
+  /** Runs that may have an open question without a waiting caller: the store failed when it was asked or closed. */
+  readonly #uncertain = new Set<string>();
 
   constructor(store: Store, clock: Clock, secrets?: SecretKeeper) {
     this.#store = store;
@@ -86,7 +85,7 @@ export class Questions {
     const opening = this.#open({ id, kind, subject, question, timeoutMs, callId });
     const opened = await opening.catch((error: unknown) => {
       this.#passwords.delete(id);
-      this.#doubtful.add(subject.runId);
+      this.#uncertain.add(subject.runId);
       throw error;
     });
     if (!opened) {
@@ -101,8 +100,8 @@ export class Questions {
   }
 
   /**
-   * Waits for the outcome of an approval that another process asked for, which may be known already. Its time runs on as
-   * it was set then.
+   * Waits for the outcome of an approval that another process requested, which may be answered already. Its expiry does
+   * not change.
    */
   async attach(row: QuestionRow, { signal }: { readonly signal: AbortSignal }): Promise<QuestionOutcome> {
     const timeoutMs = row.expires_at === null ? 0 : Math.max(1, row.expires_at - this.#clock.now());
@@ -110,8 +109,7 @@ export class Questions {
   }
 
   /**
-   * Makes use of leave that was given, once: false when it was made use of before, or `signal` aborted meanwhile. What
-   * it is for may begin now.
+   * Uses an approval, once: false when it was used before, or `signal` aborted meanwhile. True: the call may begin.
    */
   async take(questionId: string, { signal }: { readonly signal: AbortSignal }): Promise<boolean> {
     const taken = { id: questionId, status: "answered", used_at: null };
@@ -120,22 +118,22 @@ export class Questions {
     );
   }
 
-  /** Closes questions of a run that ends, inside `tx`, which the store's failures may have left open. */
-  async closeDoubtful(tx: Tx, runId: string): Promise<void> {
-    if (this.#doubtful.has(runId)) await cancelOpenQuestions(tx, this.#store, runId);
+  /** Closes questions of an ending run, inside `tx`, that failures of the store may have left open. */
+  async closeUncertain(tx: Tx, runId: string): Promise<void> {
+    if (this.#uncertain.has(runId)) await cancelOpenQuestions(tx, this.#store, runId);
   }
 
-  /** Nothing more is asked of a run here. */
+  /** Forgets a run that has ended. */
   forget(runId: string): void {
-    this.#doubtful.delete(runId);
+    this.#uncertain.delete(runId);
   }
 
-  /** Closes a question, if it is open, that no answer matters to any more. */
+  /** Closes a question, if it is open, whose answer is no longer needed. */
   async withdraw(row: QuestionRow): Promise<void> {
     await this.#close(row, "cancelled");
   }
 
-  /** Ends a question, if it is open, as if its time were over: nobody there can show it. */
+  /** Expires a question, if it is open, because no surface can show it. */
   async giveUp(questionId: string): Promise<void> {
     const questions = this.#store.read.selectFrom("questions").selectAll();
     const row = await questions.where("id", "=", questionId).executeTakeFirst();
@@ -163,7 +161,7 @@ export class Questions {
       outcome.catch(() => {}); // the loser of the race must not count as unhandled
       return await Promise.race([outcome, trouble.promise]);
     } catch (error) {
-      if (isUnavailable(error)) this.#doubtful.add(row.run_id);
+      if (isUnavailable(error)) this.#uncertain.add(row.run_id);
       throw error;
     } finally {
       ended.abort();
@@ -219,7 +217,7 @@ export class Questions {
     checkReply(row, reply);
     if (row.status !== "open") throw closedAlready(questionId);
     if (row.expires_at !== null && row.expires_at <= this.#clock.now()) {
-      // Nobody may be at work who watches the time.
+      // The process that would expire it may be dead.
       await this.#close(row, "timeout");
       throw closedAlready(questionId);
     }
@@ -238,7 +236,7 @@ export class Questions {
     if (!won) throw closedAlready(questionId);
   }
 
-  /** Puts what must not be stored where it is wanted, before anybody is told of the answer. */
+  /** Hands over passwords and secrets, which are not stored, before the answer is announced. */
   async #deliver(row: QuestionRow, reply: QuestionReplies[QuestionKind]): Promise<void> {
     if ("password" in reply) {
       if (!this.#passwords.has(row.id)) {
@@ -255,7 +253,7 @@ export class Questions {
     }
   }
 
-  /** Undefined when the run has ended, as one does whose process slept past its lease: nobody is asked then. */
+  /** Undefined when the run has ended, for example because its process slept past its lease: nothing is asked then. */
   async #open({
     id,
     kind,

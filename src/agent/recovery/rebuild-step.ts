@@ -4,25 +4,25 @@ import type { Tx } from "../../store/store.ts";
 import { runEvent } from "../run/event.ts";
 import type { AssistantPart, Message, ToolMessage, ToolStatus } from "../message.ts";
 
-/** What matters of an event here. */
-export type RunFact = Pick<JournalEvent, "type" | "data">;
+/** The part of an event that recovery uses. */
+export type RunRecord = Pick<JournalEvent, "type" | "data">;
 
-/** What a call is answered with when its process ended in the middle of it. */
+/** The answer of a call whose process ended in the middle of it. */
 const UNKNOWN_OUTCOME =
   "The server process ended while this call was at work. Whether it took effect is not known: look before you repeat it.";
 
 /**
- * The messages of a step that a run was at when its process died, made from the events that were journaled: what was
- * said so far, and each tool call with its answer or word that it was cut. So the model learns that a tool has begun,
- * and does not run it again unknowing. `events` are those after the last step that was saved.
+ * Rebuilds the messages of the step that a dead process left, from the journal: the text so far, and each tool call with
+ * its answer or a note that it was interrupted. So the model knows which tools have begun and does not repeat them
+ * blindly. `events` are those after the last saved step.
  */
-export function rebuildStep(events: readonly RunFact[]): readonly Message[] {
+export function rebuildStep(events: readonly RunRecord[]): readonly Message[] {
   const step = new Step();
   for (const event of events) step.take(event);
   return step.messages();
 }
 
-/** A step in the middle, as the next process finds it. */
+/** An unfinished step, as the next process finds it. */
 export interface BrokenStep {
   /** Steering, and what the assistant said and called. */
   readonly messages: readonly Message[];
@@ -34,23 +34,23 @@ export interface BrokenStep {
   readonly asked: ReadonlySet<string>;
 }
 
-/** As {@link rebuildStep}, for a step that is to go on. */
-export function brokenStep(events: readonly RunFact[]): BrokenStep {
+/** As {@link rebuildStep}, for a step that continues. */
+export function brokenStep(events: readonly RunRecord[]): BrokenStep {
   const step = new Step();
   for (const event of events) step.take(event);
   const asked = events.filter(({ type }) => type === "approval.request");
   return { ...step.broken(), asked: new Set(asked.map(({ data }) => String(data["request_id"]))) };
 }
 
-/** The ends of the calls that were at work when the process of a run died. */
-export function cutCalls(runId: string, events: readonly RunFact[]): readonly NewEvent[] {
+/** Returns the end events of the calls that were at work when the process died. */
+export function cutCalls(runId: string, events: readonly RunRecord[]): readonly NewEvent[] {
   return brokenStep(events).unfinished.map(({ callId, tool }) =>
     runEvent(runId, "tool.completed", {
       tool_call_id: callId,
       tool,
       status: "aborted",
       code: "interrupted",
-      // How long it worked nobody knows.
+      // The real duration is unknown.
       duration: 0,
       error: true,
       preview: UNKNOWN_OUTCOME,
@@ -61,8 +61,8 @@ export function cutCalls(runId: string, events: readonly RunFact[]): readonly Ne
 
 const STEP_EVENTS = ["run.steered", "message.delta", "tool.started", "tool.completed", "approval.request"];
 
-/** The events of a run that belong to no saved step: those after the last one that tells of usage, which follows each. */
-export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+/** Returns the events of a run's unsaved step: those after the last `usage.updated`, which follows each saved step. */
+export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunRecord[]> {
   return (await unsavedEventsOf(tx, [runId])).get(runId) ?? [];
 }
 
@@ -70,7 +70,7 @@ export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly Run
 export async function unsavedEventsOf(
   tx: Tx,
   runIds: readonly string[],
-): Promise<ReadonlyMap<string, readonly RunFact[]>> {
+): Promise<ReadonlyMap<string, readonly RunRecord[]>> {
   if (runIds.length === 0) return new Map();
   const steps = await tx.db
     .selectFrom("runs")
@@ -98,8 +98,8 @@ export async function unsavedEventsOf(
 }
 
 /**
- * Of the runs at work in these sessions, those whose newest step is saved although no event says so: one that only
- * speaks, the last of its turn as a rule, is followed by none.
+ * Returns the runs of these sessions whose newest step is saved although no event says so: a step without tool calls,
+ * usually the last of its turn, is followed by no `usage.updated`.
  */
 export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promise<ReadonlySet<string>> {
   if (sessionIds.length === 0) return new Set();
@@ -117,8 +117,8 @@ export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promi
   return new Set(rows.flatMap(({ run_id: runId }) => (runId === null ? [] : [runId])));
 }
 
-/** The events of a run that tell of steering. */
-export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+/** Returns the steering events of a run. */
+export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunRecord[]> {
   return (await steerEventsOf(tx, [runId])).get(runId) ?? [];
 }
 
@@ -126,7 +126,7 @@ export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFa
 export async function steerEventsOf(
   tx: Tx,
   runIds: readonly string[],
-): Promise<ReadonlyMap<string, readonly RunFact[]>> {
+): Promise<ReadonlyMap<string, readonly RunRecord[]>> {
   if (runIds.length === 0) return new Map();
   const rows = await tx.db
     .selectFrom("events")
@@ -141,23 +141,23 @@ export async function steerEventsOf(
 
 function byRun(
   rows: readonly { readonly run_id: string | null; readonly type: string; readonly data: string }[],
-): ReadonlyMap<string, readonly RunFact[]> {
-  const all = new Map<string, RunFact[]>();
+): ReadonlyMap<string, readonly RunRecord[]> {
+  const all = new Map<string, RunRecord[]>();
   for (const { run_id: runId, ...row } of rows) {
     if (runId === null) continue;
-    const facts = all.get(runId);
-    if (facts) facts.push(toFact(row));
-    else all.set(runId, [toFact(row)]);
+    const records = all.get(runId);
+    if (records) records.push(toRecord(row));
+    else all.set(runId, [toRecord(row)]);
   }
   return all;
 }
 
-function toFact({ type, data }: { readonly type: string; readonly data: string }): RunFact {
-  return { type, data: JSON.parse(data) as RunFact["data"] };
+function toRecord({ type, data }: { readonly type: string; readonly data: string }): RunRecord {
+  return { type, data: JSON.parse(data) as RunRecord["data"] };
 }
 
-/** Steering that was accepted and never reached the model. */
-export function pendingSteers(events: readonly RunFact[]): readonly string[] {
+/** Returns the steering that was accepted but never reached the model. */
+export function pendingSteers(events: readonly RunRecord[]): readonly string[] {
   const taken = new Set(
     events.filter(({ type }) => type === "run.steered").map(({ data }) => data["steer_id"]),
   );
@@ -173,7 +173,7 @@ class Step {
   readonly #ended = new Set<string>();
   readonly #steers: Message[] = [];
 
-  take({ type, data }: RunFact): void {
+  take({ type, data }: RunRecord): void {
     switch (type) {
       case "run.steered":
         this.#steers.push({ role: "user", text: String(data["text"]), origin: "steer" });
@@ -216,7 +216,7 @@ class Step {
     } else this.#parts.push({ type: "text", text, id });
   }
 
-  #call(data: RunFact["data"]): void {
+  #call(data: RunRecord["data"]): void {
     const callId = String(data["tool_call_id"]);
     const tool = String(data["tool"]);
     this.#parts.push({ type: "tool_call", callId, tool, input: data["arguments"] ?? {} });
@@ -224,7 +224,7 @@ class Step {
     this.#answers.set(callId, { role: "tool", callId, tool, ...cut });
   }
 
-  #answer(data: RunFact["data"]): void {
+  #answer(data: RunRecord["data"]): void {
     const callId = String(data["tool_call_id"]);
     const known = this.#answers.get(callId);
     if (!known) return;

@@ -3,7 +3,7 @@ import type { SessionRow } from "../../store/schema/tables.ts";
 import { LEASE_MS, UNOWNED } from "../run/session-queue.ts";
 import type { AgentDeps } from "../deps.ts";
 import { takeOver, type Taken } from "./take-over.ts";
-import type { Turns } from "../run/scheduler.ts";
+import type { RunScheduler } from "../run/scheduler.ts";
 
 /** Between two rounds. */
 const ROUND_MS = LEASE_MS / 3;
@@ -17,17 +17,17 @@ const RENEWED = 500;
 const FIRST_PAUSE_MS = 500;
 
 /**
- * Keeps the leases of the sessions in which something is alive in this process, and takes over the others whose lease ran
- * out: of processes that are gone, and of this one where the end of a run could not be written. What ran there ends as
- * interrupted or, where it waits for approval and can, goes on waiting; what is queued goes on.
+ * Renews the leases of the sessions that are alive in this process, and takes over the sessions whose lease expired: those
+ * of dead processes, and those of this one where the end of a run could not be written. Their running runs end as
+ * interrupted or, if they can be resumed, keep waiting for approval; queued runs start.
  *
- * Works at start and then every {@link ROUND_MS}, so a session of a lost process or run goes on within {@link LEASE_MS} and
- * one round, 40 seconds, of the last sign of life; at once where the process is known to be dead. Who reads a session before
- * a round has come to it gets it settled first, see {@link settle}.
+ * Works at start and then every {@link ROUND_MS}, so a session of a lost process or run continues within {@link LEASE_MS} and
+ * one round, 40 seconds, of the last heartbeat; at once if the process is known to be dead. A session that is read before
+ * its round is settled first, see {@link settle}.
  */
 export class Recovery {
   readonly #deps: AgentDeps;
-  readonly #turns: Turns;
+  readonly #runs: RunScheduler;
   readonly #stopping = new AbortController();
   readonly #first = Promise.withResolvers<void>();
   #cancelTick: (() => void) | undefined;
@@ -37,9 +37,9 @@ export class Recovery {
   /** Sessions that could not be taken over in this round. */
   readonly #failed = new Set<string>();
 
-  constructor(deps: AgentDeps, turns: Turns) {
+  constructor(deps: AgentDeps, runs: RunScheduler) {
     this.#deps = deps;
-    this.#turns = turns;
+    this.#runs = runs;
   }
 
   /** Begins; nothing is waited for. A first round that fails is repeated until one is through. */
@@ -94,7 +94,7 @@ export class Recovery {
 
   /** A process that drains takes nothing over that it would only have to leave again. */
   get #isOver(): boolean {
-    return this.#stopping.signal.aborted || this.#turns.draining;
+    return this.#stopping.signal.aborted || this.#runs.draining;
   }
 
   async #firstRound(): Promise<void> {
@@ -136,7 +136,7 @@ export class Recovery {
   /** Never rejects. */
   async #renew(): Promise<void> {
     const { store, log } = this.#deps;
-    const ids = [...this.#turns.alive.leased];
+    const ids = [...this.#runs.alive.leased];
     try {
       for (let start = 0; start < ids.length; start += RENEWED) {
         await store.write(async (tx) => {
@@ -203,7 +203,7 @@ export class Recovery {
     const { store, log } = this.#deps;
     let taken: readonly Taken[];
     try {
-      const { alive } = this.#turns;
+      const { alive } = this.#runs;
       taken = await store.write((tx) => takeOver(tx, this.#deps, { sessions, alive }));
     } catch (error) {
       if (isUnavailable(error)) throw error;
@@ -226,7 +226,7 @@ export class Recovery {
   async #goOn({ session, waiting, isFree }: Taken): Promise<void> {
     if (isFree) return;
     try {
-      await (waiting ? this.#turns.resume(waiting, session) : this.#turns.continueSession(session.id));
+      await (waiting ? this.#runs.resume(waiting, session) : this.#runs.continueSession(session.id));
     } catch (error) {
       const { id } = session;
       this.#deps.log.error("a session that was taken over could not go on; trying again", {
@@ -234,7 +234,7 @@ export class Recovery {
         error,
       });
       // Kept or let go, nothing is alive under its lease: it is found again.
-      await this.#turns.letGo(id).catch(() => {});
+      await this.#runs.letGo(id).catch(() => {});
     }
   }
 }

@@ -1,15 +1,13 @@
-/** How a process takes over sessions whose process or run is gone, inside one transaction. */
+/** Takes over sessions whose process or run has ended, inside one transaction. */
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import type { AliveSessions } from "./alive-sessions.ts";
+import { type AliveSessions, LEASE_MS } from "../run/session-queue.ts";
 import { cancelOpenQuestions } from "../question/questions.ts";
 import { addAllMessages } from "../session/transcript.ts";
-import { LEASE_MS } from "../run/session-queue.ts";
 import { cancelledOutcome, interruptedOutcome, type Outcome } from "../run/outcome.ts";
+import { concludeAllRuns } from "../run/control.ts";
 import type { AgentDeps } from "../deps.ts";
-import { questionsOf, suspended, type KnownOfRun } from "./resume.ts";
-import { concludeAllRuns } from "../run/finish.ts";
-import { startAgain } from "./restart.ts";
+import { questionsOf, suspended, type KnownRecords, startAgain } from "./resume.ts";
 import {
   answeredRuns,
   cutCalls,
@@ -17,7 +15,7 @@ import {
   rebuildStep,
   steerEventsOf,
   unsavedEventsOf,
-  type RunFact,
+  type RunRecord,
 } from "./rebuild-step.ts";
 
 const PROCESS_ENDED = "The server process that ran this ended before the run did.";
@@ -26,16 +24,16 @@ const END_LOST = "The end of this run could not be written to the database, and 
 /** A session that was taken over. */
 export interface Taken {
   readonly session: SessionRow;
-  /** A run that is to be taken up again. */
+  /** A run to resume. */
   readonly waiting?: RunRow;
   /** True: nothing is queued, and the lease was given back. */
   readonly isFree?: boolean;
 }
 
 /**
- * Takes over those of `sessions`, all leased by one owner, that nobody else was faster with. Their runs end, wait on or are
- * queued again. What is read is read for all at once, and so is what is written: a database may be far away. `alive` knows the
- * sessions in which something is alive in this process.
+ * Takes over `sessions`, all leased by one owner, except those that another process took first. Their runs end, keep
+ * waiting or are queued again. Reads and writes are batched, since a database may be far away. `alive` has the sessions
+ * that are alive in this process.
  */
 export async function takeOver(
   tx: Tx,
@@ -50,7 +48,7 @@ export async function takeOver(
   const ids = mine.map(({ id }) => id);
   const known = await readDead(tx, store, ids);
   const waiting = new Map<string, RunRow>();
-  // All come to their end before the work fails: none may speak in the next transaction.
+  // All must settle before an error is thrown: none may query in the next transaction.
   const decisions = await Promise.allSettled(
     known.map(async (one): Promise<DeadRun | undefined> => {
       const { run, isAlone } = one;
@@ -76,7 +74,7 @@ export async function takeOver(
   });
 }
 
-/** Takes the leases that still are to be had. */
+/** Takes the leases that are still available. */
 async function lease(tx: Tx, store: Store, dead: readonly SessionRow[]): Promise<readonly SessionRow[]> {
   const owner = dead[0]?.lease_owner;
   if (owner === undefined || owner === null) return [];
@@ -86,13 +84,13 @@ async function lease(tx: Tx, store: Store, dead: readonly SessionRow[]): Promise
     .set({ lease_owner: store.owner, lease_until: tx.nowMs + LEASE_MS })
     .where("id", "in", ids)
     .where("lease_owner", "=", owner);
-  // Our clock may be ahead of the store's, by which leases run.
+  // Our clock may be ahead of the store's, by which leases expire.
   const due = store.ownerIsDead(owner) ? update : update.where("lease_until", "<", tx.nowMs);
   const taken = new Set((await due.returning("id").execute()).map(({ id }) => id));
   return dead.filter(({ id }) => taken.has(id));
 }
 
-/** Gives back the leases of those in which nothing waits. */
+/** Releases the leases of the sessions without queued runs. */
 async function release(tx: Tx, store: Store, ids: readonly string[]): Promise<ReadonlySet<string>> {
   if (ids.length === 0) return new Set();
   const free = await tx.db
@@ -106,7 +104,7 @@ async function release(tx: Tx, store: Store, ids: readonly string[]): Promise<Re
   return new Set(free.map(({ id }) => id));
 }
 
-/** Ends runs whose process is gone, with what they had said and done as far as anybody knows. */
+/** Ends runs whose process has ended, with their last step rebuilt from the journal. */
 async function closeAll(
   tx: Tx,
   deps: AgentDeps,
@@ -138,17 +136,17 @@ function outcomeOf({ run, steers }: DeadRun, reason: string): Outcome {
     : interruptedOutcome(run.id, reason, pending);
 }
 
-/** A run that was at work when its process went, and what is known of it. */
-interface DeadRun extends KnownOfRun {
+/** A run that was at work when its process ended, with its records. */
+interface DeadRun extends KnownRecords {
   readonly run: RunRow;
   /** No other run of its session is at work. */
   readonly isAlone: boolean;
-  readonly steers: readonly RunFact[];
-  /** What of its newest step is not saved. */
-  readonly step: readonly RunFact[];
+  readonly steers: readonly RunRecord[];
+  /** The events of its unsaved step. */
+  readonly step: readonly RunRecord[];
 }
 
-/** The runs at work in sessions, inside `tx`. From here on none takes steering. */
+/** Returns the running runs of sessions, inside `tx`. From here on none accepts steering. */
 async function readDead(
   tx: Tx,
   { dialect }: Store,
@@ -161,7 +159,7 @@ async function readDead(
     .where("session_id", "in", sessionIds)
     .where("ended_at", "is", null)
     .where("status", "!=", "queued");
-  // Whoever gives text holds the row until that is committed. SQLite has one writer, and no locks of rows.
+  // A process that steers locks the row until it commits. SQLite has one writer and no row locks.
   const runs = await (dialect === "postgres" ? query.forUpdate() : query).execute();
   const ids = runs.map(({ id }) => id);
   if (ids.length === 0) return [];

@@ -1,24 +1,29 @@
-/** Stop and steer, asked for by any process on the store, and heard by the one that runs the run. */
+/** Stops, steers and ends runs. Any process requests a stop or steers through the store; the process of the run reacts. */
 import { createId } from "../../base/ids.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import { runEvent } from "./event.ts";
-import { moveRun } from "./run.ts";
-import { runningTurn } from "./running.ts";
+import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
+import { headOf } from "../../base/text.ts";
+import type { RunRow } from "../../store/schema/tables.ts";
+import { enqueueEndWebhook } from "../notify/run-webhook.ts";
+import { runEvent, sessionEvent } from "./event.ts";
+import type { Outcome } from "./outcome.ts";
+import { endAllRuns, endRun, followRun, moveRun, parseInput, runningTurn, type RunInput } from "./run.ts";
 import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
+import type { AgentDeps } from "../deps.ts";
 
-/** Runs that end sooner are not followed: it would cost each of them, and nobody can mean to stop them. */
+/** Shorter runs are not followed: following costs each of them, and no person can stop them in time. */
 const FOLLOW_AFTER_MS = 250;
-/** From this age on a run takes steering from elsewhere: it is sure to be followed, or to look for it at its end. */
+/** From this age a run accepts steering from other processes: it is followed by then, or checks for it at its end. */
 const REMOTE_STEER_AFTER_MS = 2 * FOLLOW_AFTER_MS;
 
-/** Text for the model, given to a turn at work. */
+/** Text for the model, added to a running turn. */
 export interface Steer {
   readonly id: string;
   readonly text: string;
 }
 
-/** Asks a run to stop, inside `tx`, wherever it is at work. False when it is not at work (any more). */
+/** Requests that a run stops, inside `tx`, in whichever process it runs. False when it is not running. */
 export async function requestStop(
   tx: Tx,
   store: Store,
@@ -34,13 +39,13 @@ export async function requestStop(
   return true;
 }
 
-/** As {@link requestStop}, for a run of which only the id is known. */
+/** As {@link requestStop}, by the run's id. */
 export async function requestStopOf(tx: Tx, store: Store, runId: string, reason: string): Promise<boolean> {
   const run = await tx.find("runs", { id: runId });
   return run !== undefined && requestStop(tx, store, { id: runId, sessionId: run.session_id }, reason);
 }
 
-/** As {@link requestStop}, for the run at work in a session. Resolves to its id; undefined when none is. */
+/** As {@link requestStop}, for the running run of a session. Resolves to its id; undefined when none runs. */
 export async function requestStopIn(
   tx: Tx,
   store: Store,
@@ -54,8 +59,8 @@ export async function requestStopIn(
 }
 
 /**
- * Gives text to a run by the store, in whatever process it is at work. False when it is not running (any more): it was not
- * taken. `alsoSteer` is called in the transaction that gives it.
+ * Steers a run through the store, in whichever process it runs. False when it is not running: the text was not accepted.
+ * `alsoSteer` is called in the same transaction.
  */
 export async function steerByStore(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
@@ -78,7 +83,7 @@ interface StoreSteer {
   readonly alsoSteer?: ((tx: Tx, runId: string) => Promise<void>) | undefined;
 }
 
-/** As {@link steerByStore}, inside `tx`. A run that has only just begun takes nothing yet: `retryMs` says when. */
+/** As {@link steerByStore}, inside `tx`. A run that has just begun accepts nothing yet: `retryMs` says when it does. */
 export async function requestSteer(
   tx: Tx,
   store: Store,
@@ -98,19 +103,19 @@ export async function requestSteer(
 }
 
 /**
- * Steering that was accepted by another process and has not been heard here, inside the transaction that ends the run.
- * `heard` are the ids that are known already.
+ * Returns steering that another process accepted and this one has not seen, inside the transaction that ends the run.
+ * `seen` holds the ids this process has seen.
  */
 export async function unheardSteers(
   tx: Tx,
   run: { readonly id: string; readonly startedAtMs: number },
-  heard: ReadonlySet<string>,
+  seen: ReadonlySet<string>,
 ): Promise<readonly string[]> {
   if (tx.nowMs - run.startedAtMs < FOLLOW_AFTER_MS) return [];
-  // Whoever gives text holds the row until it is committed, and none is taken from here on.
+  // A process that steers locks the row until it commits; from here on no steering is accepted.
   await tx.update("runs", { id: run.id, ended_at: null }, { updated_at: tx.nowMs });
   const events = await steerEvents(tx, run.id);
-  return pendingSteers(events.filter(({ data }) => !heard.has(String(data["steer_id"]))));
+  return pendingSteers(events.filter(({ data }) => !seen.has(String(data["steer_id"]))));
 }
 
 export interface ControlListener {
@@ -120,7 +125,7 @@ export interface ControlListener {
 
 const ENDED = "the run has ended";
 
-/** Listens for what is asked of a run, once it has lasted a while; the returned function ends it. */
+/** Listens for requests to a run, once it is {@link FOLLOW_AFTER_MS} old; the returned function stops listening. */
 export function listenForControl(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
   runId: string,
@@ -131,7 +136,7 @@ export function listenForControl(
   const cancelTimer = clock.after(FOLLOW_AFTER_MS, begin);
   return () => {
     cancelTimer();
-    // A reason of its own: without one an exception would be made for each run, and nobody sees it.
+    // With a reason of its own the abort creates no exception, which each run would pay for.
     over.abort(ENDED);
   };
 }
@@ -144,10 +149,203 @@ async function follow(
 ): Promise<void> {
   for await (const group of store.journal.follow({ runId }, { signal })) {
     for (const { type, data } of group) {
-      if (type === "run.stopping") listener.onStop(String(data["reason"] ?? "somebody asked"));
+      if (type === "run.stopping") listener.onStop(String(data["reason"] ?? "a stop was requested"));
       if (type === "run.steer_accepted") {
         listener.onSteer({ id: String(data["steer_id"]), text: String(data["text"]) });
       }
     }
   }
+}
+
+/** A timer this late by the wall clock means that the clock was set or the machine slept. */
+const JUMP_MS = 30_000;
+
+/**
+ * Calls `onInactive` when no heartbeat came for `limitMs`. Heartbeats are cheap: one may come with every delta. Time in
+ * which the clock jumps or the machine sleeps does not count.
+ */
+export class IdleTimeout {
+  readonly #clock: Clock;
+  readonly #limitMs: number;
+  readonly #onInactive: () => void;
+  #lastMs: number;
+  #holders = 0;
+  #cancel = (): void => {};
+
+  /** Starts the timer. `limitMs` 0: `onInactive` is never called. */
+  constructor(options: { readonly clock: Clock; readonly limitMs: number; readonly onInactive: () => void }) {
+    this.#clock = options.clock;
+    this.#limitMs = options.limitMs;
+    this.#onInactive = options.onInactive;
+    this.#lastMs = this.#clock.now();
+    if (this.#limitMs > 0) this.#wait(this.#limitMs);
+  }
+
+  /** Records a heartbeat. */
+  keepAlive(): void {
+    if (this.#limitMs > 0) this.#lastMs = this.#clock.now();
+  }
+
+  /** Suspends the timeout while `work`, which has timeouts of its own, is under way. */
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    this.#holders += 1;
+    try {
+      return await work();
+    } finally {
+      this.#holders -= 1;
+      this.keepAlive();
+    }
+  }
+
+  stop(): void {
+    this.#cancel();
+  }
+
+  #wait(ms: number): void {
+    const dueMs = this.#clock.now() + ms;
+    this.#cancel = this.#clock.after(ms, () => this.#check(dueMs));
+  }
+
+  #check(dueMs: number): void {
+    const nowMs = this.#clock.now();
+    if (this.#holders > 0 || Math.abs(nowMs - dueMs) > JUMP_MS || nowMs < this.#lastMs) this.#lastMs = nowMs;
+    const leftMs = this.#lastMs + this.#limitMs - nowMs;
+    if (leftMs > 0) this.#wait(leftMs);
+    else this.#onInactive();
+  }
+}
+
+interface Stopper {
+  stop(runId: string, reason: string): Promise<boolean>;
+}
+
+/**
+ * Stops all running and queued runs of a session, in whichever process. Resolves to true when all have ended, to false
+ * when some have not after `timeoutMs`.
+ */
+export async function endRuns(
+  { deps, runs }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly runs: Stopper },
+  sessionId: string,
+  { reason, timeoutMs }: { readonly reason: string; readonly timeoutMs: number },
+): Promise<boolean> {
+  const { store, clock } = deps;
+  const open = await store.read
+    .selectFrom("runs")
+    .select(["id", "last_seq"])
+    .where("session_id", "=", sessionId)
+    .where("ended_at", "is", null)
+    // Queued runs go first, so that none of them starts when the running one ends.
+    .orderBy("created_at", "desc")
+    .execute();
+  const late = new AbortController();
+  const cancel = clock.after(timeoutMs, () => late.abort());
+  try {
+    for (const { id } of open) await runs.stop(id, reason);
+    for (const { id, last_seq: after } of open) {
+      await ended(followRun(store, id, { after, signal: late.signal }));
+    }
+  } finally {
+    cancel();
+  }
+  return !late.signal.aborted;
+}
+
+async function ended(events: AsyncIterable<unknown>): Promise<void> {
+  for await (const _ of events);
+}
+
+/** Longest text of a background prompt in its event; the run has all of it. */
+const MAX_TEXT_CHARACTERS = 65_536;
+
+interface ConcludedRun {
+  readonly run: RunRow;
+  /** The session was made for this one request. */
+  readonly isStateless?: boolean;
+  readonly deps: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
+}
+
+/**
+ * Ends a run and, in the same transaction, adds its usage to the session, enqueues its webhook, and notifies its trigger
+ * and the session of a background prompt. False when the run had ended already. The caller appends the final event.
+ */
+export async function concludeRun(tx: Tx, concluded: ConcludedRun, outcome: Outcome): Promise<boolean> {
+  if (!(await endRun(tx, concluded.run.id, outcome.status, outcome.set))) return false;
+  await followEnd(tx, concluded, outcome);
+  return true;
+}
+
+/** As {@link concludeRun}, for many runs. */
+export async function concludeAllRuns(
+  tx: Tx,
+  deps: ConcludedRun["deps"],
+  ends: readonly { readonly run: RunRow; readonly outcome: Outcome }[],
+): Promise<void> {
+  const endings = ends.map(({ run, outcome: { status, set } }) => ({ runId: run.id, status, set }));
+  const ended = await endAllRuns(tx, endings);
+  for (const { run, outcome } of ends) {
+    if (ended.has(run.id)) await followEnd(tx, { run, deps }, outcome);
+  }
+}
+
+async function followEnd(
+  tx: Tx,
+  { run, isStateless = false, deps }: ConcludedRun,
+  outcome: Outcome,
+): Promise<void> {
+  const { store, runEnded: ended, trigger } = deps;
+  if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
+  await enqueueEndWebhook(tx, store, run, outcome);
+  if (run.reply_to !== null && trigger?.owns(run.reply_to)) await trigger.ended(tx, run, outcome);
+  const isPlain = run.kind !== "subagent" && run.kind !== "background";
+  if (isPlain && isStateless) return;
+  // Only these kinds work for another session; the input of the others may be long and is not parsed again.
+  const { family, notifySessionId } = isPlain ? {} : parseLinks(run);
+  await addToSession(tx, family?.root.sessionId ?? run.session_id, outcome.set.usage ?? null);
+  if (notifySessionId !== undefined) await notify(tx, store, notifySessionId, { run, outcome });
+}
+
+function parseLinks(run: RunRow): Pick<RunInput, "family" | "notifySessionId"> {
+  return parseInput(run);
+}
+
+/** Sessions made for one request keep no sum: their only run has it. */
+async function addToSession(tx: Tx, sessionId: string, usage: string | null): Promise<void> {
+  if (usage === null) return;
+  const session = await tx.find("sessions", { id: sessionId });
+  if (!session || session.transient === 1) return;
+  const known = session.usage === null ? undefined : (JSON.parse(session.usage) as RunUsage);
+  const sum = known ? addRunUsage(known, JSON.parse(usage) as RunUsage) : JSON.parse(usage);
+  await tx.update("sessions", { id: sessionId }, { usage: JSON.stringify(sum) });
+}
+
+function addRunUsage(a: RunUsage, b: RunUsage): RunUsage {
+  return {
+    input_tokens: a.input_tokens + b.input_tokens,
+    output_tokens: a.output_tokens + b.output_tokens,
+    total_tokens: a.total_tokens + b.total_tokens,
+    cached_input_tokens: a.cached_input_tokens + b.cached_input_tokens,
+    cache_write_tokens: a.cache_write_tokens + b.cache_write_tokens,
+    reasoning_tokens: a.reasoning_tokens + b.reasoning_tokens,
+    cost_usd: a.cost_usd === null || b.cost_usd === null ? null : a.cost_usd + b.cost_usd,
+    model_calls: a.model_calls + b.model_calls,
+    tool_calls: a.tool_calls + b.tool_calls,
+  };
+}
+
+async function notify(
+  tx: Tx,
+  store: Store,
+  sessionId: string,
+  { run, outcome }: { readonly run: RunRow; readonly outcome: Outcome },
+): Promise<void> {
+  // The session may have been deleted meanwhile.
+  if (!(await tx.find("sessions", { id: sessionId }))) return;
+  const { error, reason } = outcome.event.data as { error?: { message: string }; reason?: string };
+  const text = outcome.set.output ?? error?.message ?? reason ?? "";
+  const event = sessionEvent("background.complete", {
+    task_id: run.id,
+    status: outcome.status === "completed" ? "complete" : "error",
+    text: headOf(text, MAX_TEXT_CHARACTERS),
+  });
+  await store.journal.append(tx, sessionId, [event]);
 }

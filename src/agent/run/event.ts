@@ -1,7 +1,13 @@
 import type { RunEvent, SessionEvent } from "../../../generated/http/client/types.gen.ts";
 import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
+import type { EngineEvent } from "../engine.ts";
+import type { Clock } from "../../base/clock.ts";
+import { isUnavailable } from "../../store/tx/failure.ts";
+import type { Store, Tx } from "../../store/store.ts";
+import { addMessages } from "../session/transcript.ts";
+import type { Message } from "../message.ts";
 
-/** Names of everything a run can put into the journal; their data are described in specs/schemas/event.yaml. */
+/** Names of the journal events of a run; specs/schemas/event.yaml describes their data. */
 export type RunEventName = RunEvent["event"];
 
 /** The data of one event: its wire form without the envelope, which the journal keeps in columns. */
@@ -10,12 +16,12 @@ export type RunEventData<N extends RunEventName> = Omit<
   "event" | "run_id" | "seq" | "timestamp"
 >;
 
-/** Makes an event of a run. The compiler holds the data to the spec. */
+/** Returns an event of a run. The compiler checks the data against the spec. */
 export function runEvent<N extends RunEventName>(runId: string, event: N, data: RunEventData<N>): NewEvent {
   return { type: event, runId, data: data as Readonly<Record<string, unknown>> };
 }
 
-/** Names of what happens to a session outside its runs. */
+/** Names of the events of a session outside its runs. */
 export type SessionEventName = SessionEvent["event"];
 
 export type SessionEventData<N extends SessionEventName> = Omit<
@@ -23,12 +29,12 @@ export type SessionEventData<N extends SessionEventName> = Omit<
   "event" | "session_id" | "seq" | "timestamp"
 >;
 
-/** Makes an event of a session that belongs to no run. */
+/** Returns an event of a session that belongs to no run. */
 export function sessionEvent<N extends SessionEventName>(event: N, data: SessionEventData<N>): NewEvent {
   return { type: event, runId: null, data: data as Readonly<Record<string, unknown>> };
 }
 
-/** The wire form of a journal event that belongs to no run. */
+/** Returns the wire form of a session event. */
 export function toSessionEvent(event: JournalEvent): SessionEvent {
   return {
     event: event.type,
@@ -46,12 +52,12 @@ const FINAL: ReadonlySet<string> = new Set<RunEventName>([
   "run.interrupted",
 ]);
 
-/** After a final event a run has no more events. */
+/** Whether an event type ends a run: no event of the run follows it. */
 export function isFinalEvent(type: string): boolean {
   return FINAL.has(type);
 }
 
-/** The wire form of a journal event that belongs to a run. */
+/** Returns the wire form of a run event. */
 export function toRunEvent(event: JournalEvent): RunEvent {
   return {
     event: event.type,
@@ -60,4 +66,249 @@ export function toRunEvent(event: JournalEvent): RunEvent {
     timestamp: event.atMs / 1000,
     ...event.data,
   } as RunEvent;
+}
+
+/** Returns the journal event for an event of the engine. */
+export function fromEngine(runId: string, event: EngineEvent): NewEvent {
+  switch (event.type) {
+    case "message.start":
+      return runEvent(runId, "message.started", { message_id: event.messageId });
+    case "message.delta":
+      return runEvent(runId, "message.delta", { message_id: event.messageId, delta: event.text });
+    case "message.end":
+      return runEvent(runId, "message.completed", { message_id: event.messageId, text: event.text });
+    case "reasoning.delta":
+      return runEvent(runId, "reasoning.delta", { delta: event.text });
+    case "reasoning.end":
+      return runEvent(runId, "reasoning.completed", { text: event.text });
+    case "notice":
+      return runEvent(runId, "run.notice", { message: event.text });
+  }
+}
+
+/** Deltas wait this long to be merged, except the first. One display frame at 40 Hz. */
+export const MERGE_MS = 25;
+
+/** Events whose adjacent deltas are merged, and the field that holds the text. */
+const MERGED: Readonly<Record<string, string>> = {
+  "message.delta": "delta",
+  "reasoning.delta": "delta",
+  "tool.progress": "delta",
+};
+
+/** Longest merged delta: a slow reader holds at least one in memory. */
+const MAX_MERGED_CHARACTERS = 16_384;
+
+const isDelta = (event: NewEvent): boolean => event.type in MERGED;
+
+interface Batch {
+  readonly events: readonly NewEvent[];
+  readonly messages: readonly Message[];
+}
+
+/** A batch whose write failed, and the position of the last attempt in case it was committed after all. */
+interface Uncertain {
+  readonly batch: Batch;
+  readonly firstRunSeq: number | undefined;
+  readonly lastMessage: number | undefined;
+}
+
+interface RecorderOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly sessionId: string;
+  readonly runId: string;
+  /** Called when the journal cannot be written: the run must stop. */
+  readonly onFailure: (error: unknown) => void;
+}
+
+/**
+ * Writes the events and messages of one run to the journal and the transcript, in order. Merges deltas before it appends
+ * them, so that the live stream and its replay have the same events. At most one write is under way.
+ */
+export class EventWriter {
+  readonly #options: RecorderOptions;
+  #events: NewEvent[] = [];
+  #messages: Message[] = [];
+  /** Time of the last write with deltas: later deltas wait for it. */
+  #lastDeltaMs = Number.NEGATIVE_INFINITY;
+  #cancelTimer: (() => void) | undefined;
+  #write: Promise<void> | undefined;
+  /** True once the current write has its batch. */
+  #taken = false;
+  #finishing = false;
+  #failed = false;
+  #uncertain: Uncertain | undefined;
+  /** The batch that is written with the end. */
+  #rest: Batch | undefined;
+  /** True while a caller waits for the pending events to be durable. */
+  #urgent = false;
+
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+  }
+
+  /** Adds an event. Deltas may wait for {@link MERGE_MS}; other events are written at once. */
+  event(event: NewEvent): void {
+    if (this.#finishing) return;
+    if (!isDelta(event) || !this.#merge(event)) this.#events.push(event);
+    if (isDelta(event)) this.#beginSoon();
+    else this.#begin();
+  }
+
+  /** Adds the messages of a finished step; they are committed together. */
+  messages(messages: readonly Message[]): void {
+    this.#messages.push(...messages);
+    this.#begin();
+  }
+
+  /** Resolves when all pending events and messages are durable. Rejects when they cannot be written. */
+  async flush(): Promise<void> {
+    while (this.#events.length > 0 || this.#messages.length > 0 || this.#write) {
+      if (this.#finishing || this.#failed) return;
+      this.#urgent = true;
+      this.#begin();
+      await this.#write;
+    }
+  }
+
+  /**
+   * Writes the rest and the final event in one durable transaction, and accepts nothing more. `conclude` runs first and
+   * returns the final event; `next` runs last, and its value is the result. If `conclude` returns undefined the run has
+   * ended already: nothing is written, and `ended` runs instead of `next`. Each may be called twice, like all store work.
+   * May be called again after a rejection.
+   */
+  async finish<T>(
+    conclude: (tx: Tx) => Promise<NewEvent | undefined>,
+    next: (tx: Tx) => Promise<T>,
+    ended: (tx: Tx) => Promise<T | undefined> = async () => undefined,
+  ): Promise<T | undefined> {
+    this.#finishing = true;
+    this.#cancelTimer?.();
+    if (this.#taken) await this.#write;
+    return this.#options.store.write(async (tx) => {
+      const last = await conclude(tx);
+      if (!last) return ended(tx);
+      const { events, messages } = await this.#restOf(tx);
+      await this.#put(tx, { events: [...events, last], messages });
+      return next(tx);
+    });
+  }
+
+  /** Drops what is pending and accepts nothing more: another process continues from the stored state. */
+  abandon(): void {
+    this.#finishing = true;
+    this.#cancelTimer?.();
+    this.#events = [];
+    this.#messages = [];
+  }
+
+  get #mustBeSafe(): boolean {
+    return this.#messages.length > 0 || this.#urgent;
+  }
+
+  #begin(): void {
+    if (this.#write || this.#finishing || this.#failed) return;
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    let batch: Batch | undefined;
+    const durable = this.#mustBeSafe;
+    this.#urgent = false;
+    this.#write = this.#options.store
+      .write(
+        async (tx) => {
+          // Events that became urgent meanwhile go with the next write, which is durable.
+          if (!batch && (this.#finishing || (!durable && this.#mustBeSafe))) return;
+          this.#taken = true;
+          batch ??= this.#take();
+          if (batch.events.some(isDelta)) this.#lastDeltaMs = this.#options.clock.now();
+          this.#uncertain = { batch, firstRunSeq: undefined, lastMessage: undefined };
+          this.#uncertain = { batch, ...(await this.#put(tx, batch)) };
+        },
+        { durable },
+      )
+      .then(
+        () => (this.#uncertain = undefined),
+        (error: unknown) => this.#fail(error),
+      )
+      .then(() => this.#settled());
+  }
+
+  /**
+   * The run is being stopped: what it still emits waits for {@link finish}, and so does a batch that failed because the
+   * store was unavailable. A batch that the store refuses is dropped: it would be refused again.
+   */
+  #fail(error: unknown): void {
+    this.#failed = true;
+    if (!isUnavailable(error)) this.#uncertain = undefined;
+    this.#options.onFailure(error);
+  }
+
+  /** Returns what the end writes before the final event. */
+  async #restOf(tx: Tx): Promise<Batch> {
+    const rest = (this.#rest ??= this.#take());
+    if (!this.#uncertain || (await this.#isWritten(tx, this.#uncertain))) return rest;
+    const { events, messages } = this.#uncertain.batch;
+    return { events: [...events, ...rest.events], messages: [...messages, ...rest.messages] };
+  }
+
+  /** Whether a failed write was committed after all. Only this writer adds such events and messages of the run. */
+  async #isWritten(tx: Tx, { batch, firstRunSeq, lastMessage }: Uncertain): Promise<boolean> {
+    const { sessionId, runId } = this.#options;
+    if (firstRunSeq !== undefined) {
+      const event = await tx.find("events", { run_id: runId, run_seq: firstRunSeq });
+      return event?.type === batch.events[0]?.type && event?.data === JSON.stringify(batch.events[0]?.data);
+    }
+    if (lastMessage === undefined) return false;
+    return (await tx.find("messages", { session_id: sessionId, seq: lastMessage }))?.run_id === runId;
+  }
+
+  #settled(): void {
+    this.#write = undefined;
+    this.#taken = false;
+    if (this.#finishing || (this.#events.length === 0 && this.#messages.length === 0)) return;
+    if (this.#messages.length === 0 && this.#events.every(isDelta)) this.#beginSoon();
+    else this.#begin();
+  }
+
+  /** Writes at once if the last deltas are older than {@link MERGE_MS}, else when they are. */
+  #beginSoon(): void {
+    const { clock } = this.#options;
+    const waitMs = this.#lastDeltaMs + MERGE_MS - clock.now();
+    if (waitMs <= 0) return this.#begin();
+    this.#cancelTimer ??= clock.after(waitMs, () => {
+      this.#cancelTimer = undefined;
+      this.#begin();
+    });
+  }
+
+  #take(): Batch {
+    const batch = { events: this.#events, messages: this.#messages };
+    this.#events = [];
+    this.#messages = [];
+    return batch;
+  }
+
+  async #put(tx: Tx, { events, messages }: Batch): Promise<Omit<Uncertain, "batch">> {
+    const { store, sessionId, runId } = this.#options;
+    // A process that slept past its lease must not write to a session that another has taken over.
+    const leasedBy = store.owner;
+    const lastMessage = await addMessages(tx, { sessionId, runId, leasedBy }, messages);
+    const [first] = events.length > 0 ? await store.journal.append(tx, sessionId, events, { leasedBy }) : [];
+    return { lastMessage, firstRunSeq: first?.runSeq ?? undefined };
+  }
+
+  /** Appends a delta to the newest pending event if both belong to the same text. */
+  #merge(event: NewEvent): boolean {
+    const last = this.#events.at(-1);
+    const field = MERGED[event.type];
+    if (!last || field === undefined || last.type !== event.type) return false;
+    for (const [key, value] of Object.entries(event.data)) {
+      if (key !== field && last.data[key] !== value) return false;
+    }
+    const text = `${String(last.data[field])}${String(event.data[field])}`;
+    if (text.length > MAX_MERGED_CHARACTERS) return false;
+    this.#events[this.#events.length - 1] = { ...last, data: { ...last.data, [field]: text } };
+    return true;
+  }
 }

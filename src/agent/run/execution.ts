@@ -8,26 +8,21 @@ import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Budget } from "../usage/budget.ts";
 import { CallOrder, type ToolCallScope } from "../tool/scope.ts";
 import { Delegation, type Spawner } from "../subagent/delegation.ts";
-import { fromEngine } from "./engine-event.ts";
+import { fromEngine, runEvent, EventWriter } from "./event.ts";
 import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "../engine.ts";
-import { runEvent } from "./event.ts";
 import { describeRunEnd, startRunSpan } from "../usage/span.ts";
 import { loadContext } from "../session/transcript.ts";
-import { Inactivity } from "./idle-timeout.ts";
+import { IdleTimeout, listenForControl, requestStop, unheardSteers, type Steer } from "./control.ts";
 import type { Message } from "../message.ts";
 import { outcomeOf, type Outcome, type RunClose } from "./outcome.ts";
 import type { AgentDeps } from "../deps.ts";
-import { Recorder } from "./event-writer.ts";
-import { listenForControl, requestStop, unheardSteers, type Steer } from "./control.ts";
-import { toRunUsage, type RunFamily, type RunInput, type RunKind } from "./run.ts";
-import type { SessionResources } from "../session/client-resources.ts";
+import { toRunUsage, type RunFamily, type RunInput, type RunKind, isParked, RunStop } from "./run.ts";
+import type { SessionResources } from "../session/live-sessions.ts";
 import { AuxiliaryCalls } from "../context/auxiliary-calls.ts";
-import { settleStep, type Suspended } from "../recovery/resume.ts";
-import { keepOnDisk } from "../recovery/restart.ts";
-import { isParked, RunStop } from "./stop.ts";
+import { settleStep, type Suspended, keepOnDisk } from "../recovery/resume.ts";
 import { callTool } from "../tool/call.ts";
-import { todoListOf } from "../session/todo-list.ts";
-import { policyNow, setupTurn, type TurnSetup } from "./prepare.ts";
+import { todoListOf } from "../session/session.ts";
+import { policyNow, type TurnSetup, setUpTurn } from "./prompt.ts";
 
 export interface ExecutionOptions {
   readonly deps: AgentDeps;
@@ -36,27 +31,27 @@ export interface ExecutionOptions {
   readonly input: RunInput;
   readonly budget: Budget;
   readonly spawner: Spawner;
-  /** True when the run's prompt is all there is: the transcript need not be read. */
+  /** True: the prompt is the whole transcript, which need not be read. */
   readonly fresh: boolean;
   /** Set for a run that another process left waiting. */
   readonly suspended?: Suspended | undefined;
 }
 
-/** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */
+/** One running run: gives the engine its turn, records the events, and can be steered and stopped. */
 export class Execution {
   readonly runId: string;
   readonly sessionId: string;
   /** Effective `provider:model`. */
   readonly model: string;
   readonly #options: ExecutionOptions;
-  readonly #recorder: Recorder;
-  readonly #aside: AuxiliaryCalls;
+  readonly #recorder: EventWriter;
+  readonly #auxiliary: AuxiliaryCalls;
   readonly #span: Span;
   readonly #abort = new AbortController();
-  readonly #inactivity: Inactivity;
+  readonly #inactivity: IdleTimeout;
   #steers: Steer[] = [];
   /** Ids of all steering that was ever in `#steers`. */
-  readonly #heard: Set<string>;
+  readonly #seen: Set<string>;
   /** Calls that the client is to make. */
   readonly #requested: RunToolCall[] = [];
   #usage: Usage = zeroUsage;
@@ -69,9 +64,9 @@ export class Execution {
     this.runId = run.id;
     this.sessionId = run.session_id;
     this.model = run.model;
-    this.#heard = new Set(options.suspended?.steered);
-    for (const steer of options.suspended?.steers ?? []) this.#hear(steer);
-    this.#recorder = new Recorder({
+    this.#seen = new Set(options.suspended?.steered);
+    for (const steer of options.suspended?.steers ?? []) this.#addSteer(steer);
+    this.#recorder = new EventWriter({
       store: deps.store,
       clock: deps.clock,
       sessionId: run.session_id,
@@ -81,7 +76,7 @@ export class Execution {
     });
     this.#span = startRunSpan(deps.tracing, run, options.input.traceparent);
     this.#inactivity = this.#watch();
-    this.#aside = new AuxiliaryCalls({
+    this.#auxiliary = new AuxiliaryCalls({
       deps,
       run,
       span: this.#span,
@@ -89,7 +84,7 @@ export class Execution {
       budget: options.budget,
       recorder: this.#recorder,
       signal: this.#abort.signal,
-      keepAlive: () => this.#inactivity.sign(),
+      keepAlive: () => this.#inactivity.keepAlive(),
     });
   }
 
@@ -98,12 +93,12 @@ export class Execution {
     return this.#options.run.kind !== "compression";
   }
 
-  /** Whether another process can take the run up where it stands, if it waits for leave. */
+  /** Whether another process can resume the run while it waits for approval. */
   get isDetached(): boolean {
     return this.#options.input.isDetached === true;
   }
 
-  /** Whether the next process starts the run again, if this one lets go of it now. */
+  /** Whether the next process restarts the run if this one parks it now. */
   get canStartAgain(): boolean {
     return this.#options.input.startsAgain === true && this.#acts === "no" && !this.#abort.signal.aborted;
   }
@@ -125,11 +120,11 @@ export class Execution {
       return undefined;
     }
     const before = this.#options.suspended?.usage ?? zeroUsage;
-    const whole = { ...end, usage: addUsage(before, addUsage(end.usage, this.#aside.usage)) };
+    const whole = { ...end, usage: addUsage(before, addUsage(end.usage, this.#auxiliary.usage)) };
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole);
       describeRunEnd(this.#span, whole, outcome);
-      await this.#options.deps.questions.closeDoubtful(tx, this.runId);
+      await this.#options.deps.questions.closeUncertain(tx, this.runId);
       return (await close.end(tx, outcome)) ? outcome.event : undefined;
     };
     try {
@@ -143,7 +138,7 @@ export class Execution {
   async #outcome(tx: Tx, end: TurnEnd): Promise<Outcome> {
     const { started_at: startedAt, created_at: createdAt } = this.#options.run;
     const run = { id: this.runId, startedAtMs: startedAt ?? createdAt };
-    const unheard = await unheardSteers(tx, run, this.#heard);
+    const unheard = await unheardSteers(tx, run, this.#seen);
     const { reason } = this.#abort.signal;
     return outcomeOf(this.runId, end, {
       stop: reason instanceof RunStop ? reason : undefined,
@@ -153,19 +148,19 @@ export class Execution {
   }
 
   /**
-   * Adds text to the turn at its next step; what comes too late for one is handed back in the final event. False when
-   * the turn is over: it was not taken. Once this resolves a crash does not lose the text.
+   * Adds text to the turn at its next step; text that comes too late is returned in the final event. False when the turn
+   * is over: the text was not accepted. Once this resolves the text survives a crash.
    */
   async steer(text: string): Promise<boolean> {
     if (this.#over || this.#abort.signal.aborted || !this.isTurn) return false;
     const steer = { id: createId("str"), text };
-    this.#hear(steer);
+    this.#addSteer(steer);
     this.#record(runEvent(this.runId, "run.steer_accepted", { steer_id: steer.id, text }));
     await this.#recorder.flush();
     return true;
   }
 
-  /** Asks the turn to stop; the run ends when the engine really has. */
+  /** Requests that the turn stops; the run ends when the engine has stopped. */
   async stop(stop: RunStop): Promise<void> {
     if (this.#over || this.#abort.signal.aborted) return;
     this.#abort.abort(stop);
@@ -175,28 +170,29 @@ export class Execution {
     await store.write((tx) => requestStop(tx, store, run, stop.message));
   }
 
-  /** Leaves the run as it is stored, for the next process: from now on nothing of it is written here. */
+  /** Leaves the run as it is stored, for the next process: this process writes no more of it. */
   park(): void {
     if (this.#over || this.#abort.signal.aborted) return;
     this.#recorder.abandon();
-    this.#abort.abort(new RunStop("parked", "The server was shut down while the run waited for leave."));
+    this.#abort.abort(new RunStop("parked", "The server shut down while the run waited for approval."));
   }
 
-  #hear(steer: Steer): void {
-    if (this.#heard.has(steer.id)) return;
-    this.#heard.add(steer.id);
+  #addSteer(steer: Steer): void {
+    if (this.#seen.has(steer.id)) return;
+    this.#seen.add(steer.id);
     this.#steers.push(steer);
   }
 
-  /** What other processes ask of the run. */
+  /** Listens for stop and steer requests of other processes. */
   #listen(): () => void {
     const { log } = this.#options.deps;
     return listenForControl(this.#options.deps, this.runId, {
       onStop: (reason) => {
         if (!this.#abort.signal.aborted) this.#abort.abort(new RunStop("cancelled", reason));
       },
-      onSteer: (steer) => this.#hear(steer),
-      onFailure: (error) => log.warn("a run cannot be controlled from elsewhere", { run: this.runId, error }),
+      onSteer: (steer) => this.#addSteer(steer),
+      onFailure: (error) =>
+        log.warn("a run cannot be controlled by other processes", { run: this.runId, error }),
     });
   }
 
@@ -212,47 +208,47 @@ export class Execution {
       return this.isTurn ? await engine.runTurn(await this.#engineTurn()) : await this.#compression();
     } catch (error) {
       if (this.#abort.signal.aborted) return { stop: "aborted", text: "", usage: this.#usage };
-      // An engine must not reject; when one does it is a bug, and the run must end all the same.
+      // An engine must not reject. If one does it is a bug, and the run must still end.
       log.error("the engine failed unexpectedly", { run: this.runId, engine: engine.name, error });
       const message = "The agent failed inside the server; its log has the details.";
       return { stop: "error", text: "", usage: this.#usage, error: { code: "internal_error", message } };
     } finally {
       cancelTimer?.();
-      this.#inactivity.end();
+      this.#inactivity.stop();
       stopListening();
     }
   }
 
-  /** Ends the run when nothing happens in it for as long as it may not. */
-  #watch(): Inactivity {
+  /** Stops the run when nothing happens in it for its inactivity limit. */
+  #watch(): IdleTimeout {
     const { inactivityMs: limitMs = 0 } = this.#options.input;
     const message = `Nothing happened in the run for ${limitMs / 1000} seconds: no text, and no output of a tool.`;
     const onInactive = () => this.#abort.abort(new RunStop("timeout", message));
-    return new Inactivity({ clock: this.#options.deps.clock, limitMs, onInactive });
+    return new IdleTimeout({ clock: this.#options.deps.clock, limitMs, onInactive });
   }
 
   #record(event: NewEvent): void {
-    this.#inactivity.sign();
+    this.#inactivity.keepAlive();
     this.#recorder.event(event);
   }
 
   async #engineTurn(): Promise<EngineTurn> {
     const { deps, run, session, input, fresh, budget } = this.#options;
     const kind = run.kind as RunKind;
-    const lent = deps.hosts.of(this.#root.sessionId);
-    await abortable(lent.settled(), this.#abort.signal);
-    const setup = await setupTurn(deps, { kind, model: run.model, session, input, lent });
-    for (const notice of [...(fresh ? deps.notices() : []), ...lent.notices()]) {
+    const resources = deps.clients.of(this.#root.sessionId);
+    await abortable(resources.settled(), this.#abort.signal);
+    const setup = await setUpTurn(deps, { kind, model: run.model, session, input, resources });
+    for (const notice of [...(fresh ? deps.notices() : []), ...resources.notices()]) {
       this.#record(runEvent(this.runId, "run.notice", { message: notice }));
     }
-    const scope = this.#toolScope(setup, lent);
+    const scope = this.#toolScope(setup, resources);
     const ports: TurnPorts = {
       emit: (event) => this.#record(fromEngine(this.runId, event)),
       callTool: (call) => callTool(call, scope),
       takeSteers: () => this.#takeSteers(),
       saveStep: (step) => this.#saveStep(step.messages, step.usage),
       admit: () => budget.admit(),
-      compact: (reason, saved) => this.#aside.compact(reason, saved),
+      compact: (reason, saved) => this.#auxiliary.compact(reason, saved),
     };
     await this.#settle(scope);
     const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;
@@ -273,7 +269,7 @@ export class Execution {
     };
   }
 
-  /** Ends the step that the process before left in the middle. */
+  /** Completes the step that the previous process left unfinished. */
   async #settle(scope: ToolCallScope): Promise<void> {
     const { suspended } = this.#options;
     if (!suspended) return;
@@ -283,7 +279,7 @@ export class Execution {
 
   async #context(): Promise<readonly Message[]> {
     const { store } = this.#options.deps;
-    // The row that the run was recorded with may be older than the last compression.
+    // The session row of the run may be older than the last compression.
     const session = await store.read
       .selectFrom("sessions")
       .select(["id", "context_seq", "summary_seq"])
@@ -292,7 +288,7 @@ export class Execution {
     return (await loadContext(store, session)).map(({ message }) => message);
   }
 
-  /** At the top of the family: there questions are asked, and lent what there is. */
+  /** The run at the top of the family, which asks the questions and has the client's resources. */
   get #root(): RunFamily["root"] {
     return this.#options.input.family?.root ?? { runId: this.runId, sessionId: this.sessionId };
   }
@@ -320,7 +316,7 @@ export class Execution {
       onTimeout: settings.onApprovalTimeout,
       grants,
       variables: deps.variables.of(root.sessionId),
-      complete: (prompt) => this.#aside.complete(prompt),
+      complete: (prompt) => this.#auxiliary.complete(prompt),
       delegate: (callId, tasks, traceparent) =>
         this.#inactivity.during(() => delegation.run(callId, tasks, traceparent)),
       todos: todoListOf(deps.store, this.sessionId),
@@ -332,7 +328,7 @@ export class Execution {
       checkInput,
       signal,
       record,
-      keepAlive: () => this.#inactivity.sign(),
+      keepAlive: () => this.#inactivity.keepAlive(),
       recorded: () => this.#recorder.flush(),
       beforeRun: () => this.#begins(),
       span: this.#span,
@@ -340,7 +336,7 @@ export class Execution {
     };
   }
 
-  /** A run that would start again does not once this resolves: its first call is on disk before the tool begins. */
+  /** Rules out a restart: once this resolves the first call is on disk, before the tool begins. */
   async #begins(): Promise<void> {
     if (this.#acts === "yes" || this.#options.input.startsAgain !== true) return;
     this.#acts = "soon";
@@ -349,13 +345,13 @@ export class Execution {
     this.#acts = "yes";
   }
 
-  /** A run that only compresses. */
+  /** Runs a compression without a turn. */
   async #compression(): Promise<TurnEnd> {
     const { budget } = this.#options;
     const refusal = budget.admit();
     const error = (message: string) => ({ code: "budget_exceeded" as const, message });
     if (refusal !== undefined) return { stop: "error", text: "", usage: zeroUsage, error: error(refusal) };
-    await this.#aside.compact("requested");
+    await this.#auxiliary.compact("requested");
     return { stop: "end", text: "", usage: zeroUsage };
   }
 
@@ -376,12 +372,12 @@ export class Execution {
   }
 
   #saveStep(messages: readonly Message[], spent: Usage): void {
-    this.#inactivity.sign();
+    this.#inactivity.keepAlive();
     this.#usage = addUsage(this.#usage, spent);
     this.#options.budget.spend(spent);
     this.#recorder.messages(messages.map(asSteer));
-    // The final event carries the usage of a turn of one step; only longer turns report on the way. What follows this
-    // event belongs to no saved step, which is what salvage goes by.
+    // The final event carries the usage of a turn of one step; only longer turns report it in between. Events after this
+    // one belong to no saved step: recovery rebuilds the unsaved step from them.
     if (messages.some((message) => message.role !== "assistant")) {
       const usage = addUsage(this.#options.suspended?.usage ?? zeroUsage, this.#usage);
       this.#record(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage) }));
@@ -389,7 +385,7 @@ export class Execution {
   }
 }
 
-/** What a user says in the middle of a turn is steering: the prompt was written before it began. */
+/** Marks a user message in the middle of a turn as steering: the prompt was written before the turn began. */
 function asSteer(message: Message): Message {
   return message.role === "user" && message.origin === undefined ? { ...message, origin: "steer" } : message;
 }

@@ -4,8 +4,7 @@ import type { Tx } from "../../store/store.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import type { TurnEnd } from "../engine.ts";
 import { runEvent } from "./event.ts";
-import { toRunUsage, type FinalStatus } from "./run.ts";
-import type { RunStop } from "./stop.ts";
+import { toRunUsage, type FinalStatus, type RunStop } from "./run.ts";
 
 /** How a run ends: its status, its columns and its final event. */
 export interface Outcome {
@@ -14,19 +13,19 @@ export interface Outcome {
   readonly event: NewEvent;
 }
 
-/** How a run is closed, once its turn is over. */
+/** How a run is closed when its turn is over. */
 export interface RunClose<T> {
   /** Closes the run. False when it has ended already. */
   readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
-  /** Does what follows, in the same transaction. */
+  /** Starts what follows, in the same transaction. */
   readonly next: (tx: Tx) => Promise<T>;
   /** Instead of `next` when the run has ended already. */
   readonly ended: (tx: Tx) => Promise<T | undefined>;
-  /** Calls `write`, the transaction of the end, until it is through or has to be given up. */
+  /** Calls `write`, the transaction of the end, until it succeeds or is given up. */
   readonly attempts: (write: () => Promise<T | undefined>) => Promise<T | undefined>;
 }
 
-/** What an engine's end and the reason of a stop, if there was one, make of a run. */
+/** Returns the outcome of a run from the engine's end and the reason of a stop, if any. */
 export function outcomeOf(
   runId: string,
   end: TurnEnd,
@@ -71,7 +70,7 @@ export function outcomeOf(
   };
 }
 
-/** The end of a run that was to stop when its process went. */
+/** Returns the outcome of a run that was stopping when its process ended. */
 export function cancelledOutcome(runId: string, pendingSteer: readonly string[]): Outcome {
   const pending = pendingSteer.length > 0 ? { pending_steer: [...pendingSteer] } : {};
   const data = { reason: "The run was stopped, and its process ended meanwhile.", ...pending };
@@ -82,7 +81,7 @@ export function cancelledOutcome(runId: string, pendingSteer: readonly string[])
   };
 }
 
-/** The end of a run whose process is gone or going. */
+/** Returns the outcome of a run whose process has ended or is ending. */
 export function interruptedOutcome(
   runId: string,
   message: string,

@@ -5,69 +5,70 @@ import { columnsOf } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { QuestionRow, RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "../engine.ts";
-import type { Message } from "../message.ts";
-import { textOf } from "../message.ts";
+import { type Message, textOf } from "../message.ts";
 import { toApprovalRequest } from "../question/question.ts";
 import { nameOfId } from "../session/session.ts";
 import type { RunSlot } from "./concurrency.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import { isFinalEvent } from "./event.ts";
 
 export type RunStatus = Run["status"];
 export type FinalStatus = Extract<RunStatus, "completed" | "failed" | "cancelled" | "interrupted">;
 export type RunKind = Run["kind"];
 
-/** What a run was asked with. Stored whole, so that any process can take it up. */
+/** The input of a run. Stored whole, so that any process can run it. */
 export interface RunInput {
-  /** Messages to add to the transcript when the run starts, the prompt last. */
+  /** Messages to add to the transcript when the run starts; the prompt is last. */
   readonly prompt: readonly Message[];
   /** Instructions of the request, after the configured ones. */
   readonly instructions?: string;
   readonly settings: ModelSettings;
-  /** Narrows the configured toolsets; undefined leaves them. */
+  /** Narrows the configured toolsets; undefined: all of them. */
   readonly toolsets?: readonly string[];
-  /** Whether anybody can answer a question of this run; if not, what needs leave is denied at once. */
+  /** Whether a person can answer questions of this run; if not, calls that require approval are denied at once. */
   readonly answerable: boolean;
-  /** Set where approvals can be answered and other questions cannot. */
+  /** Set when only approvals can be answered, and no other questions. */
   readonly onlyApprovals?: true;
-  /** Tools of the client: a call of one ends the run. They take the place of the server's tools of the same name. */
+  /** Tools of the client: a call of one ends the run. They replace the server's tools of the same name. */
   readonly clientTools?: readonly ToolSpec[];
   readonly toolChoice?: ToolChoice;
   /** Instead of the configured one. */
   readonly timeoutMs?: number;
-  /** A run in which nothing happens for so long is stopped, and so are its sub-agents; 0, or absent: never. */
+  /** The run and its sub-agents are stopped when nothing happens for this long; 0 or absent: never. */
   readonly inactivityMs?: number;
-  /** True when nobody's leaving ends the run; one that waits for leave then goes on after a restart, too. */
+  /** True: the run needs no connected client, and if it waits for approval it survives a restart. */
   readonly isDetached?: true;
-  /** True: the run starts again when its process is gone before the run called a tool; else it ends as interrupted. */
+  /** True: the run restarts if its process ends before the run called a tool; else it ends as interrupted. */
   readonly startsAgain?: true;
   /** W3C trace context of the request, so that the run is part of its trace. */
   readonly traceparent?: string;
   /** Set for a sub-agent. */
   readonly family?: RunFamily;
-  /** Instead of the configured figures. */
+  /** Overrides the configured limit. */
   readonly maxSteps?: number;
   readonly tokenBudget?: number;
-  /** Of a background prompt: the session that is told of its end. */
+  /** For a background prompt: the session that gets the notification of its end. */
   readonly notifySessionId?: string;
-  /** Of a compression: what the summary is to keep above all. */
+  /** For a compression: what the summary should focus on. */
   readonly focus?: string;
-  /** Set where the run waits, recorded, while too many are at work; else it is refused then. */
+  /** Set: the run waits, recorded, above the limit of concurrent runs; absent: it is refused. */
   readonly slot?: RunSlot;
 }
 
-/** Where a sub-agent stands among the runs. Questions are asked, and leave is remembered, at the top of its family. */
+/** The position of a sub-agent in its family. The run at the top asks the questions and keeps the grants. */
 export interface RunFamily {
   readonly parentRunId: string;
-  /** 1 for a sub-agent of a run that is none. */
+  /** 1 for a sub-agent of a top-level run. */
   readonly depth: number;
   readonly root: { readonly runId: string; readonly sessionId: string };
 }
 
-/** Id of the response that a run of kind response makes. */
+/** Returns the id of the response that a run of kind response creates. */
 export function responseIdOf(runId: string): string {
   return `resp_${runId.slice("run_".length)}`;
 }
 
-/** The row of a run that does not exist yet, queued. */
+/** Returns the row of a new, queued run. */
 export function newRun(
   id: string,
   session: Pick<SessionRow, "id" | "owner">,
@@ -79,7 +80,7 @@ export function newRun(
     readonly metadata: Readonly<Record<string, string>>;
     /** As run-webhook.ts records it. */
     readonly webhook?: string | undefined;
-    /** Where its answer goes, as run-delivery.ts records it. */
+    /** Where its answer goes, as run-trigger.ts records it. */
     readonly delivery?: string | undefined;
     readonly nowMs: number;
   },
@@ -114,10 +115,10 @@ export function newRun(
   };
 }
 
-/** Where each status may go. Final ones go nowhere: a final status never changes again. */
+/** The transitions of each status. A final status never changes again. */
 const NEXT: Readonly<Record<RunStatus, readonly RunStatus[]>> = {
   queued: ["running", "cancelled", "interrupted", "failed"],
-  // One whose process is gone may be queued again: run-restart.ts moves it, under its session's lease alone.
+  // A run whose process has ended may be queued again: resume.ts moves it, under its session's lease.
   running: ["waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"],
   waiting_for_approval: ["running", "stopping", "failed", "cancelled", "interrupted"],
   stopping: ["cancelled", "completed", "failed", "interrupted"],
@@ -133,7 +134,7 @@ export function isFinalStatus(status: string): boolean {
 
 /**
  * Moves a run from one status to another, with further columns, inside `tx`.
- * False when the run is no longer in `from`: somebody else moved it first.
+ * False when the run is no longer in `from`.
  */
 export async function moveRun(
   tx: Tx,
@@ -149,8 +150,8 @@ export async function moveRun(
 }
 
 /**
- * Ends a run that has not ended, whatever it was doing, inside `tx`.
- * False when it has: a final status never changes again.
+ * Ends a run, inside `tx`, whatever its status.
+ * False when it has ended already: a final status never changes again.
  */
 export async function endRun(
   tx: Tx,
@@ -162,14 +163,14 @@ export async function endRun(
   return (await tx.update("runs", { id: runId, ended_at: null }, columns)) === 1;
 }
 
-/** How one of many runs ends, see {@link endAllRuns}. */
+/** The end of one of many runs, see {@link endAllRuns}. */
 export interface RunEnding {
   readonly runId: string;
   readonly status: FinalStatus;
   readonly set: Partial<RunRow>;
 }
 
-/** As {@link endRun}, for many runs: one statement for all that end alike. Resolves to the ids of those that it ended. */
+/** As {@link endRun}, for many runs, with one statement for equal ends. Resolves to the ids of the runs it ended. */
 export async function endAllRuns(tx: Tx, endings: readonly RunEnding[]): Promise<ReadonlySet<string>> {
   const ended = new Set<string>();
   for (const alike of Map.groupBy(endings, ({ status, set }) => JSON.stringify([status, set])).values()) {
@@ -191,14 +192,14 @@ export async function endAllRuns(tx: Tx, endings: readonly RunEnding[]): Promise
   return ended;
 }
 
-/** What people see of a run. What it was asked with may be long, and is left where it is. */
+/** The columns of a run that users see. The input may be long and is not read. */
 export type RunView = Omit<RunRow, "input" | "webhook" | "reply_to">;
 
 export const runViewColumns = columnsOf("runs").filter(
   (name) => name !== "input" && name !== "webhook" && name !== "reply_to",
 ) as readonly (keyof RunView)[];
 
-/** A run of `owner`. ServiceError `run_not_found` for others' runs too. */
+/** Returns a run of `owner`. ServiceError `run_not_found`, also for another owner's run. */
 export async function findRun(store: Store, runId: string, owner: string): Promise<RunView> {
   const query = store.read.selectFrom("runs").select(runViewColumns).where("id", "=", runId);
   const row = await query.executeTakeFirst();
@@ -207,10 +208,10 @@ export async function findRun(store: Store, runId: string, owner: string): Promi
   throw new ServiceError("run_not_found", what);
 }
 
-/** The run as every surface shows it. */
+/** Returns the run as every surface shows it. */
 export function describeRun(row: RunView, sessionKey: string | null, questions: readonly QuestionRow[]): Run {
   const approvals = questions
-    .filter((ask) => ask.kind === "approval" && ask.status === "open")
+    .filter(({ kind, status }) => kind === "approval" && status === "open")
     .map(toApprovalRequest);
   return {
     object: "agent.run",
@@ -245,12 +246,12 @@ export function parseInput(row: RunRow): RunInput {
   return JSON.parse(row.input) as RunInput;
 }
 
-/** The row of a run at work, beside its parsed `input`: a prompt of megabytes is held once. */
+/** Returns the row without the prompt, which its parsed `input` holds: a prompt of megabytes is kept once. */
 export function withoutPrompt(row: RunRow, input: RunInput): RunRow {
   return { ...row, input: JSON.stringify({ ...input, prompt: [] } satisfies RunInput) };
 }
 
-/** Our usage in the wire's names. The cost is null: prices are not known yet. */
+/** Returns the usage with the wire's names. The cost is null: prices are not known yet. */
 export function toRunUsage(usage: Usage): RunUsage {
   return {
     input_tokens: usage.inputTokens,
@@ -274,4 +275,64 @@ function preview(input: RunInput): string {
 
 function seconds(ms: number | null): number | null {
   return ms === null ? null : ms / 1000;
+}
+
+/** Why a run stops: the reason of its abort signal, from which its outcome follows. */
+export class RunStop extends Error {
+  override readonly name = "RunStop";
+  /**
+   * cancelled: a stop was requested. timeout: a time limit is reached. shutdown: the process ends. failure: the run cannot
+   * be recorded. parked: the process ends, and another one resumes the run.
+   */
+  readonly kind: "cancelled" | "timeout" | "shutdown" | "failure" | "parked";
+
+  constructor(kind: RunStop["kind"], message: string, options?: { readonly cause?: unknown }) {
+    super(message, options);
+    this.kind = kind;
+  }
+}
+
+/** Whether the run of this signal was parked: its stored state must not change. */
+export function isParked({ reason }: AbortSignal): boolean {
+  return reason instanceof RunStop && reason.kind === "parked";
+}
+
+/** The running run of a session. */
+export interface RunningTurn {
+  readonly runId: string;
+  /** Effective `provider:model`. */
+  readonly model: string;
+  /** True for a turn of the agent, which can be steered; false for a compression. */
+  readonly isTurn: boolean;
+}
+
+/** Returns the running run of a session, in whichever process it runs; undefined: none runs. */
+export async function runningTurn(
+  { read }: Pick<Store, "read">,
+  sessionId: string,
+): Promise<RunningTurn | undefined> {
+  const row = await read
+    .selectFrom("runs")
+    .select(["id", "kind", "model"])
+    .where("session_id", "=", sessionId)
+    .where("ended_at", "is", null)
+    .where("started_at", "is not", null)
+    .orderBy("created_at", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  return row && { runId: row.id, model: row.model, isTurn: row.kind !== "compression" };
+}
+
+/** Yields the events of a run as they come, up to and including the final one. */
+export async function* followRun(
+  store: Store,
+  runId: string,
+  options: { readonly after?: number; readonly signal?: AbortSignal } = {},
+): AsyncGenerator<JournalEvent> {
+  for await (const group of store.journal.follow({ runId }, options)) {
+    for (const event of group) {
+      yield event;
+      if (isFinalEvent(event.type)) return;
+    }
+  }
 }

@@ -1,45 +1,46 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { AliveSessions } from "../recovery/alive-sessions.ts";
+import { AliveSessions, SessionQueue, type Started } from "./session-queue.ts";
 import { Budgets } from "../usage/budget.ts";
 import type { ChildPrompt } from "../subagent/delegation.ts";
-import { drainRuns } from "./drain.ts";
-import { PendingCancellations } from "./pending-cancellations.ts";
+import { drainRuns, suspended, type Suspended } from "../recovery/resume.ts";
 import { Execution } from "./execution.ts";
-import { SessionQueue, type Started } from "./session-queue.ts";
 import type { AgentDeps } from "../deps.ts";
-import { steerableText, type Prompt, type Submitted } from "./prompt.ts";
-import { busyModeOf, INTERRUPTED, recordPrompt, type Recorded } from "./record-prompt.ts";
-import { requestStopOf, steerByStore } from "./control.ts";
-import { suspended, type Suspended } from "../recovery/resume.ts";
-import { concludeRun } from "./finish.ts";
-import { parseInput, withoutPrompt, type RunInput } from "./run.ts";
-import { runningTurn } from "./running.ts";
+import {
+  steerableText,
+  type Prompt,
+  type Submitted,
+  busyModeOf,
+  INTERRUPTED,
+  recordPrompt,
+  type Recorded,
+} from "./prompt.ts";
+import { concludeRun, requestStopOf, steerByStore } from "./control.ts";
+import { parseInput, withoutPrompt, type RunInput, runningTurn, RunStop } from "./run.ts";
 import { findSession, settingsOf } from "../session/session.ts";
-import { EntryOnDemand, ConcurrencyLimit, uncounted, type Entry, type RunSlot } from "./concurrency.ts";
-import { RunStop } from "./stop.ts";
+import { PermitOnDemand, ConcurrencyLimit, uncounted, type Permit, type RunSlot } from "./concurrency.ts";
 
-/** Of runs that nobody waits at the wire for any more, as the process that recorded them is gone. */
+/** Slot of runs whose recording process has ended, so that no client waits for them. */
 const RECOVERED: RunSlot = { group: "recovered" };
 
 /**
- * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
- * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
+ * The run scheduler: the session's lease allows one run at a time in each session, over all processes. A prompt is
+ * recorded, with its run, before `submit` resolves; from then on it is never lost.
  */
-export class Turns {
+export class RunScheduler {
   readonly #deps: AgentDeps;
   readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
-  readonly #gate: ConcurrencyLimit;
+  readonly #limit: ConcurrencyLimit;
   readonly #onEnd: ((run: RunRow, prompt: RunInput["prompt"]) => void) | undefined;
   readonly #running = new Map<string, Execution>();
-  /** Prompts being recorded and turns at work. */
+  /** Prompts being recorded and running runs. */
   readonly #open = new Set<Promise<unknown>>();
   readonly #pendingCancellations = new PendingCancellations();
   readonly alive: AliveSessions;
   #draining = false;
 
-  /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
+  /** `onEnd` is called for each run of a kept session that ended in this process, after the commit. It MUST NOT throw. */
   constructor(
     deps: AgentDeps,
     options: { readonly onEnd?: (run: RunRow, prompt: RunInput["prompt"]) => void } = {},
@@ -47,28 +48,28 @@ export class Turns {
     this.#deps = deps;
     this.#queue = new SessionQueue(deps);
     this.#budgets = new Budgets(deps);
-    this.#gate = new ConcurrencyLimit({
+    this.#limit = new ConcurrencyLimit({
       max: deps.settings.maxConcurrentRuns,
-      onRoom: () => this.#startWaiting(),
+      onRelease: () => this.#startWaiting(),
     });
     this.#onEnd = options.onEnd;
-    this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#gate.sessions });
+    this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#limit.sessions });
   }
 
-  /** Can be gone through more than once, as they are at the time. */
+  /** Can be iterated repeatedly, each time over the current runs. */
   get #executions(): Iterable<Execution> {
     const running = this.#running;
     return { [Symbol.iterator]: () => running.values() };
   }
 
-  /** Runs at work in this process. */
+  /** Number of running runs in this process. */
   get running(): number {
     return this.#running.size;
   }
 
-  /** Runs that are recorded and wait for room in this process. */
+  /** Number of recorded runs that wait for a permit in this process. */
   get waiting(): number {
-    return this.#gate.waiting;
+    return this.#limit.waiting;
   }
 
   get draining(): boolean {
@@ -76,11 +77,11 @@ export class Turns {
   }
 
   /**
-   * Records a prompt as a run and starts it, or leaves it queued when the session is busy, or when it has a slot and there
-   * is no room for it yet; or gives its text to the run at work. What it does to a busy session it does in whatever process
-   * that is at work.
+   * Records a prompt as a run and starts it. The run is queued when the session is busy, or when it has a slot and the
+   * limit of concurrent runs is reached. In mode `steer` the text goes to the running run instead, in whichever process
+   * that runs.
    *
-   * ServiceError `server_draining`, `too_many_concurrent_runs` (of one that would start), `session_not_found` (another
+   * ServiceError `server_draining`, `too_many_concurrent_runs` (for a run that would start), `session_not_found` (another
    * owner's), `session_busy` (mode reject), `queue_full`.
    */
   async submit(prompt: Prompt): Promise<Submitted> {
@@ -89,8 +90,8 @@ export class Turns {
   }
 
   /**
-   * Starts a sub-agent, in a session of its own that goes with it. Not counted against the limit of runs: the run that
-   * waits for it is.
+   * Starts a sub-agent in a session of its own, which is deleted with it. Does not count against the limit of runs, since
+   * the run that waits for it does.
    */
   async spawn(child: ChildPrompt): Promise<Submitted> {
     if (this.#draining) this.#refuse();
@@ -108,20 +109,20 @@ export class Turns {
     return this.#track(this.#take(prompt));
   }
 
-  /** Whether a run is at work in this process. */
+  /** Whether a run is running in this process. */
   isAtWork(runId: string): boolean {
     return this.#running.has(runId);
   }
 
-  /** The run at work in a session, if it is at work in this process. */
+  /** Returns the running run of a session, if this process runs it. */
   runningIn(sessionId: string): string | undefined {
     return [...this.#running.values()].find((running) => running.sessionId === sessionId)?.runId;
   }
 
   /**
-   * Gives text to a running turn, whatever process it runs in. False when it is not running (any more). Once this
-   * resolves with true the text is safe: the model gets it at its next step, or the final event hands it back.
-   * `alsoSteer` is called in the transaction that gives it.
+   * Adds text to a running turn, in whichever process it runs. False when it is not running. Once this resolves to true
+   * the text is durable: the model gets it at its next step, or the final event returns it. `alsoSteer` is called in the
+   * same transaction.
    */
   async steer(runId: string, text: string, { alsoSteer }: Pick<Prompt, "alsoSteer"> = {}): Promise<boolean> {
     const here = this.#running.get(runId);
@@ -129,20 +130,20 @@ export class Turns {
   }
 
   /**
-   * Asks a run to stop, whatever process it runs in. A queued run is cancelled at once; a running one goes through
-   * `stopping`. False when it has ended.
+   * Stops a run, in whichever process it runs. A queued run is cancelled at once; a running one goes through `stopping`.
+   * False when it has ended.
    */
   async stop(runId: string, reason: string): Promise<boolean> {
     const { store } = this.#deps;
     const stop = new RunStop("cancelled", reason);
     const execution = this.#running.get(runId);
     if (!execution) {
-      this.#pendingCancellations.note(runId, stop);
+      this.#pendingCancellations.add(runId, stop);
       const { cancelled, isStopping } = await store.write(async (tx) => {
         const cancelled = await this.#queue.cancelQueued(tx, runId, reason);
         return { cancelled, isStopping: !cancelled && (await requestStopOf(tx, store, runId, reason)) };
       });
-      if (cancelled) await this.#waitNoMore(cancelled.session_id);
+      if (cancelled) await this.#stopWaiting(cancelled.session_id);
       return cancelled !== undefined || isStopping;
     }
     await execution.stop(stop);
@@ -150,8 +151,8 @@ export class Turns {
   }
 
   /**
-   * Takes no more prompts and waits for the running turns; those still at work after `graceMs` are cut and end as
-   * interrupted. Queued runs stay queued for the next start, and runs that wait for leave without a client stay waiting.
+   * Refuses new prompts and waits for the running runs; those still running after `graceMs` are cut and end as
+   * interrupted. Queued runs stay queued for the next process, and detached runs that wait for approval stay waiting.
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
@@ -161,16 +162,16 @@ export class Turns {
   }
 
   /**
-   * Starts the next queued run of a session whose lease this process holds, once there is room for it, or gives the lease
-   * back.
+   * Starts the next queued run of a session whose lease this process holds, as soon as the limits allow it, or releases
+   * the lease.
    */
   async continueSession(sessionId: string): Promise<void> {
     const slot = await this.#queue.slotOfNext(sessionId, RECOVERED);
-    if (slot && !this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
-    await this.#continue(sessionId, this.#gate.enter(slot));
+    if (slot && !this.#limit.hasFreeSlot(slot)) return this.#wait(sessionId, slot);
+    await this.#continue(sessionId, this.#limit.acquire(slot));
   }
 
-  /** Takes a run up that another process left waiting, in a session whose lease this process holds. */
+  /** Resumes a run that another process left waiting, in a session whose lease this process holds. */
   async resume(run: RunRow, session: SessionRow): Promise<void> {
     const { store } = this.#deps;
     const left = await store.write(async (tx) => {
@@ -181,7 +182,7 @@ export class Turns {
     if (left) this.#execute({ run, session, input: parseInput(run) }, { suspended: left });
   }
 
-  /** Leaves a session to whoever looks after sessions next, this process included. */
+  /** Leaves a session to the next recovery round of any process, this one included. */
   async letGo(sessionId: string): Promise<void> {
     await this.#deps.store.write((tx) => this.#queue.park(tx, sessionId));
   }
@@ -190,7 +191,7 @@ export class Turns {
     while (this.#open.size > 0) await Promise.allSettled(this.#open);
   }
 
-  /** Work that a drain waits for. */
+  /** Makes a drain wait for `work`. */
   #track<T>(work: Promise<T>): Promise<T> {
     const tracked = work.finally(() => this.#open.delete(tracked));
     this.#open.add(tracked);
@@ -203,65 +204,65 @@ export class Turns {
     });
   }
 
-  /** Starts what waits as far as there is room; at the end of the process it is left to the next start. */
+  /** Starts waiting runs as far as the limits allow; while draining it leaves them to the next process. */
   #startWaiting(): void {
-    const left = this.#draining ? this.#gate.takeAll() : [];
+    const left = this.#draining ? this.#limit.takeAll() : [];
     for (const sessionId of left) void this.#track(this.#continueWaiting(sessionId, uncounted));
-    for (let ready = this.#gate.next(); ready; ready = this.#gate.next()) {
-      void this.#track(this.#continueWaiting(ready.sessionId, ready.entry));
+    for (let ready = this.#limit.next(); ready; ready = this.#limit.next()) {
+      void this.#track(this.#continueWaiting(ready.sessionId, ready.permit));
     }
   }
 
-  /** What cannot be started is left to recovery, which looks for it again and again. Never rejects. */
-  async #continueWaiting(sessionId: string, entry: Entry): Promise<void> {
+  /** Leaves a run that cannot be started to recovery, which tries again. Never rejects. */
+  async #continueWaiting(sessionId: string, permit: Permit): Promise<void> {
     try {
-      await this.#continue(sessionId, entry);
+      await this.#continue(sessionId, permit);
     } catch (error) {
       this.#deps.log.error("a run that waited could not be started yet", { session: sessionId, error });
       await this.letGo(sessionId).catch(() => {});
     }
   }
 
-  async #continue(sessionId: string, entry: Entry): Promise<void> {
+  async #continue(sessionId: string, permit: Permit): Promise<void> {
     const { store } = this.#deps;
     const successor = this.#queue.successor(sessionId, { hold: () => this.#draining });
     let next: Started | undefined;
     try {
       next = await this.alive.start(sessionId, () => store.write(successor.next));
     } finally {
-      if (!next) entry.leave();
+      if (!next) permit.release();
     }
-    if (next) this.#execute(next, { entry });
+    if (next) this.#execute(next, { permit });
   }
 
   async #take(prompt: Prompt): Promise<Submitted> {
     const isCounted = prompt.kind !== "subagent";
-    const entry = new EntryOnDemand(() => (isCounted ? this.#gate.admit(prompt.input.slot) : uncounted));
+    const permit = new PermitOnDemand(() => (isCounted ? this.#limit.admit(prompt.input.slot) : uncounted));
     const { id, name, key } = prompt.address;
-    // One in a session of its own is certain to start: it is refused before anything is asked of the database.
-    if ((id ?? name ?? key) === undefined) entry.take();
+    // A run in a new session certainly starts: it is refused before any database query.
+    if ((id ?? name ?? key) === undefined) permit.take();
     try {
-      return await this.#place(prompt, entry);
+      return await this.#submit(prompt, permit);
     } catch (error) {
-      entry.leave();
+      permit.release();
       throw error;
     }
   }
 
-  async #place(prompt: Prompt, entry: EntryOnDemand): Promise<Submitted> {
+  async #submit(prompt: Prompt, permit: PermitOnDemand): Promise<Submitted> {
     await this.#budgets.refresh(prompt.address.owner);
     const text = busyModeOf(prompt, this.#deps) === "steer" ? steerableText(prompt) : undefined;
     const work = { deps: this.#deps, queue: this.#queue };
-    // Once more when the session came to be at work between the two.
+    // Tries again when the session became busy between the two attempts.
     for (let steersFirst = text !== undefined; ; steersFirst = false) {
       const steered = text === undefined ? undefined : await this.#steerInto(prompt, text);
       if (steered) return steered;
-      const recorded = await recordPrompt(work, { prompt, entry, steersFirst });
-      if (recorded) return this.#begin(recorded, prompt, entry);
+      const recorded = await recordPrompt(work, { prompt, permit, steersFirst });
+      if (recorded) return this.#begin(recorded, prompt, permit);
     }
   }
 
-  /** Undefined when no turn takes the text, in whatever process: then it is a prompt like any. */
+  /** Undefined when no running turn accepts the text: the prompt then gets its own run. */
   async #steerInto(prompt: Prompt, text: string): Promise<Submitted | undefined> {
     const { store, clock } = this.#deps;
     const session = await findSession(store, prompt.address);
@@ -273,11 +274,11 @@ export class Turns {
     return { runId, sessionId, sessionKey, model, status: "steered", createdAtMs: clock.now() };
   }
 
-  #begin(recorded: Recorded, { input }: Prompt, entry: EntryOnDemand): Submitted {
+  #begin(recorded: Recorded, { input }: Prompt, permit: PermitOnDemand): Submitted {
     const { run, session, isNew, isLeased, position, interrupted } = recorded;
-    if (position === 0) this.#execute(recorded, { fresh: isNew, entry: entry.take() });
+    if (position === 0) this.#execute(recorded, { fresh: isNew, permit: permit.take() });
     else if (isLeased && input.slot) this.#wait(session.id, input.slot);
-    else entry.leave();
+    else permit.release();
     if (interrupted !== undefined) this.#interrupt(interrupted);
     return {
       runId: run.id,
@@ -289,34 +290,34 @@ export class Turns {
     };
   }
 
-  /** Stops a run of which the store says so already; another process hears it from there. */
+  /** Stops a run here that is already `stopping` in the store; another process learns it from the store. */
   #interrupt(runId: string): void {
     const stop = new RunStop("cancelled", INTERRUPTED);
     const execution = this.#running.get(runId);
     if (execution) void this.#track(this.#stopEarly(execution, stop));
-    else this.#pendingCancellations.note(runId, stop);
+    else this.#pendingCancellations.add(runId, stop);
   }
 
-  /** A session in which nothing waits any more has nothing to wait for. */
-  async #waitNoMore(sessionId: string): Promise<void> {
-    if (!this.#gate.isWaiting(sessionId) || !(await this.#queue.isEmpty(sessionId))) return;
-    if (this.#gate.forget(sessionId)) await this.continueSession(sessionId);
+  /** Takes a session without queued runs off the waiting list. */
+  async #stopWaiting(sessionId: string): Promise<void> {
+    if (!this.#limit.isWaiting(sessionId) || !(await this.#queue.isEmpty(sessionId))) return;
+    if (this.#limit.forget(sessionId)) await this.continueSession(sessionId);
   }
 
-  /** For a run with its session's lease. Room made meanwhile, or a drain begun, did not find it: they are looked at. */
+  /** Adds a leased session to the waiting list, and checks again: a permit may be free by now, or a drain begun. */
   #wait(sessionId: string, slot: RunSlot): void {
-    this.#gate.wait(sessionId, slot);
+    this.#limit.wait(sessionId, slot);
     this.#startWaiting();
   }
 
   #execute(
     { run, session, input }: Started,
-    how: { readonly fresh?: boolean; readonly suspended?: Suspended; readonly entry?: Entry } = {},
+    how: { readonly fresh?: boolean; readonly suspended?: Suspended; readonly permit?: Permit } = {},
   ): void {
     const { fresh = false, suspended } = how;
     const started: Started = { run: withoutPrompt(run, input), session, input };
     const isCounted = started.run.kind !== "subagent";
-    const entry = how.entry ?? (isCounted ? this.#gate.enter(started.input.slot) : uncounted);
+    const permit = how.permit ?? (isCounted ? this.#limit.acquire(started.input.slot) : uncounted);
     const budget = this.#budgets.open(started.run, started.input);
     const execution = new Execution({
       deps: this.#deps,
@@ -329,14 +330,14 @@ export class Turns {
     this.#running.set(started.run.id, execution);
     const stop = this.#pendingCancellations.of(started.run.id);
     if (stop) void this.#track(this.#stopEarly(execution, stop));
-    void this.#track(this.#conclude(execution, started).finally(entry.leave));
+    void this.#track(this.#conclude(execution, started).finally(permit.release));
   }
 
   async #stopEarly(execution: Execution, stop: RunStop): Promise<void> {
     try {
       await execution.stop(stop);
     } catch (error) {
-      // It ends all the same; only that it was stopping could not be told.
+      // The run still ends; only its status `stopping` is lost.
       this.#deps.log.warn("the stop of a run could not be recorded", { run: execution.runId, error });
     }
   }
@@ -357,11 +358,31 @@ export class Turns {
       if (!isStateless) this.#onEnd?.(run, input.prompt);
       if (next) this.#execute(next);
     } catch (error) {
-      // Nothing is alive in the session from here on. Its lease runs out, and recovery closes the run.
+      // The session is not alive from here on. Its lease expires, and recovery closes the run.
       deps.log.error("the end of a run could not be recorded", { run: run.id, error });
     } finally {
       this.#running.delete(run.id);
       this.#budgets.close(run.id);
     }
+  }
+}
+
+const MAX_CANCELLATIONS = 1_000;
+
+/**
+ * Stops of runs that were still queued: a run that starts before its stop is written ends at once. Keeps the last 1,000;
+ * for older ones only the store decides.
+ */
+export class PendingCancellations {
+  readonly #stops = new Map<string, RunStop>();
+
+  add(runId: string, stop: RunStop): void {
+    this.#stops.set(runId, stop);
+    const [oldest] = this.#stops.size > MAX_CANCELLATIONS ? this.#stops.keys() : [];
+    if (oldest !== undefined) this.#stops.delete(oldest);
+  }
+
+  of(runId: string): RunStop | undefined {
+    return this.#stops.get(runId);
   }
 }

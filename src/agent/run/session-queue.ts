@@ -3,24 +3,25 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "./event.ts";
 import { addMessages, insertMessages } from "../session/transcript.ts";
+import { concludeRun } from "./control.ts";
 import type { Outcome } from "./outcome.ts";
 import type { AgentDeps } from "../deps.ts";
-import { concludeRun } from "./finish.ts";
 import { parseInput, type RunInput, type RunKind } from "./run.ts";
 import { nameOfId, releaseLease, sessionNotFound, takeLease } from "../session/session.ts";
 import type { RunSlot } from "./concurrency.ts";
+import { retryWhileUnavailable } from "../../store/tx/retry.ts";
 
-/** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
+/** Time after which other processes take over the sessions of a silent one. Leases are renewed at a third of it. */
 export const LEASE_MS = 30_000;
 
 const FREE = { lease_owner: null, lease_until: 0 };
 
-/** Holds the lease of a session whose queue waits for recovery: no process. Until then no prompt overtakes what waits. */
-export const UNOWNED = "nobody";
+/** Lease owner of a session whose queue waits for recovery. Until then no prompt overtakes the queued ones. */
+export const UNOWNED = "unowned";
 
-const HELD = { lease_owner: UNOWNED, lease_until: 0 };
+const WAITS_FOR_RECOVERY = { lease_owner: UNOWNED, lease_until: 0 };
 
-/** A run that starts, and the session it starts in. */
+/** A run that starts, with its session and input. */
 export interface Started {
   readonly run: RunRow;
   readonly session: SessionRow;
@@ -28,8 +29,8 @@ export interface Started {
 }
 
 /**
- * What a session's turn queue is in the database: one run at work under the lease, the others queued behind it. Each
- * method is one move, inside the caller's transaction, so that the run, its events and the lease change together.
+ * A session's queue in the database: one run at work under the lease, the others queued behind it. Each method runs inside
+ * the caller's transaction, so that the run, its events and the lease change together.
  */
 export class SessionQueue {
   readonly #store: Store;
@@ -40,7 +41,7 @@ export class SessionQueue {
     this.#deps = deps;
   }
 
-  /** Makes a session with its lease taken and its first run at work: a stateless chat, in as few statements as it takes. */
+  /** Inserts a leased session with its first run running, in as few statements as possible. */
   async open(tx: Tx, { session, run, input }: Started): Promise<void> {
     const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
     const rows = {
@@ -52,7 +53,7 @@ export class SessionQueue {
     await insertMessages(tx, where, { messages: input.prompt, after: 0 });
   }
 
-  /** As {@link open}, with the run queued: the caller starts it by {@link next} when there is room for it. */
+  /** As {@link open}, with the run queued: the caller starts it by {@link next} when the limits allow it. */
   async openQueued(tx: Tx, { session, run }: Started): Promise<void> {
     const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
     await this.#store.journal.begin(tx, { session: { ...session, ...leased, queued: 1 }, run }, [
@@ -66,31 +67,31 @@ export class SessionQueue {
     return run && (parseInput(run).slot ?? slot);
   }
 
-  /** A session made for one request that is spoken to again is a conversation: it is kept like any. */
+  /** Keeps a session made for one request: with another prompt it is a conversation. */
   async keep(tx: Tx, session: SessionRow): Promise<void> {
     if (session.transient === 1) await tx.update("sessions", { id: session.id }, { transient: 0 });
   }
 
   /**
-   * Takes the lease. False when a turn is at work in the session; what `tx` queues behind it is found at its end.
+   * Takes the lease. False when a run of the session is at work; it starts what `tx` queues when it ends.
    * ServiceError `session_not_found` when the session was deleted meanwhile.
    */
   async lease(tx: Tx, sessionId: string): Promise<boolean> {
     const lease = { owner: this.#store.owner, ms: LEASE_MS };
     if (await takeLease(tx, sessionId, lease)) return true;
-    // Elsewhere that turn may be ending in a transaction that is still open. With the row locked it either has ended, and
-    // the session is free by now, or its end waits for us.
+    // The running run may be ending in another open transaction. With the row locked it either has ended, and the session
+    // is free by now, or its end waits for us.
     const queued = await tx.increment("sessions", { id: sessionId }, "queued", 0);
     if (queued === undefined) throw sessionNotFound(sessionId);
     return takeLease(tx, sessionId, lease);
   }
 
-  /** True when nothing waits in the session. */
+  /** Whether no run is queued in the session. */
   async isEmpty(sessionId: string): Promise<boolean> {
     return (await this.#store.find("sessions", { id: sessionId, queued: 0 })) !== undefined;
   }
 
-  /** Records a run that starts at once, in a session whose lease is ours. */
+  /** Records a run that starts at once, in a session leased by this process. */
   async begin(tx: Tx, run: RunRow, input: RunInput): Promise<void> {
     const { session_id: sessionId, id: runId } = run;
     await tx.insert("runs", [{ ...run, status: "running", started_at: tx.nowMs }]);
@@ -100,7 +101,7 @@ export class SessionQueue {
   }
 
   /**
-   * Records a run behind those that wait, or before them. Resolves to its place, 1 for the next. ServiceError
+   * Records a run behind the queued ones, or before them. Resolves to its position, 1 for the next. ServiceError
    * `queue_full`.
    */
   async enqueue(
@@ -123,7 +124,7 @@ export class SessionQueue {
     return position;
   }
 
-  /** Takes a run out of the queue. Resolves to it; undefined when it is not queued. */
+  /** Removes a run from the queue. Resolves to it; undefined when it is not queued. */
   async cancelQueued(tx: Tx, runId: string, reason: string): Promise<RunRow | undefined> {
     const row = await tx.db
       .selectFrom("runs")
@@ -139,28 +140,28 @@ export class SessionQueue {
     return row;
   }
 
-  /** Gives a run that waits for leave to whoever looks after sessions next; ours no more. */
+  /** Leaves the session of a run that waits for approval to recovery, and gives up the lease. */
   async park(tx: Tx, sessionId: string): Promise<void> {
-    await tx.update("sessions", { id: sessionId, lease_owner: this.#store.owner }, HELD);
+    await tx.update("sessions", { id: sessionId, lease_owner: this.#store.owner }, WAITS_FOR_RECOVERY);
   }
 
-  /** Notes that a run goes on in this process. */
+  /** Records that a run continues in this process. */
   async resume(tx: Tx, run: RunRow): Promise<void> {
     await this.#store.journal.append(tx, run.session_id, [startedEvent(run)]);
   }
 
-  /** Starts the next queued run, or gives the lease back. With `hold` nothing starts: what is queued stays queued. */
+  /** Starts the next queued run, or releases the lease. With `hold` queued runs stay queued. */
   async next(tx: Tx, sessionId: string, { hold = false } = {}): Promise<Started | undefined> {
     if (await releaseLease(tx, sessionId, this.#store.owner)) return undefined;
     const session = await tx.find("sessions", { id: sessionId });
     if (session?.lease_owner !== this.#store.owner) return undefined;
     const run = hold ? undefined : await nextQueued(tx.db, sessionId);
     if (!run) {
-      await tx.update("sessions", { id: sessionId }, hold ? HELD : { ...FREE, queued: 0 });
+      await tx.update("sessions", { id: sessionId }, hold ? WAITS_FOR_RECOVERY : { ...FREE, queued: 0 });
       return undefined;
     }
     await tx.increment("sessions", { id: sessionId }, "queued", -1);
-    // While the end of the run before could not be written, nobody renewed it.
+    // The lease is not renewed while the end of the previous run cannot be written.
     await tx.update("sessions", { id: sessionId }, { lease_until: tx.nowMs + LEASE_MS });
     const started = { status: "running", started_at: tx.nowMs, updated_at: tx.nowMs };
     await tx.update("runs", { id: run.id, status: "queued" }, started);
@@ -172,8 +173,8 @@ export class SessionQueue {
   }
 
   /**
-   * As {@link next}, for a transaction that is tried again when its answer is lost: what an attempt has started that was
-   * committed all the same, and nobody else knows of, is found by the attempts after it, and by `begun`.
+   * As {@link next}, for a transaction that is retried when its result is lost: later attempts, and `begun`, find the run
+   * that a committed attempt has started.
    */
   successor(sessionId: string, { hold }: { readonly hold: () => boolean }) {
     let started: Started | undefined;
@@ -185,7 +186,7 @@ export class SessionQueue {
     return { begun, next };
   }
 
-  /** Whether a run is at work under our lease, which is renewed then. */
+  /** Whether a run is at work under our lease, which is then renewed. */
   async #hasStarted(tx: Tx, { run, session }: Started): Promise<boolean> {
     const mine = { id: session.id, lease_owner: this.#store.owner };
     if ((await tx.update("sessions", mine, { lease_until: tx.nowMs + LEASE_MS })) === 0) return false;
@@ -217,7 +218,79 @@ const about = (run: RunRow) => ({
   model: run.model,
   kind: run.kind as RunKind,
 });
-/** With the place in the queue, 1 for the next; without it the run starts at once. */
+/** `position` is 1 for the next queued run; absent: the run starts at once. */
 const queuedEvent = (run: RunRow, position?: number) =>
   runEvent(run.id, "run.queued", { ...about(run), ...(position === undefined ? {} : { position }) });
 const startedEvent = (run: RunRow) => runEvent(run.id, "run.started", about(run));
+
+interface AliveOptions {
+  readonly deps: Pick<AgentDeps, "clock" | "log">;
+  readonly running: ReadonlyMap<string, { readonly sessionId: string }>;
+  /** Sessions whose runs wait for a permit. */
+  readonly waiting: () => Iterable<string>;
+}
+
+/**
+ * The sessions in which a run is at work, starts or waits for a permit in this process. The leases of all other sessions
+ * expire, and recovery takes these sessions over.
+ */
+export class AliveSessions {
+  readonly #options: AliveOptions;
+  readonly #starting = new Set<string>();
+  /** Runs that are over but whose end is not written yet. */
+  readonly #ending = new Set<string>();
+  readonly #cut = new AbortController();
+
+  constructor(options: AliveOptions) {
+    this.#options = options;
+  }
+
+  get all(): ReadonlySet<string> {
+    const running = Array.from(this.#options.running.values(), ({ sessionId }) => sessionId);
+    return new Set([...running, ...this.#starting, ...this.#options.waiting()]);
+  }
+
+  /**
+   * The sessions whose leases are renewed. Excludes those whose run is over but whose end cannot be written: their leases
+   * expire during the attempts, so that recovery closes the run soon after they are given up.
+   */
+  get leased(): ReadonlySet<string> {
+    const ending = Array.from(this.#ending, (runId) => this.#options.running.get(runId)?.sessionId ?? "");
+    return this.all.difference(new Set(ending));
+  }
+
+  /** Calls `write`, which starts a run, and retries while the store is unavailable and the lease may be ours. */
+  async start<T>(sessionId: string, write: () => Promise<T>): Promise<T> {
+    this.#starting.add(sessionId);
+    try {
+      return await this.#retry(write);
+    } finally {
+      this.#starting.delete(sessionId);
+    }
+  }
+
+  /** Calls `write`, which ends a run, and retries while the store is unavailable and the lease may be ours. */
+  async end<T>(runId: string, write: () => Promise<T>): Promise<T> {
+    const { log } = this.#options.deps;
+    try {
+      return await this.#retry(write, (error) => {
+        if (!this.#ending.has(runId))
+          log.warn("the end of a run could not be recorded yet; trying again", { run: runId, error });
+        this.#ending.add(runId);
+      });
+    } finally {
+      this.#ending.delete(runId);
+    }
+  }
+
+  /** From now on gives up failed writes at once and leaves them to recovery. */
+  cut(): void {
+    this.#cut.abort();
+  }
+
+  #retry<T>(write: () => Promise<T>, onRetry?: (error: unknown) => void): Promise<T> {
+    const { clock } = this.#options.deps;
+    const { signal } = this.#cut;
+    return retryWhileUnavailable(write, { clock, signal, forMs: LEASE_MS, ...(onRetry ? { onRetry } : {}) });
+  }
+}

@@ -20,7 +20,7 @@ export interface SessionSummary {
 
 export interface SessionPage {
   readonly sessions: readonly SessionSummary[];
-  /** Give it as `cursor` for the next page; undefined: this was the last one. */
+  /** Pass it as `cursor` for the next page; undefined: this is the last one. */
   readonly nextCursor: string | undefined;
 }
 
@@ -30,31 +30,31 @@ export interface ListOptions {
   readonly limit?: number;
   readonly cursor?: string;
   readonly source?: string;
-  /** Only those of these sources. */
+  /** Only sessions of these sources. */
   readonly sources?: readonly string[];
-  /** Only those that work in one of these folders, as they are stored; null: those without a folder. */
+  /** Only sessions in one of these folders, as stored; null: sessions without a folder. */
   readonly folders?: readonly (string | null)[];
-  /** True: only those in which a user said something. */
+  /** True: only sessions with a user message. */
   readonly prompted?: boolean;
-  /** Only those that changed later than this. */
+  /** Only sessions that changed later than this. */
   readonly afterMs?: number;
-  /** Only those with exactly this title. */
+  /** Only sessions with exactly this title. */
   readonly title?: string;
 }
 
 const MAX_PAGE = 200;
 const PREVIEW_CHARACTERS = 80;
-/** Sessions that other sessions made for their own work. */
+/** Sessions that other sessions created for their own work. */
 const INTERNAL_SOURCES = ["subagent", "background"];
 
-/** A page of saved sessions, newest first. ServiceError `invalid_cursor`. */
+/** Returns a page of saved sessions, newest first. ServiceError `invalid_cursor`. */
 export async function listSessions(store: Store, options: ListOptions): Promise<SessionPage> {
   const { cursor } = options;
   const limit = Math.min(Math.max(1, options.limit ?? 50), MAX_PAGE);
   let query = wanted(store, options);
   if (cursor !== undefined) {
     const { updatedAtMs, id } = parseCursor(cursor);
-    // The first condition says nothing new, but lets the index be entered where the page begins.
+    // The first condition is redundant, but lets the index scan begin at the page.
     query = query
       .where("updated_at", "<=", updatedAtMs)
       .where((is) =>
@@ -85,7 +85,7 @@ function wanted(store: Store, { owner, source, sources, folders, prompted, after
   let query = store.read
     .selectFrom("sessions")
     .selectAll()
-    // A literal, so that the index of kept sessions serves.
+    // A literal, so that the partial index of kept sessions applies.
     .where((is) => is("transient", "=", is.lit(0)))
     .where("owner", "=", owner)
     .where("source", "not in", INTERNAL_SOURCES);
@@ -117,7 +117,7 @@ function wanted(store: Store, { owner, source, sources, folders, prompted, after
   );
 }
 
-/** The folders in which an owner's sessions work, as they are stored; null: some have none. */
+/** Returns the folders of an owner's sessions, as stored; null: some have none. */
 export async function sessionFolders(store: Store, owner: string): Promise<readonly (string | null)[]> {
   const rows = await store.read
     .selectFrom("sessions")
@@ -132,7 +132,7 @@ export async function sessionFolders(store: Store, owner: string): Promise<reado
 
 const MAX_FOLDERS = 10_000;
 
-/** The start of the first prompt of each session. */
+/** Returns the start of the first prompt of each session. */
 export async function previewsOf(store: Store, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
   if (ids.length === 0) return new Map();
   const rows = await store.read
@@ -146,7 +146,7 @@ export async function previewsOf(store: Store, ids: readonly string[]): Promise<
   return new Map(rows.map(({ session_id, content }) => [session_id, previewOf(content)]));
 }
 
-/** A prompt stands among the first; before it there may be instructions. */
+/** The first prompt is among these; instructions may come before it. */
 const FIRST_MESSAGES = 4;
 
 function previewOf(content: string): string {
@@ -169,7 +169,7 @@ function summaryOf(row: SessionRow, preview: string): SessionSummary {
   };
 }
 
-/** The cursor of a page that begins behind this session. */
+/** Returns the cursor of the page after this session. */
 export function cursorBehind(updatedAtMs: number, id: string): string {
   return Buffer.from(JSON.stringify([updatedAtMs, id])).toString("base64url");
 }
@@ -179,9 +179,13 @@ function parseCursor(cursor: string): { readonly updatedAtMs: number; readonly i
     const [updatedAtMs, id] = JSON.parse(Buffer.from(cursor, "base64url").toString()) as [unknown, unknown];
     if (typeof updatedAtMs === "number" && typeof id === "string") return { updatedAtMs, id };
   } catch {
-    // No JSON: told below, like JSON of another form.
+    // Invalid JSON fails below, like JSON of another form.
   }
-  throw new ServiceError("invalid_cursor", "The cursor is not one that a list of sessions gave.", {
-    param: "cursor",
-  });
+  throw new ServiceError(
+    "invalid_cursor",
+    "The cursor is not from a list of sessions. Use the next_cursor of the previous page.",
+    {
+      param: "cursor",
+    },
+  );
 }

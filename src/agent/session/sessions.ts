@@ -2,44 +2,49 @@ import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import { branchSession, type BranchOptions } from "./branch.ts";
 import { sessionEvent, type SessionEventData } from "../run/event.ts";
 import { listSessions, type ListOptions, type SessionPage } from "./list.ts";
-import { textOf } from "../message.ts";
-import type { SessionMode } from "./mode.ts";
-import { changeSettings, idOfName, sessionNotFound } from "./session.ts";
-import { promptsOf, truncateAt } from "./undo.ts";
-import { cleanTitle, freeTitle } from "./title.ts";
+import { textOf, type Message } from "../message.ts";
+import {
+  type SessionMode,
+  changeSettings,
+  idOfName,
+  sessionNotFound,
+  newSession,
+  type SessionSeed,
+} from "./session.ts";
+import type { NumberedMessage } from "./transcript.ts";
+import { cleanTitle, freeTitle } from "./titles.ts";
 
-/** Closes what gone processes left open in sessions. False: nothing was, and what was read of them is good. */
+/** Closes the runs that dead processes left open in sessions. False: none were, and what was read is current. */
 export type SettleSessions = (sessions: readonly SessionRow[]) => Promise<boolean>;
 
-/** Saved sessions: find, list, name, branch, take back, delete. What is open in a process is another matter, see live.ts. */
+/** Saved sessions: find, list, rename, branch, undo, delete. For sessions open in a process see live-sessions.ts. */
 export class Sessions {
   readonly #store: Store;
   readonly #settle: SettleSessions | undefined;
 
-  /** Without `settle` sessions are as the database has them, also those whose process is gone. */
+  /** Without `settle` sessions are returned as stored, also those of dead processes. */
   constructor(store: Store, settle?: SettleSessions) {
     this.#store = store;
     this.#settle = settle;
   }
 
-  /** Returns a session of `owner` as recovery leaves it; undefined when there is none. */
+  /** Returns a session of `owner` as recovery leaves it; undefined when it does not exist. */
   async saved(id: string, owner: string): Promise<SessionRow | undefined> {
     const row = await this.#store.find("sessions", { id });
     if (row?.owner !== owner) return undefined;
     return (await this.#settle?.([row])) ? this.#store.find("sessions", { id }) : row;
   }
 
-  /** As {@link saved}. ServiceError `session_not_found`, for others' sessions too. */
+  /** As {@link saved}. ServiceError `session_not_found`, also for another owner's session. */
   async get(id: string, owner: string): Promise<SessionRow> {
     const row = await this.saved(id, owner);
     if (!row) throw sessionNotFound(id);
     return row;
   }
 
-  /** By id or name, else by exact title: the newest of that title. ServiceError `session_not_found`. */
+  /** Returns a session by id or name, else the newest with exactly this title. ServiceError `session_not_found`. */
   async find(idOrTitle: string, owner: string): Promise<SessionRow> {
     const ids = [idOrTitle, idOfName(owner, idOrTitle)];
     const rows = await this.#store.read
@@ -55,13 +60,13 @@ export class Sessions {
     return (await this.#settle?.([row])) ? this.get(row.id, owner) : row;
   }
 
-  /** A page of an owner's sessions, newest first; see {@link listSessions}. */
+  /** Returns a page of an owner's sessions, newest first; see {@link listSessions}. */
   list(options: ListOptions): Promise<SessionPage> {
     return listSessions(this.#store, options);
   }
 
   /**
-   * Gives the session a title, unique among its branches. Resolves to the title as stored. ServiceError
+   * Sets the title of a session, unique among its branches. Resolves to the title as stored. ServiceError
    * `invalid_title` when it is empty, too long or taken.
    */
   async rename(id: string, owner: string, title: string): Promise<string> {
@@ -78,26 +83,26 @@ export class Sessions {
         );
       }
       await tx.update("sessions", { id }, { title: clean });
-      await this.#tell(tx, id, { title: clean });
+      await this.#update(tx, id, { title: clean });
     });
     return clean;
   }
 
-  /** Names a session that has no title yet; a taken title gets a number. False when it has one by now. */
+  /** Sets the title of a session without one; a taken title gets a number. False when it has one by now. */
   async nameOnce(id: string, title: string): Promise<boolean> {
     return this.#store.write(async (tx) => {
       const session = await tx.find("sessions", { id });
       if (!session || session.title !== null) return false;
       const free = await freeTitle(tx, session, cleanTitle(title));
       await tx.update("sessions", { id }, { title: free });
-      await this.#tell(tx, id, { title: free });
+      await this.#update(tx, id, { title: free });
       return true;
     });
   }
 
   /**
-   * Chooses what applies to the session from its next turn on; the mode and `yolo` apply from the next tool call on, also
-   * in a turn that runs. Null takes a choice back. Values are checked by the caller.
+   * Changes settings of the session from its next turn on; `mode` and `yolo` apply from the next tool call on, also in a
+   * running turn. Null removes a setting. The caller checks the values.
    */
   async choose(
     id: string,
@@ -118,7 +123,7 @@ export class Sessions {
       }
       if (yolo !== undefined) await changeSettings(tx, id, { yolo: yolo || undefined });
       if (mode !== undefined) await changeSettings(tx, id, { mode });
-      await this.#tell(tx, id, {
+      await this.#update(tx, id, {
         ...(model === undefined ? {} : { model }),
         ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
         ...(yolo === undefined ? {} : { yolo }),
@@ -127,24 +132,24 @@ export class Sessions {
     });
   }
 
-  /** Moves the session to another directory. ServiceError `session_busy` while a turn is at work. */
+  /** Changes the directory of the session. ServiceError `session_busy` while a turn is running. */
   async move(id: string, owner: string, cwd: string): Promise<void> {
     await this.get(id, owner);
     await this.#store.write(async (tx) => {
       if ((await tx.update("sessions", { id, lease_owner: null }, { cwd })) === 0) throw busy();
-      await this.#tell(tx, id, { cwd });
+      await this.#update(tx, id, { cwd });
     });
   }
 
-  /** A new session with a copy of this one's conversation; see {@link branchSession}. */
+  /** Creates a session with a copy of this conversation; see {@link branchSession}. */
   branch(id: string, owner: string, options: BranchOptions = {}): Promise<SessionRow> {
     return this.#store.write((tx) => branchSession(tx, { id, owner, ...options }));
   }
 
   /**
-   * Takes back the newest `turns` prompts with all that followed them. Resolves to how many messages went, and to the
-   * text of the oldest prompt among them. ServiceError `session_busy`, and `nothing_to_undo` when there are no such
-   * prompts behind the last compression.
+   * Removes the newest `turns` prompts with everything after them. Resolves to the number of removed messages and the text
+   * of the oldest removed prompt. ServiceError `session_busy`, and `nothing_to_undo` when fewer prompts follow the last
+   * compression.
    */
   async undo(
     id: string,
@@ -158,22 +163,19 @@ export class Sessions {
       const prompts = (await promptsOf(tx, id)).filter(({ seq }) => seq > after);
       const first = prompts.at(-turns);
       if (!first) {
-        throw new ServiceError(
-          "nothing_to_undo",
-          `There are ${prompts.length} prompts that can be taken back.`,
-        );
+        throw new ServiceError("nothing_to_undo", `Only ${prompts.length} prompts can be undone.`);
       }
       const removed = await truncateAt(tx, this.#store, { sessionId: id, seq: first.seq });
       return { removed, prompt: textOf(first.message) };
     });
   }
 
-  /** Figures over all turns so far; undefined before the first ended. */
+  /** Returns the usage of all turns so far; undefined before the first ended. */
   usage(session: SessionRow): RunUsage | undefined {
     return session.usage === null ? undefined : (JSON.parse(session.usage) as RunUsage);
   }
 
-  /** Deletes a session with all that belongs to it. ServiceError `session_busy` while a turn is at work. */
+  /** Deletes a session with its records. ServiceError `session_busy` while a turn is running. */
   async delete(id: string, owner: string): Promise<void> {
     await this.get(id, owner);
     await this.#store.write(async (tx) => {
@@ -186,7 +188,7 @@ export class Sessions {
     });
   }
 
-  async #tell(tx: Tx, id: string, change: SessionEventData<"session.updated">): Promise<void> {
+  async #update(tx: Tx, id: string, change: SessionEventData<"session.updated">): Promise<void> {
     await tx.update("sessions", { id }, { updated_at: tx.nowMs });
     await this.#store.journal.append(tx, id, [sessionEvent("session.updated", change)]);
   }
@@ -194,4 +196,190 @@ export class Sessions {
 
 function busy(): ServiceError {
   return new ServiceError("session_busy", "The session is at work. Stop its turn first.");
+}
+
+export interface BranchOptions {
+  /** Title of the branch; default: the next of the parent's. */
+  readonly title?: string;
+  /** Number of the last message to copy; default: the last complete one. */
+  readonly throughSeq?: number;
+  /** Copy only this many of the first messages. */
+  readonly count?: number;
+  readonly source?: string;
+}
+
+/**
+ * Copies a conversation, up to a message, into a new branch of the session, inside `tx`. Messages of a running turn are not
+ * copied; a tool call is copied with its answers. The branch has the parent's model, effort, mode and directory, but not
+ * its `yolo`. ServiceError `session_not_found`, `nothing_to_branch`.
+ */
+export async function branchSession(
+  tx: Tx,
+  from: BranchOptions & { readonly id: string; readonly owner: string },
+): Promise<SessionRow> {
+  const parent = await tx.find("sessions", { id: from.id });
+  if (parent?.owner !== from.owner) throw sessionNotFound(from.id);
+  const last = await lastTaken(tx, parent, from);
+  if (last === undefined) {
+    throw new ServiceError("nothing_to_branch", "The session has no messages yet (nothing to branch).");
+  }
+  const row = await newBranch(tx, parent, { ...from, last });
+  await tx.insert("sessions", [row]);
+  await tx.db
+    .insertInto("messages")
+    .columns(["session_id", "seq", "run_id", "role", "content", "created_at"])
+    .expression((is) =>
+      is
+        .selectFrom("messages")
+        .select((of) => [of.val(row.id).as("session_id"), "seq", "run_id", "role", "content", "created_at"])
+        .where("session_id", "=", parent.id)
+        .where("seq", "<=", last),
+    )
+    .execute();
+  return row;
+}
+
+async function newBranch(
+  tx: Tx,
+  parent: SessionRow,
+  from: BranchOptions & { readonly last: number },
+): Promise<SessionRow> {
+  const root = parent.root_id ?? parent.id;
+  const made = newSession({ owner: parent.owner }, { source: from.source ?? parent.source }, tx.nowMs);
+  const row: SessionRow = {
+    ...made,
+    model: parent.model,
+    cwd: parent.cwd,
+    meta: withoutYolo(parent.meta),
+    transient: 0,
+    parent_id: parent.id,
+    root_id: root,
+    last_message: from.last,
+    ...contextOf(parent, from.last),
+  };
+  const wanted = from.title === undefined ? parent.title : cleanTitle(from.title);
+  const title = wanted === null ? null : await freeTitle(tx, row, wanted);
+  return { ...row, title };
+}
+
+/** A branch before the last compression keeps its original messages in the context. */
+function contextOf(parent: SessionRow, last: number): Pick<SessionRow, "context_seq" | "summary_seq"> {
+  const isBehind = parent.summary_seq !== null && parent.summary_seq <= last;
+  return isBehind
+    ? { context_seq: parent.context_seq, summary_seq: parent.summary_seq }
+    : { context_seq: 0, summary_seq: null };
+}
+
+function withoutYolo(meta: string): string {
+  const { yolo: _, ...rest } = JSON.parse(meta) as Record<string, unknown>;
+  return JSON.stringify(rest);
+}
+
+/** Returns the number of the last message to copy; undefined: none. */
+async function lastTaken(
+  tx: Tx,
+  parent: SessionRow,
+  { throughSeq, count }: BranchOptions,
+): Promise<number | undefined> {
+  const rows = await tx.db
+    .selectFrom("messages")
+    .leftJoin("runs", "runs.id", "messages.run_id")
+    .select(["messages.seq", "messages.role", "messages.run_id", "runs.ended_at", "runs.id as run"])
+    .where("messages.session_id", "=", parent.id)
+    .orderBy("messages.seq")
+    .execute();
+  // Retention deletes runs after they end; a message without a run belongs to no running turn.
+  const complete = rows.filter(({ run, ended_at }) => run === null || ended_at !== null);
+  const until = complete.findLastIndex(
+    ({ seq }, index) =>
+      (throughSeq === undefined || seq <= throughSeq) && (count === undefined || index < count),
+  );
+  if (until < 0) return undefined;
+  let last = until;
+  // A later turn may begin with a client's tool output, which does not belong to this message.
+  const isAnswer = (at: number) =>
+    complete[at]?.role === "tool" && complete[at]?.run_id === complete[until]?.run_id;
+  while (isAnswer(last + 1)) last++;
+  return complete[last]?.seq;
+}
+
+/** An open session that may not be saved yet. */
+export interface Unsaved {
+  readonly id: string;
+  readonly owner: string;
+  readonly seed: SessionSeed;
+}
+
+/**
+ * Saves a session before its first prompt, with earlier messages. An existing row stays as it is, whatever its owner.
+ */
+export async function saveSession(
+  store: Store,
+  { id, owner, seed }: Unsaved,
+  messages: readonly Message[] = [],
+): Promise<SessionRow> {
+  return store.write(async (tx) => {
+    const known = await tx.find("sessions", { id });
+    if (known) return known;
+    const row = { ...newSession({ owner, id }, seed, tx.nowMs), last_message: messages.length };
+    await tx.insert("sessions", [row]);
+    const rows = messages.map((message, index) => ({
+      session_id: id,
+      seq: index + 1,
+      run_id: null,
+      role: message.role,
+      content: JSON.stringify(message),
+      created_at: tx.nowMs,
+    }));
+    if (rows.length > 0) await tx.insert("messages", rows);
+    return row;
+  });
+}
+
+/** Returns the prompts of a session, oldest first, inside `tx`, without summaries and steering. */
+export async function promptsOf(tx: Tx, sessionId: string): Promise<readonly NumberedMessage[]> {
+  const rows = await tx.db
+    .selectFrom("messages")
+    .select(["seq", "content"])
+    .where("session_id", "=", sessionId)
+    .where("role", "=", "user")
+    .orderBy("seq")
+    .execute();
+  return rows
+    .map(({ seq, content }) => ({ seq, message: JSON.parse(content) as Message }))
+    .filter(({ message }) => message.role === "user" && message.origin === undefined);
+}
+
+/**
+ * Removes a message and everything after it, inside `tx`. Resolves to the number of removed messages. ServiceError
+ * `session_busy` while a turn is running.
+ */
+export async function truncateAt(
+  tx: Tx,
+  store: Store,
+  from: { readonly sessionId: string; readonly seq: number },
+): Promise<number> {
+  const { sessionId: id, seq } = from;
+  if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0) {
+    throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
+  }
+  const session = await tx.find("sessions", { id });
+  // A summary that was written later stays: it covers earlier messages.
+  const kept = session?.summary_seq ?? 0;
+  const gone = await tx.db
+    .selectFrom("messages")
+    .select((is) => is.fn.countAll<number | string>().as("count"))
+    .where("session_id", "=", id)
+    .where("seq", ">=", seq)
+    .where("seq", "!=", kept)
+    .executeTakeFirstOrThrow();
+  await tx.db
+    .deleteFrom("messages")
+    .where("session_id", "=", id)
+    .where("seq", ">=", seq)
+    .where("seq", "!=", kept)
+    .execute();
+  const removed = Number(gone.count);
+  await store.journal.append(tx, id, [sessionEvent("session.undone", { removed })]);
+  return removed;
 }

@@ -3,13 +3,13 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { MessageRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Message } from "../message.ts";
 
-/** A message of the transcript and its number, which it keeps for ever. */
+/** A message of the transcript and its permanent number. */
 export interface NumberedMessage {
   readonly seq: number;
   readonly message: Message;
 }
 
-/** What of the transcript the model gets: the summary first, if there is one, then what came after what it sums up. */
+/** Returns the model's context: the summary, if any, then the messages after those that it covers. */
 export async function loadContext(
   store: Store,
   session: Pick<SessionRow, "id" | "context_seq" | "summary_seq">,
@@ -23,7 +23,7 @@ export async function loadContext(
     .orderBy("seq")
     .execute();
   const messages: NumberedMessage[] = [];
-  // Each text goes as soon as it is parsed: a long conversation is not held twice.
+  // Each text is dropped once it is parsed, so that a long conversation is not held twice.
   for (let row = rows.shift(); row; row = rows.shift()) messages.push(toNumbered(row));
   if (summarySeq === null) return messages;
   const summary = messages.find(({ seq }) => seq === summarySeq);
@@ -32,8 +32,8 @@ export async function loadContext(
 }
 
 /**
- * As {@link loadContext}, for somebody who has the messages already: only their numbers are read. Undefined when the store
- * has others than `messages`.
+ * As {@link loadContext}, for a caller that has the messages: reads only their numbers. Undefined when the store has other
+ * messages.
  */
 export async function numberContext(
   store: Store,
@@ -54,14 +54,14 @@ export async function numberContext(
   const numbered: NumberedMessage[] = [];
   for (const [index, message] of messages.entries()) {
     const row = ordered[index];
-    // An earlier summary that is still in sight stands in the store, and in no conversation.
+    // The store may still hold an earlier summary, which no context contains.
     if (row?.role !== message.role || isSummary(message) !== (row.seq === summarySeq)) return undefined;
     numbered.push({ seq: row.seq, message });
   }
   return numbered;
 }
 
-/** A page of the transcript as people see it: all messages but summaries, newest page first, each page oldest first. */
+/** Returns a page of the transcript without summaries: newest page first, each page oldest first. */
 export async function readTranscript(
   store: Store,
   sessionId: string,
@@ -80,12 +80,12 @@ export async function readTranscript(
   return { messages: page.filter(({ message }) => !isSummary(message)), hasMore: rows.length > limit };
 }
 
-/** A message and the run that said it; null where it came otherwise. */
+/** A message and its run; null without one. */
 export interface TranscriptRow extends NumberedMessage {
   readonly runId: string | null;
 }
 
-/** A page of all that was said, oldest first, from behind the message numbered `after`. */
+/** Returns a page of all messages after number `after`, oldest first. */
 export async function readForward(
   store: Store,
   sessionId: string,
@@ -150,7 +150,7 @@ export async function addAllMessages(tx: Tx, adds: readonly RunMessages[]): Prom
   await tx.insert("messages", rows);
 }
 
-/** Makes room in transcripts; the new last number of each. */
+/** Reserves message numbers in transcripts; returns the new last number of each. */
 async function growTranscripts(
   tx: Tx,
   counts: ReadonlyMap<string, number>,
@@ -172,7 +172,7 @@ async function growTranscripts(
   return last;
 }
 
-/** Writes messages numbered from `after` on, inside `tx`; for a session whose counter says so already. */
+/** Inserts messages numbered from `after` + 1, inside `tx`; the session's counter already includes them. */
 export async function insertMessages(
   tx: Tx,
   where: { readonly sessionId: string; readonly runId: string },
@@ -197,7 +197,7 @@ function toRow(
   };
 }
 
-/** From now on the model gets only what comes after this moment, inside `tx`. ServiceError `session_busy`. */
+/** Empties the model's context, inside `tx`; the transcript stays. ServiceError `session_busy`. */
 export async function resetContext(tx: Tx, sessionId: string): Promise<void> {
   const session = await tx.find("sessions", { id: sessionId });
   const set = { context_seq: session?.last_message ?? 0, summary_seq: null };

@@ -1,4 +1,4 @@
-import { SILENT } from "../../agent/notify/run-reply.ts";
+import { SILENT } from "../../agent/notify/run-trigger.ts";
 import { toReadable, isBlank } from "../../deliver/text/text.ts";
 import type { LastStatus } from "../job/job.ts";
 import type { CronSettings } from "../settings.ts";

@@ -91,7 +91,7 @@ class Firing {
   async #runScript(): Promise<ScriptOutcome | undefined> {
     const { script, workdir } = this.#claimed.job.definition;
     if (script === undefined) return undefined;
-    if (this.#deps.turns.draining) throw new ServiceError("server_draining", "The server is shutting down.");
+    if (this.#deps.runs.draining) throw new ServiceError("server_draining", "The server is shutting down.");
     await this.#deps.store.write(async (tx) => {
       const started = { status: "running", started_at: tx.nowMs };
       if ((await tx.update("occurrences", { ...this.#mine, status: "claimed" }, started)) === 0)
@@ -122,10 +122,10 @@ class Firing {
 
   /** Waits while too many runs are active: a job has no client that could retry. */
   async #submit(prompt: Prompt): Promise<void> {
-    const { turns, clock } = this.#deps;
+    const { runs, clock } = this.#deps;
     for (;;) {
       try {
-        return void (await turns.submit(prompt));
+        return void (await runs.submit(prompt));
       } catch (error) {
         if (!(error instanceof ServiceError) || error.code !== "too_many_concurrent_runs") throw error;
         await clock.sleep((error.retryAfterSeconds ?? 1) * 1000);

@@ -15,7 +15,7 @@ import { formatSchedule } from "../schedule/schedule.ts";
 import { isTicking } from "../tick/status.ts";
 import type { CronjobInput, JobService } from "./job-service.ts";
 import { zonedTime } from "../schedule/zoned-time.ts";
-import { isRunDelivery, readDelivery } from "../../agent/notify/run-reply.ts";
+import { isRunDelivery, readDelivery } from "../../agent/notify/run-trigger.ts";
 import type { RunInput } from "../../agent/run/run.ts";
 import { findAddressProblems } from "../../deliver/address.ts";
 import { parseTarget } from "../../deliver/target.ts";

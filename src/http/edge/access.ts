@@ -1,4 +1,4 @@
-import type { LimitedKey } from "../../agent/run/key-limits.ts";
+import type { LimitedKey } from "../../agent/run/concurrency.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import type { Headers as HeaderTable } from "./answer.ts";

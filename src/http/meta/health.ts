@@ -20,7 +20,7 @@ const MAX_NAMED = 5;
 
 type Checks = DetailedHealth["readiness"]["checks"];
 
-/** GET /health/detailed: checks every part now. Only `strict` turns degraded into 503. */
+/** GET /health/detailed: checks every part now. Only `strict` runs degraded into 503. */
 export async function getDetailedHealth(
   { query }: HttpRequest<"getDetailedHealth", HttpContext>,
   deps: HttpDeps,
@@ -55,7 +55,7 @@ export async function getDetailedHealth(
     sessions: { live: deps.serviceStats.liveSessions(), stored: stored.sessions },
     ...(stored.outbox ? { outbox: describeOutbox(stored.outbox, deps) } : {}),
     recovering: deps.serviceStats.isRecovering(),
-    draining: deps.turns.draining,
+    draining: deps.runs.draining,
   };
   return { status: isDegraded && query.strict === true ? 503 : 200, body };
 }
@@ -178,20 +178,20 @@ function checkDisk(free: number | undefined): HealthCheck | undefined {
   return { status: "degraded", free_bytes: free, detail };
 }
 
-function checkServer({ keys, turns }: HttpDeps): HealthCheck {
+function checkServer({ keys, runs }: HttpDeps): HealthCheck {
   const counts = { keys_required: keys.required };
-  if (turns.draining) return { status: "degraded", ...counts, detail: "The server is shutting down." };
+  if (runs.draining) return { status: "degraded", ...counts, detail: "The server is shutting down." };
   if (keys.required) return { status: "ok", ...counts };
   return { status: "ok", ...counts, detail: "No key is required. Only this machine can reach the server." };
 }
 
 function checkReceiver(
-  { turns }: HttpDeps,
+  { runs }: HttpDeps,
   { url, routes, problem }: ReceiverStats,
   received: Stored["received"],
 ): HealthCheck {
   const counted = received && DELIVERY_STATUSES.map((status) => [status, received.get(status) ?? 0] as const);
-  const counts = { url: url ?? null, routes, waiting: turns.waiting, ...Object.fromEntries(counted ?? []) };
+  const counts = { url: url ?? null, routes, waiting: runs.waiting, ...Object.fromEntries(counted ?? []) };
   if (url === undefined) {
     const why = problem ?? "The server log says why. Run `agentd doctor`.";
     const detail = `The server does not receive webhooks. ${why}`;

@@ -102,7 +102,7 @@ async function submit(prompt: Prompt, deps: HttpDeps, { signal }: StartOptions):
     events = journal.follow({ runId }, { fresh: true, signal });
   };
   try {
-    const submitted = await deps.turns.submit({ ...prompt, beforeStart });
+    const submitted = await deps.runs.submit({ ...prompt, beforeStart });
     const followed = events ?? journal.follow({ runId: submitted.runId }, { signal });
     return { submitted, events: followed, replayed: false, isJoined: submitted.status === "steered" };
   } catch (error) {
@@ -151,7 +151,7 @@ export async function* runEvents(groups: EventGroups): AsyncGenerator<RunEvent> 
 /** Cancels the run when the client leaves. The returned function stops watching. */
 export function stopWhenGone(signal: AbortSignal, runId: string, deps: HttpDeps): () => void {
   const stop = () => {
-    deps.turns.stop(runId, "the client left").catch((error: unknown) => {
+    deps.runs.stop(runId, "the client left").catch((error: unknown) => {
       deps.log.error("a run could not be stopped", { run: runId, error });
     });
   };

@@ -1,8 +1,7 @@
 import type { Response as ResponseObject } from "../../../generated/http/client/types.gen.ts";
 import { toRunEvent } from "../../agent/run/event.ts";
 import { isFinal } from "../../agent/run/queries.ts";
-import { responseIdOf } from "../../agent/run/run.ts";
-import { followRun } from "../../agent/run/follow.ts";
+import { responseIdOf, followRun } from "../../agent/run/run.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
@@ -152,7 +151,7 @@ export async function deleteResponse(
 ): Promise<HttpResponse<"deleteResponse">> {
   const row = await findResponse(deps, path.response_id, ctx.identity.name);
   await removeResponse(deps.store, row.id);
-  if (!(await isFinal(deps.store, row.run_id))) await deps.turns.stop(row.run_id, "the response was deleted");
+  if (!(await isFinal(deps.store, row.run_id))) await deps.runs.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }
 
@@ -164,7 +163,7 @@ export async function cancelResponse(
   const row = await findResponse(deps, path.response_id, ctx.identity.name);
   if (await isFinal(deps.store, row.run_id))
     return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
-  await deps.turns.stop(row.run_id, "the response was cancelled");
+  await deps.runs.stop(row.run_id, "the response was cancelled");
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
   for await (const event of followRun(deps.store, row.run_id, { signal })) reducer.take(toRunEvent(event));
   if (!reducer.isOver) throw shuttingDown();

@@ -8,7 +8,7 @@ import type { ResponsePlan } from "./request.ts";
 import { storeResponse } from "./queries.ts";
 import type { HttpDeps } from "../deps.ts";
 import { startRun, type StartedRun, type StartOptions } from "../prompt/submission.ts";
-import { branchSession } from "../../agent/session/branch.ts";
+import { branchSession } from "../../agent/session/sessions.ts";
 import { loadContext } from "../../agent/session/transcript.ts";
 import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";

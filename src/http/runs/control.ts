@@ -17,7 +17,7 @@ export async function steerRun(
   const run = await deps.agent.findRun(path.run_id, owner);
   const text = steerText(body, deps);
   if (run.status !== "running") throw notSteerable(run);
-  if (!(await deps.turns.steer(run.id, text))) {
+  if (!(await deps.runs.steer(run.id, text))) {
     throw notSteerable(await deps.agent.findRun(run.id, owner));
   }
   return { status: 200, body: { object: "agent.run.steer", run_id: run.id, accepted: true } };
@@ -32,7 +32,7 @@ export async function stopRun(
   let run = await deps.agent.findRun(path.run_id, owner);
   // Tries again for a run that leaves the queue at this moment: it was no longer queued and not yet running.
   for (let i = 0; i < ATTEMPTS && !isStopping(run); i++) {
-    await deps.turns.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
+    await deps.runs.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
     run = await deps.agent.findRun(run.id, owner);
   }
   const status = isFinalStatus(run.status) ? (run.status as StopResult["status"]) : "stopping";

@@ -49,7 +49,7 @@ async function create(
   const { prompt, address, previous } = await planRun(request, deps);
   const submit = (target: SessionAddress) => {
     const addressed = { ...prompt, address: target };
-    return deps.turns.submit(claim ? withClaim(addressed, deps, claim) : addressed);
+    return deps.runs.submit(claim ? withClaim(addressed, deps, claim) : addressed);
   };
   try {
     const submitted = previous ? await continueFrom(previous, submit, deps) : await submit(address);

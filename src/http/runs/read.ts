@@ -98,8 +98,8 @@ export async function listRuns(
 }
 
 /** Closes the runs whose process is dead. Resolves to false if nothing changed. */
-async function settleAbandoned(rows: readonly RunView[], { agent, turns }: HttpDeps): Promise<boolean> {
-  const open = rows.filter(({ id, status }) => !isFinalStatus(status) && !turns.isAtWork(id));
+async function settleAbandoned(rows: readonly RunView[], { agent, runs }: HttpDeps): Promise<boolean> {
+  const open = rows.filter(({ id, status }) => !isFinalStatus(status) && !runs.isAtWork(id));
   return agent.settle([...new Set(open.map(({ session_id: id }) => id))]);
 }
 

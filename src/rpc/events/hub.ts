@@ -2,7 +2,7 @@ import type { RpcHandlers, RpcContext, RpcDeps } from "../deps.ts";
 import { CLOSE, Connection, type ConnectionOptions } from "../connection/connection.ts";
 import type { RpcPeer } from "../connection/peer.ts";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import { sessionNotFound } from "../../agent/session/session.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { CallerSession } from "../session/address.ts";

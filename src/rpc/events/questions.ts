@@ -58,7 +58,7 @@ async function decline(deps: RpcDeps, peer: RpcPeer, { method, entry, signal }: 
   const { sessionId, runId } = entry;
   const isLast = declinesOf(deps).add(deps, peer, { method, id, sessionId, signal });
   const { questions } = deps.agent.deps;
-  if (isLast && deps.agent.turns.runningIn(sessionId) === runId) await questions.giveUp(id);
+  if (isLast && deps.agent.runs.runningIn(sessionId) === runId) await questions.giveUp(id);
 }
 
 function replyOf(

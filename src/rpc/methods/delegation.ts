@@ -41,7 +41,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
         tool_count: tools.get(each.subagentId) ?? 0,
       })),
       // A server that shuts down starts no sub-agents.
-      paused: deps.agent.turns.draining,
+      paused: deps.agent.runs.draining,
       max_spawn_depth: maxDepth,
       max_concurrent_children: maxConcurrent,
     };
@@ -57,9 +57,9 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
     const below = await subagentsOf(deps.store, id);
     // Children first: their parent then has nothing to wait for when it stops.
     for (const child of below.toReversed()) {
-      if (child.endedAtMs === null) await deps.agent.turns.stop(child.subagentId, reason);
+      if (child.endedAtMs === null) await deps.agent.runs.stop(child.subagentId, reason);
     }
-    return { found: await deps.agent.turns.stop(id, reason), subagent_id: id };
+    return { found: await deps.agent.runs.stop(id, reason), subagent_id: id };
   },
 
   "spawn_tree.save": async ({ params, ctx }) => {

@@ -1,7 +1,7 @@
 /** Methods that submit prompts. */
 import type { BusyMode } from "../../agent/deps.ts";
 import type { Prompt, Submitted } from "../../agent/run/prompt.ts";
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession, promptsOf, truncateAt } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RpcCall, RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
@@ -21,7 +21,6 @@ import { readAttachment, type AttachmentOptions } from "../../agent/attachments/
 import type { Attachment, UserMessage } from "../../agent/message.ts";
 import { sha256 } from "../../base/digest.ts";
 import type { LedgerRow } from "../../store/schema/tables.ts";
-import { promptsOf, truncateAt } from "../../agent/session/undo.ts";
 import type { Directive as Shown } from "../../../generated/gateway/types/types.gen.ts";
 import type { Directive } from "../../agent/commands/command.ts";
 import type { RpcPeer } from "../connection/peer.ts";
@@ -75,7 +74,7 @@ async function submit({ params, ctx }: Call, session: OpenSession, context: Prom
   const whenBusy: BusyMode = requested ?? switches.whenBusy ?? settings.whenBusy;
   // The host stays connected and gets an event when the turn starts, so at the run limit its prompt waits.
   const slot = whenBusy === "reject" ? {} : { slot: { group: "rpc" } };
-  const submitted = await deps.agent.turns.submit({
+  const submitted = await deps.agent.runs.submit({
     address: { owner: session.owner, id: session.id },
     seed: session.live.seed,
     kind: "run",

@@ -1,5 +1,4 @@
-/** Methods that change the conversation of an open session. */
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";

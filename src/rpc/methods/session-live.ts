@@ -5,7 +5,7 @@ import { openRequest } from "../events/questions.ts";
 import { readEvents, replayFrom } from "../events/projector.ts";
 import { queuedIn } from "../../agent/run/queries.ts";
 import { countMessages, messageCounts, readSessions, sessionsAsking } from "../../agent/session/queries.ts";
-import { runningTurn } from "../../agent/run/running.ts";
+import { runningTurn } from "../../agent/run/run.ts";
 import { liveSession } from "../session/address.ts";
 import {
   describeLive,
@@ -70,7 +70,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const wanted =
       params.turn_id === undefined ? (await runningTurn(deps.store, id))?.runId : runIdOf(params.turn_id);
     const isOurs = wanted !== undefined && (await isOf(deps, wanted, id));
-    const stopped = isOurs && (await deps.agent.turns.stop(wanted, "The turn was interrupted."));
+    const stopped = isOurs && (await deps.agent.runs.stop(wanted, "The turn was interrupted."));
     return {
       status: stopped ? "interrupted" : "not_interrupted",
       ...(stopped ? { turn_id: turnIdOf(wanted) } : {}),
@@ -89,7 +89,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
       const what = "The session is being compressed and cannot be steered. Submit the text as a prompt.";
       throw new ServiceError("steer_unsupported", what);
     }
-    if (await ctx.deps.agent.turns.steer(running.runId, text)) return { status: "queued", text };
+    if (await ctx.deps.agent.runs.steer(running.runId, text)) return { status: "queued", text };
     const isOver = (await runningTurn(ctx.deps.store, id))?.runId !== running.runId;
     return { status: "rejected", text, reason: isOver ? "idle" : "unsupported" };
   },
@@ -150,7 +150,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
 async function clearQueue(deps: RpcDeps, sessionId: string): Promise<number> {
   let cleared = 0;
   for (const runId of await queuedIn(deps.store, sessionId)) {
-    if (await deps.agent.turns.stop(runId, "The queue was cleared.")) cleared++;
+    if (await deps.agent.runs.stop(runId, "The queue was cleared.")) cleared++;
   }
   return cleared;
 }

@@ -1,10 +1,10 @@
 /** Methods about saved sessions: create, list, resume, delete. */
 import type { SessionSeed, SessionSettings } from "../../agent/session/session.ts";
-import { cleanTitle } from "../../agent/session/title.ts";
+import { cleanTitle } from "../../agent/session/titles.ts";
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel } from "../../agent/model.ts";
 import type { LiveSession } from "../../agent/session/live-sessions.ts";
-import { saveSession } from "../../agent/session/save.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";

@@ -13,7 +13,7 @@ import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";
 import { branchOf } from "./paths.ts";
 import { openRequest } from "../events/questions.ts";
 import type { RpcDeps } from "../deps.ts";
-import { runningTurn } from "../../agent/run/running.ts";
+import { runningTurn } from "../../agent/run/run.ts";
 import { savedSession, type OpenSession } from "./address.ts";
 import { countMessages } from "../../agent/session/queries.ts";
 import { readMessages, type MessagePage } from "./transcript.ts";

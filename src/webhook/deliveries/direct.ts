@@ -66,10 +66,10 @@ export async function deliverDirect(
 
 /** Enqueues and leases the messages; undefined when the delivery is a duplicate. */
 async function enqueue(
-  { store, turns, clock, homes }: WebhookDeps,
+  { store, runs, clock, homes }: WebhookDeps,
   admission: Admission,
 ): Promise<DirectDelivery | undefined> {
-  if (turns.draining) throw new ServiceError("server_draining", "The server is shutting down.");
+  if (runs.draining) throw new ServiceError("server_draining", "The server is shutting down.");
   const { request, evaluated } = admission;
   const { name: route, deliver, deliverExtra } = request.route;
   const id = createId("dlv", clock.now());

@@ -1,7 +1,12 @@
 /** Keeps deliveries in step with their runs and messages, in whichever process those start and end. */
 import type { Outcome } from "../../agent/run/outcome.ts";
-import { isRunDelivery, readDelivery, SILENT, type RunDelivery } from "../../agent/notify/run-reply.ts";
-import type { RunTrigger } from "../../agent/notify/run-trigger.ts";
+import {
+  isRunDelivery,
+  readDelivery,
+  SILENT,
+  type RunDelivery,
+  type RunTrigger,
+} from "../../agent/notify/run-trigger.ts";
 import type { Log } from "../../base/observe/log.ts";
 import { messagesOf, type DeliveryMessage } from "../queries.ts";
 import type { Store, Tx } from "../../store/store.ts";

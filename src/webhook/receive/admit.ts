@@ -1,5 +1,5 @@
 import { headOf } from "../../base/text.ts";
-import type { RunDelivery } from "../../agent/notify/run-reply.ts";
+import type { RunDelivery } from "../../agent/notify/run-trigger.ts";
 import type { Prompt } from "../../agent/run/prompt.ts";
 import { MAX_SESSION_NAME_LENGTH } from "../../agent/session/session.ts";
 import { sha256 } from "../../base/digest.ts";
@@ -49,7 +49,7 @@ export async function admit(deps: WebhookDeps, admission: Admission): Promise<We
       await deps.coalescer.put({ ...coalescing, route, delivery: id, prompt, record });
       return coalesced(answer);
     }
-    await deps.turns.submit({ ...prompt, alsoRecord: record });
+    await deps.runs.submit({ ...prompt, alsoRecord: record });
     return accepted(answer);
   } catch (error) {
     if (error instanceof DuplicateDelivery) return undefined;

@@ -70,7 +70,7 @@ async function receiveAt(
   deps: WebhookDeps,
   { event, name, log }: { readonly event: H3Event; readonly name: string; readonly log: ReceiverLog },
 ): Promise<WebhookAnswer> {
-  if (deps.turns.draining) return refuse("draining", { retryAfterSeconds: 1 });
+  if (deps.runs.draining) return refuse("draining", { retryAfterSeconds: 1 });
   try {
     const route = await deps.routes.find(name);
     if (!route) return unknownRoute(name);

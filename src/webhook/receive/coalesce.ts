@@ -1,5 +1,5 @@
 import type { Prompt } from "../../agent/run/prompt.ts";
-import type { Turns } from "../../agent/run/scheduler.ts";
+import type { RunScheduler } from "../../agent/run/scheduler.ts";
 import { sha256 } from "../../base/digest.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
@@ -27,7 +27,7 @@ export interface NewEvent {
 
 export interface CoalescerOptions {
   readonly store: Store;
-  readonly turns: Pick<Turns, "submit" | "draining">;
+  readonly runs: Pick<RunScheduler, "submit" | "draining">;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -105,9 +105,9 @@ export class Coalescer {
 
   /** Submits what is due. Resolves to the time until the next poll. Never rejects. */
   async #poll(): Promise<number> {
-    const { store, log, turns } = this.#options;
+    const { store, log, runs } = this.#options;
     // While draining nothing can be submitted, and due events would be polled again and again.
-    if (turns.draining) return POLL_MS;
+    if (runs.draining) return POLL_MS;
     try {
       const { due, nextMs } = await store.write((tx) => duePendingEvents(tx, BATCH));
       for (const row of due) await this.#submit(row);
@@ -119,7 +119,7 @@ export class Coalescer {
   }
 
   async #submit(row: PendingEventRow): Promise<void> {
-    const { turns, store, log } = this.#options;
+    const { runs, store, log } = this.#options;
     const alsoRecord = async (tx: Tx, { id, status }: RunRow): Promise<void> => {
       // A newer event superseded this one, or another process submitted it: nothing is lost.
       if (!(await deletePendingEvent(tx, row))) throw new Contended();
@@ -127,9 +127,9 @@ export class Coalescer {
       await tx.update("deliveries", { id: row.delivery }, { run_id: id, ...started });
     };
     try {
-      await turns.submit({ ...withNote(JSON.parse(row.prompt) as Prompt, row.superseded), alsoRecord });
+      await runs.submit({ ...withNote(JSON.parse(row.prompt) as Prompt, row.superseded), alsoRecord });
     } catch (error) {
-      if (error instanceof Contended || turns.draining) return;
+      if (error instanceof Contended || runs.draining) return;
       log.warn("cannot start the run of a coalesced event; trying again", { delivery: row.delivery, error });
       await store.write((tx) => tx.update("pending_events", unchanged(row), { due_at: tx.nowMs + RETRY_MS }));
     }

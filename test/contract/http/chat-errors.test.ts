@@ -354,7 +354,7 @@ scenario(
   async (service) => {
     await service.service.store.close();
     await assertError(await service.chat(hi), 503, "state_store_unavailable");
-    const stopping = service.service.turns.drain(0);
+    const stopping = service.service.runs.drain(0);
     const response = await service.chat(hi);
     assert.equal(response.headers.get("retry-after"), "1");
     await assertError(response, 503, "server_draining");

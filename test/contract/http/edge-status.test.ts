@@ -118,10 +118,10 @@ scenario(
   },
   async (service) => {
     const waiting = service.chat(hi);
-    const { store, turns } = service.service;
+    const { store, runs } = service.service;
     await atWork.promise;
     const run = await store.read.selectFrom("runs").select("id").executeTakeFirstOrThrow();
-    await turns.stop(run.id, "enough");
+    await runs.stop(run.id, "enough");
     const response = await waiting;
     assert.equal(response.headers.get("x-agent-run-id"), run.id);
     assert.equal((await assertError(response, 502, "agent_incomplete")).type, "server_error");

@@ -189,7 +189,7 @@ scenarioOfAll(
 scenarioOfAll(503, { title: "the database cannot be reached" }, async (service, operation) => {
   // It looks at no database; what it answers 503 for is in meta.test.ts.
   if (operation.tags.includes("Health") && operation.security.length === 0) {
-    await service.service.turns.drain(0);
+    await service.service.runs.drain(0);
     return void (await assertError(await ask(service, operation), 503, "server_draining"));
   }
   await service.service.store.close();
@@ -204,7 +204,7 @@ scenarioOfAll(503, { title: "the database cannot be reached" }, async (service, 
 
 for (const id of ["createChatCompletion", "createResponse", "createRun"]) {
   scenario(id, 503, { title: "no new run while the server shuts down" }, async (service) => {
-    await service.service.turns.drain(0);
+    await service.service.runs.drain(0);
     const operation = operationsWith(503).find((each) => each.id === id);
     assert.ok(operation);
     const response = await ask(service, operation);

@@ -70,7 +70,7 @@ for (const [id, path] of [
 ] as const) {
   scenario(id, 503, { title: "a server that shuts down reports it to load balancers" }, async (service) => {
     await assertHealthy(service);
-    await service.service.turns.drain(0);
+    await service.service.runs.drain(0);
     const response = await fetch(`${service.url}${path}`);
     assert.equal(response.headers.get("retry-after"), "1");
     await assertError(response, 503, "server_draining");

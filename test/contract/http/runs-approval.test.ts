@@ -243,6 +243,6 @@ scenario(
     const body = { choice: "once", request_id: run.approval?.request_id };
     await assertError(await answer(service, run.id, body), 409, "approval_not_pending");
     const { status, output } = await fetchRun(service, run.id, 30);
-    assert.deepEqual([status, output], ["completed", "denied: Denied: nobody answered in time."]);
+    assert.deepEqual([status, output], ["completed", "denied: Denied: no answer came in time."]);
   },
 );

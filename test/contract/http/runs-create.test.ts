@@ -382,7 +382,7 @@ scenario(
 );
 
 scenario(RUN, 503, { title: "takes no runs while the server shuts down" }, async (service) => {
-  await service.service.turns.drain(0);
+  await service.service.runs.drain(0);
   const response = await post(service, "/v1/runs", { input: "hi" });
   assert.equal(response.headers.get("retry-after"), "1");
   await assertError(response, 503, "server_draining");

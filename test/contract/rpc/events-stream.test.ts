@@ -107,7 +107,7 @@ rpcScenario(
   async (host, { service, owner }) => {
     const id = await openSession(host, { title: "Shared" });
     const clientTools = [{ name: "their_tool", description: "Theirs.", parameters: { type: "object" } }];
-    await service.service.turns.submit({
+    await service.service.runs.submit({
       address: { owner, id },
       seed: { source: "api" },
       kind: "run",

@@ -177,7 +177,7 @@ rpcScenario(
     for (const other of hosts) assert.equal((await cancelled(other)).reason, "timeout");
     const { status, text } = await ended(first, id);
     assert.equal(status, "complete");
-    assert.match(text, /nobody answered in time/);
+    assert.match(text, /no answer came in time/);
   },
 );
 
@@ -287,7 +287,7 @@ rpcScenario(
     const cursor = { epoch: store.epoch, last_seen: 0 };
     const { open_requests: open } = await again.result("session.resume", { session_id: id, cursor });
     assert.deepEqual(open, []);
-    assert.match((await ended(again, id)).text, /nobody answered in time/);
+    assert.match((await ended(again, id)).text, /no answer came in time/);
     assert.equal((await cancelled(again)).reason, "timeout");
     assert.deepEqual(
       again.events(id).filter(({ type }) => type === "approval.request"),

@@ -175,12 +175,12 @@ const hello: Script = () => ({ text: "hello" });
 const answerCommand: Probe = async ({ command }) => command;
 
 /** What a scenario left at work must not meet the next one. */
-async function stopTurns({ service: { store, turns } }: TestService): Promise<void> {
+async function stopTurns({ service: { store, runs } }: TestService): Promise<void> {
   const open = await store.read
     .selectFrom("runs")
     .select("id")
     .where("ended_at", "is", null)
     .orderBy("created_at", "desc")
     .execute();
-  for (const { id } of open) await turns.stop(id, "the scenario is over");
+  for (const { id } of open) await runs.stop(id, "the scenario is over");
 }

@@ -114,8 +114,8 @@ rpcScenario(
 async function workElsewhere({ service, owner }: RpcSetting, id: string) {
   const waits = gatedScript();
   const other = await startTestService({ like: service, script: waits.script });
-  const { turns } = other.service;
-  await turns.submit({
+  const { runs } = other.service;
+  await runs.submit({
     address: { owner, id },
     seed: { source: "tui" },
     kind: "run",

@@ -126,7 +126,7 @@ test("runs of a route with max_concurrent wait, recorded; other routes do not; a
   assert.equal((await first.post("other", {}, named("a"))).status, 202);
   await held.atWork(2);
   assert.deepEqual(statuses(await first.deliveries()), ["running", "accepted", "accepted", "running"]);
-  assert.equal(first.test.service.turns.waiting, 2);
+  assert.equal(first.test.service.runs.waiting, 2);
   held.letGo();
   await held.atWork(3);
   await first.recorded((rows) => rows[1]?.status === "running" && rows[2]?.status === "accepted");
@@ -164,16 +164,16 @@ test("a run that is stopped while it waits is recorded as interrupted, and the n
   });
   for (const id of ["a", "b", "c"]) await service.post("hook", {}, named(id));
   await held.atWork(1);
-  const { turns } = service.test.service;
+  const { runs: scheduler } = service.test.service;
   const [, waiting] = await runs(service);
-  assert.equal(await turns.stop(waiting?.id ?? "", "not needed"), true);
+  assert.equal(await scheduler.stop(waiting?.id ?? "", "not needed"), true);
   held.letGo();
   await held.atWork(2);
   held.letGo();
   const rows = await service.recorded((all) => all.every(isEnded));
   assert.deepEqual(statuses(rows), ["completed", "interrupted", "completed"]);
   assert.equal(rows[1]?.reason, "not needed");
-  assert.equal(turns.waiting, 0);
+  assert.equal(scheduler.waiting, 0);
 });
 
 test("a run that used no tool before the service was shut down starts again, and one that did is interrupted", async () => {
@@ -232,8 +232,8 @@ test("a `[SILENT]` answer is delivered unless the route sets `silent: suppress`"
 test("a delivery is acknowledged behind its record: when that fails to be written it is answered 503", async () => {
   await using service = await startWebhookService();
   const full = () => Promise.reject(new ServiceError("state_store_unavailable", "The disk is full."));
-  await using changed = await serveChangedDeps(service, ({ turns }) => ({
-    turns: { draining: false, submit: (prompt) => turns.submit({ ...prompt, alsoRecord: full }) },
+  await using changed = await serveChangedDeps(service, ({ runs }) => ({
+    runs: { draining: false, submit: (prompt) => runs.submit({ ...prompt, alsoRecord: full }) },
   }));
   const { status, body } = await changed.post("hook", {}, named("free"));
   assert.deepEqual([status, body.code], [503, "store_unavailable"]);

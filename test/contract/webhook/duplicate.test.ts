@@ -233,7 +233,7 @@ test("a delivery whose run was stopped can be sent again", async () => {
   await service.post("hook", {}, named("stopped"));
   await begun.promise;
   const [row] = await service.deliveries();
-  await service.test.service.turns.stop(row?.run_id ?? "", "not needed");
+  await service.test.service.runs.stop(row?.run_id ?? "", "not needed");
   await service.recorded(([first]) => first?.status === "interrupted");
   assert.equal((await service.post("hook", {}, named("stopped"))).body.status, "accepted");
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
+import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/question.ts";
 import { formAnswers, formMessage, formSchema } from "../../../src/acp/questions/clarify.ts";
 
 const colour = { id: "q1", question: "Which?", choices: ["red", "blue"], multi_select: false };

@@ -5,7 +5,7 @@ import { readFeatures } from "../../../src/acp/wire/client.ts";
 import type { AcpConnection } from "../../../src/acp/wire/connection.ts";
 import { AcpSession } from "../../../src/acp/session/session.ts";
 import { watchSession } from "../../../src/acp/session/watch.ts";
-import { saveSession } from "../../../src/agent/session/save.ts";
+import { saveSession } from "../../../src/agent/session/sessions.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";

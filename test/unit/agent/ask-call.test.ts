@@ -13,7 +13,7 @@ const answer = (agent: TestAgent, { data }: Asked, reply: object): Promise<void>
     ...reply,
   } as never);
 
-test("a question names the call that waits; one for leave says what leave that is kept covers", async () => {
+test("a question names the waiting call; an approval names what a grant would cover", async () => {
   const questions = [{ id: "q1", question: "Why?", choices: null, multi_select: false }];
   const clarify = async (_: unknown, context: ToolContext) =>
     JSON.stringify(await context.questions.clarify(questions));
@@ -46,7 +46,7 @@ test("leave for a tool names it as people know it, though it is kept for what th
   assert.equal(grant?.signature, "tool:terminal#1f2e3d");
 });
 
-test("leave that cannot be kept covers nothing, and agentd refuses in nobody's name", async () => {
+test("an approval that cannot be remembered covers nothing, and a refusal by agentd names no user", async () => {
   await using agent = await createTestAgent({
     tools: [testTool(async () => "ran")],
     script: callsOnce("rm -rf x"),
@@ -59,7 +59,7 @@ test("leave that cannot be kept covers nothing, and agentd refuses in nobody's n
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "denied: Denied: nobody can be asked");
 });
 
-test("a tool that fails with a password in its error shows it to nobody, nor to the log", async () => {
+test("a password in the error of a tool reaches no client and no log", async () => {
   const password = "correct horse 78";
   const use = async (_: unknown, { questions }: ToolContext) => {
     throw new TypeError(`cannot use ${await questions.sudo("sudo ls")}`);
@@ -73,7 +73,7 @@ test("a tool that fails with a password in its error shows it to nobody, nor to 
   assert.ok(!(JSON.stringify(events) + agent.logLines.join("\n")).includes(password));
 });
 
-test("an approval lets one call through: whoever takes it after that, in any process, gets nothing", async () => {
+test("an approval lets one call through: no process can use it again", async () => {
   await using agent = await createTestAgent({
     tools: [testTool(async () => "ran")],
     script: callsOnce("rm -rf x"),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Questions } from "../../../src/agent/question/questions.ts";
-import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
+import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/question.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { ToolContext } from "../../../src/agent/tool/tool.ts";
@@ -99,7 +99,7 @@ test("a reply of another kind, to an unknown question or too long is refused, an
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: {}");
 });
 
-test("why leave is refused is told to the model and to all who follow, without secrets", async () => {
+test("the reason of a denial reaches the model and all followers, without secrets", async () => {
   const secret = "what-people-paste-0815";
   registerSecret(secret);
   try {
@@ -197,7 +197,7 @@ test("a secret goes to the variables; the model and the events learn only that i
   assert.equal(variables.get("A_KEY"), "tok-93-banana");
 });
 
-test("a secret that cannot be kept is told to who answers, and the question stays open", async () => {
+test("a secret that cannot be stored fails the answer, and the question stays open", async () => {
   class Refusing extends TestVariables {
     full = true;
     override async set(name: string, value: string): Promise<void> {
@@ -289,7 +289,7 @@ test("a question is closed when its time is over, to the millisecond, and the mo
   });
 });
 
-test("a password that nobody gives in time is none, and no error", async () => {
+test("a sudo question without an answer in time yields no password and no error", async () => {
   const clock = new FakeClock();
   await using agent = await asking(async ({ questions }) => [await questions.sudo("sudo ls")], {
     clock,
@@ -314,7 +314,7 @@ test("stopping the run closes its questions of every kind", async () => {
   const open = await agent.deps.questions.open({ sessionId });
   assert.deepEqual(open.map(({ kind }) => kind).toSorted(), ["clarify", "secret", "sudo"]);
   assert.deepEqual(await agent.deps.questions.open({ runId }), open);
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   const events = await agent.events(runId);
   for (const expired of ["clarify.expired", "sudo.expired", "secret.expired"]) {
     assert.equal(events.find(({ type }) => type === expired)?.data["reason"], "cancelled", expired);
@@ -323,7 +323,7 @@ test("stopping the run closes its questions of every kind", async () => {
   assert.deepEqual(await agent.deps.questions.open({ sessionId }), []);
 });
 
-test("where nobody can answer nothing is asked", async () => {
+test("a run without anyone to answer asks no questions", async () => {
   await using agent = await asking(({ questions }) => questions.clarify(twoQuestions));
   const { runId } = await agent.submit("go", { id: "s" });
   const events = await agent.events(runId);
@@ -364,7 +364,7 @@ test("a sub-agent asks in the run at the top of its family, and leave for the se
   assert.equal(ran.length, 4);
 });
 
-test("a run that has ended asks nobody: a process that slept does not speak after the end", async () => {
+test("a run that has ended asks no questions: a process that slept adds nothing after the end", async () => {
   const inTool = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
   const outcome = Promise.withResolvers<unknown>();
@@ -381,7 +381,7 @@ test("a run that has ended asks nobody: a process that slept does not speak afte
   assert.equal(await other.recovery.recover(), 1);
   gate.resolve();
   assert.ok((await outcome.promise) instanceof Error);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   assert.deepEqual(await other.deps.questions.open({ sessionId: "s" }), []);
   const all = await other.store.journal.read({ runId }, { after: 0 });
   assert.equal(all.at(-1)?.type, "run.interrupted");

@@ -281,7 +281,7 @@ test("stopping the run stops everything below it, and lists show it during and a
   assert.ok(active.every(({ status, endedAtMs }) => status === "running" && endedAtMs === null));
   assert.deepEqual(await activeSubagents(agent.store, { owner: "stranger" }), []);
   assert.deepEqual(await activeSubagents(agent.store, { owner: OWNER, rootSessionId: "other" }), []);
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   assert.equal((await agent.events(runId)).at(-1)?.type, "run.cancelled");
   assert.deepEqual(await activeSubagents(agent.store, { owner: OWNER }), []);
   const all = await subagentsOf(agent.store, runId);
@@ -291,7 +291,7 @@ test("stopping the run stops everything below it, and lists show it during and a
     const above = all.findIndex((each) => each.subagentId === parentId);
     assert.ok(parentId === runId || above < all.findIndex((each) => each.subagentId === subagentId));
   }
-  assert.equal(agent.turns.running, 0);
+  assert.equal(agent.runs.running, 0);
 });
 
 test("a drain interrupts a run with active sub-agents, and all of them end as interrupted", async () => {
@@ -306,7 +306,7 @@ test("a drain interrupts a run with active sub-agents, and all of them end as in
   });
   const { runId } = await agent.submit("go", { id: "s" });
   await deep.promise;
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   assert.equal((await agent.run(runId)).status, "interrupted");
   const statuses = (await subagentsOf(agent.store, runId)).map(({ status }) => status);
   assert.equal(statuses.length, 3);
@@ -328,7 +328,7 @@ test("a drain while sub-agents start leaves nothing running", async () => {
   });
   const { runId } = await agent.submit("go", { id: "s" });
   await first.promise;
-  await agent.turns.drain(60_000);
+  await agent.runs.drain(60_000);
   assert.ok((await agent.run(runId)).ended_at !== null);
   assert.deepEqual(await activeSubagents(agent.store, { owner: OWNER }), []);
   assert.deepEqual(

@@ -50,7 +50,7 @@ test("a run that is asked to stop says run.stopping, with the reason, before run
   });
   const { runId } = await agent.submit("go");
   await agent.event(runId, "message.delta");
-  await agent.turns.stop(runId, "no longer needed");
+  await agent.runs.stop(runId, "no longer needed");
   const types = (await agent.events(runId)).map(({ type, data }) => [type, data["reason"]]);
   assert.deepEqual(types.at(-1), ["run.cancelled", "no longer needed"]);
   assert.ok(types.some(([type, reason]) => type === "run.stopping" && reason === "no longer needed"));

@@ -89,7 +89,7 @@ test("steering that comes after the turn is over is not taken", async () => {
   await using agent = await createTestAgent();
   const { runId } = await agent.submit("go");
   await agent.events(runId);
-  assert.equal(await agent.turns.steer(runId, "too late"), false);
+  assert.equal(await agent.runs.steer(runId, "too late"), false);
 });
 
 test("steering that no step took is handed back with the run's end", async () => {
@@ -100,13 +100,13 @@ test("steering that no step took is handed back with the run's end", async () =>
   };
   await using agent = await createTestAgent({ engine });
   const { runId } = await agent.submit("go");
-  assert.equal(await agent.turns.steer(runId, "hello?"), true);
+  assert.equal(await agent.runs.steer(runId, "hello?"), true);
   gate.resolve();
   const final = (await agent.events(runId)).at(-1);
   assert.deepEqual(final?.data["pending_steer"], ["hello?"]);
 });
 
-test("on_timeout cancel stops the whole run when nobody answers", async () => {
+test("on_timeout cancel stops the whole run when no answer comes", async () => {
   const clock = new FakeClock();
   await using agent = await createTestAgent({
     clock,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { KeyLimits } from "../../../src/agent/run/key-limits.ts";
+import { KeyLimits } from "../../../src/agent/run/concurrency.ts";
 import { FakeClock, systemClock } from "../../../src/base/clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { createTestAgent, type TestAgent, type TestAgentOptions } from "../../harness/agent.ts";
@@ -19,7 +19,7 @@ function waitOf(limits: KeyLimits, owner: string): number | undefined {
   }
 }
 
-test("a key gets its requests a minute, and is told exactly when the next one passes", () => {
+test("a key gets its requests per minute, and the error says when the next one passes", () => {
   const clock = new FakeClock();
   const limits = new KeyLimits([{ name: "ci", rateLimitRpm: 3 }], clock);
   assert.equal(waitOf(limits, "ci"), undefined);
@@ -130,7 +130,7 @@ test("what webhooks and scheduled jobs start comes by no key: it is neither refu
   await assert.rejects(agent.submit("one too many"), refused);
 });
 
-test("a run that waits for room counts: when there is room, no more start than the key may have", async () => {
+test("a run that waits for a permit counts against its key, and no more start than the key may have", async () => {
   await using agent = await limitedAgent(1, { settings: { maxConcurrentRuns: 1 } });
   await agent.submit("of another key", { address: { owner: "other" } });
   const waiting = (text: string) => {

@@ -30,7 +30,7 @@ test("another's session can be neither found, closed, nor taken over by opening 
   assert.equal(live.find("a", "o"), mine);
 });
 
-test("at the limit nothing more opens, but what is open is found, and closing makes room", () => {
+test("at the limit no session opens, but open ones are found, and closing one lets another open", () => {
   const { live } = setup();
   for (const id of ["a", "b"]) live.open({ id, owner: "o", seed });
   assert.throws(() => live.open({ id: "c", owner: "o", seed }), { code: "too_many_live_sessions" });
@@ -44,7 +44,7 @@ test("at the limit nothing more opens, but what is open is found, and closing ma
   );
 });
 
-test("at the limit sessions go that nobody looks at and that were idle for six hours, and no others", () => {
+test("at the limit only sessions without viewers that were idle for six hours are closed", () => {
   const { clock, live } = setup(3);
   const watched = live.open({ id: "watched", owner: "o", seed });
   watched.viewers = 1;

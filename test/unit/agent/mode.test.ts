@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import type { SessionMode } from "../../../src/agent/session/mode.ts";
-import { saveSession } from "../../../src/agent/session/save.ts";
-import { settingsOf } from "../../../src/agent/session/session.ts";
+import { type SessionMode, settingsOf } from "../../../src/agent/session/session.ts";
+import { saveSession } from "../../../src/agent/session/sessions.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
@@ -39,7 +38,7 @@ test("a plan: what changes something is refused though approvals are off, and th
   assert.doesNotMatch(instructions, /plan mode/);
 });
 
-test("dont_ask goes ahead where nobody can answer, but not into secrets", async () => {
+test("dont_ask allows calls in a run without anyone to answer, but not those that touch secrets", async () => {
   const script = callsOnce("rm -rf build", "cat .env", "rm -rf /");
   await using agent = await createTestAgent({ tools: [ok], script, settings: { policyMode: "always_ask" } });
   await inMode(agent, "s", "dont_ask");
@@ -202,7 +201,7 @@ test("a folder that a session no longer has open is outside its workspace from t
       ? { calls: [{ tool: "terminal", input: { command: "touch /srv/other/a" } }] }
       : { text: toolResults.map(({ status }) => status).join(" ") };
   await using agent = await createTestAgent({ tools: [closing], script });
-  detach = agent.deps.hosts.attach("s", { roots: ["/srv/other"] });
+  detach = agent.deps.clients.attach("s", { roots: ["/srv/other"] });
   const { runId } = await agent.submit("go", { id: "s" });
   assert.equal(await outputOf(agent, runId), "ok denied");
 });

@@ -242,7 +242,7 @@ for (const [title, providers, defaultModel, expected] of defaults) {
 }
 
 for (const name of ["anthropic:claude-x", "claude-x", "openai:", "", "two words", "qwen3:8b"]) {
-  test(`a default of ${JSON.stringify(name)} that nobody has is refused with the names there are`, () => {
+  test(`a default of ${JSON.stringify(name)} without a provider is refused with the known names`, () => {
     assert.throws(
       () => createModelCatalog({ providers: [openai], defaultModel: name }),
       (error) => {
@@ -265,7 +265,7 @@ test("the demo model cannot be taken over by a provider of its name", () => {
   );
 });
 
-test("the providers are told in their order, the demo model last", () => {
+test("the providers are listed in their order, the demo model last", () => {
   const { providers } = createModelCatalog({ providers: [local, openai] });
   assert.deepEqual(
     providers.map(({ name }) => name),

@@ -97,7 +97,7 @@ class Place implements AsyncDisposable {
 
   /** The end of a run is told before its slot is free. */
   async idle(): Promise<void> {
-    while (this.agent.turns.running > 0) await new Promise((resolve) => setImmediate(resolve));
+    while (this.agent.runs.running > 0) await new Promise((resolve) => setImmediate(resolve));
   }
 
   async assertWhole(session: string): Promise<void> {
@@ -119,7 +119,7 @@ class Place implements AsyncDisposable {
   async assertSlots(): Promise<void> {
     const { agent } = this;
     await this.idle();
-    assert.equal(agent.turns.waiting, 0);
+    assert.equal(agent.runs.waiting, 0);
     const both = await Promise.all([agent.submit("x"), agent.submit("y")]);
     assert.deepEqual(
       both.map(({ status }) => status),
@@ -229,7 +229,7 @@ test("a run that is to stop and whose end cannot be written is cancelled, and th
   await begun.promise;
   // The stop itself is written.
   writes.begin((write) => (write > 1 && !isGivenUp(agent) ? "refused" : undefined));
-  assert.equal(await agent.turns.stop(runId, "enough"), true);
+  assert.equal(await agent.runs.stop(runId, "enough"), true);
   await agent.events(runId);
   assert.ok(isGivenUp(agent));
   assert.equal((await agent.run(runId)).status, "cancelled");
@@ -281,7 +281,7 @@ test(
   },
 );
 
-test("a run whose answer does not fit on the disk ends when there is room again", SQLITE, async (t) => {
+test("a run whose answer does not fit on the disk ends when the disk has space again", SQLITE, async (t) => {
   const held = await startHeld(t as TestContext, "much ".repeat(100_000));
   await using place = held.place;
   const { agent } = place;

@@ -42,7 +42,7 @@ test("a session whose lease ran out is taken over: its run ends as interrupted, 
     await agent.events(id);
     assert.equal((await agent.run(id)).output, `did ${["one", "two"][index]}`);
   }
-  await agent.turns.drain(1000);
+  await agent.runs.drain(1000);
   const session = await agent.session("s1");
   assert.deepEqual([session.lease_owner, session.queued], [null, 0]);
 });
@@ -52,7 +52,7 @@ test("a queue that a shutdown left goes on at the next start, and no later promp
   await using agent = await createTestAgent({ script: async () => (await gate.promise, { text: "ok" }) });
   await agent.submit("first", { id: "s1" });
   const left = await agent.submit("left", { id: "s1" });
-  const drained = agent.turns.drain(60_000);
+  const drained = agent.runs.drain(60_000);
   gate.resolve();
   await drained;
   await using next = await createTestAgent({ database: agent.databaseUrl });
@@ -128,7 +128,7 @@ test("a run that was taken for dead writes nothing after its end", async () => {
   await using other = await createTestAgent({ database: agent.databaseUrl });
   assert.equal(await other.recovery.recover(), 1);
   release.resolve();
-  await agent.turns.drain(5000);
+  await agent.runs.drain(5000);
   const run = await agent.run(runId);
   assert.equal(run.status, "interrupted");
   const all = await agent.store.journal.read({ runId }, { after: 0 });
@@ -158,7 +158,7 @@ test("a process that slept past its lease writes nothing into what another took 
   assert.equal((await other.run(runId)).status, "interrupted");
   gate.resolve();
   assert.equal(await stopped.promise, "failure");
-  await sleeper.turns.drain(0);
+  await sleeper.runs.drain(0);
   const events = await other.events(runId);
   assert.equal(events.at(-1)?.type, "run.interrupted");
   assert.equal((await other.run(runId)).last_seq, events.length);
@@ -283,7 +283,7 @@ test("a run at work keeps its lease, and this process does not take it for aband
   assert.equal((await agent.run(runId)).status, "completed");
 });
 
-test("runs that wait for room keep their leases", async () => {
+test("runs that wait for a permit keep their leases", async () => {
   const clock = new FakeClock(Date.now());
   const release = Promise.withResolvers<void>();
   await using agent = await createTestAgent({
@@ -341,7 +341,7 @@ test("abandoned sessions are found by the index of leases, and not by a look at 
     },
     transformResult: async ({ result }) => result,
   });
-  await new Recovery({ ...agent.deps, store: { ...store, read } }, agent.turns).recover();
+  await new Recovery({ ...agent.deps, store: { ...store, read } }, agent.runs).recover();
   assert.ok(queries.length >= 2);
   for (const query of queries.filter((one) => one.sql.includes('from "sessions"'))) {
     assert.match(await planOf(agent, query), /sessions_leased/, query.sql);

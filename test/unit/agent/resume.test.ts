@@ -65,7 +65,7 @@ const answer = (agent: TestAgent, questionId: string, choice: AskChoice, reason?
 const successor = (agent: TestAgent, options: TestAgentOptions) =>
   createTestAgent({ ...options, database: agent.databaseUrl });
 
-test("a run that waits for leave waits on in the next process, and the tool runs there, once", async () => {
+test("a run that waits for approval keeps waiting in the next process, and the tool runs there, once", async () => {
   const first = counter();
   await using agent = await createTestAgent({ script: deletes, tools: [first.tool] });
   const { runId, questionId } = await waiting(agent);
@@ -97,7 +97,7 @@ test("an answer that came while no process ran the run counts when one takes it 
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
   // From here on the first process writes nothing any more, as one that was killed.
-  const parked = agent.turns.drain(0);
+  const parked = agent.runs.drain(0);
   await parked;
   await answer(agent, questionId, "once");
   assert.equal((await agent.run(runId)).status, "running");
@@ -108,7 +108,7 @@ test("an answer that came while no process ran the run counts when one takes it 
   assert.deepEqual(second.ran, ["rm -rf old"]);
 });
 
-test("leave that is refused after the restart is told to the model, with the reason", async () => {
+test("a denial after the restart reaches the model, with the reason", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
   await kill(agent);
@@ -123,7 +123,7 @@ test("leave that is refused after the restart is told to the model, with the rea
 test("a question whose time ran out while no process ran is closed by the next one", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   await agent.store.write(
     async (tx) => void (await tx.update("questions", { id: questionId }, { expires_at: 1 })),
   );
@@ -131,13 +131,13 @@ test("a question whose time ran out while no process ran is closed by the next o
   await next.recovery.recover();
   const events = await next.events(runId);
   assert.ok(events.some(({ type }) => type === "approval.expired"));
-  assert.match(String(events.at(-1)!.data["output"]), /nobody answered in time/);
+  assert.match(String(events.at(-1)!.data["output"]), /no answer came in time/);
 });
 
 test("an answer that comes after its time does not count, though no process runs the run", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   await agent.store.write(
     async (tx) => void (await tx.update("questions", { id: questionId }, { expires_at: 1 })),
   );
@@ -145,14 +145,14 @@ test("an answer that comes after its time does not count, though no process runs
   const second = counter();
   await using next = await successor(agent, { script: deletes, tools: [second.tool] });
   await next.recovery.recover();
-  assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /nobody answered in time/);
+  assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /no answer came in time/);
   assert.deepEqual(second.ran, []);
 });
 
 test("a call that was refused is not made because the next process would not have asked", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   await answer(agent, questionId, "deny");
   const second = counter();
   const settings = { policyMode: "yolo" } as const;
@@ -165,18 +165,18 @@ test("a call that was refused is not made because the next process would not hav
 test("a call whose tool the next process does not have is answered, and its question is closed", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   await using next = await successor(agent, { script: deletes });
   await next.recovery.recover();
   assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /No tool is named/);
   await assert.rejects(answer(next, questionId, "once"), { code: "ask_not_pending" });
 });
 
-test("a shutdown leaves a run that waits for leave waiting, at once, and what is queued behind it", async () => {
+test("a shutdown parks a run that waits for approval at once, and the runs queued behind it", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, questionId } = await waiting(agent);
   const queued = await agent.submit("next", detached("next"));
-  await agent.turns.drain(600_000);
+  await agent.runs.drain(600_000);
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
   assert.equal((await agent.run(queued.runId)).status, "queued");
   await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
@@ -201,10 +201,10 @@ test("a run whose tool had begun is not taken up again: nothing is done twice", 
   await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
   await next.recovery.recover();
   assert.equal((await next.run(runId)).status, "interrupted");
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
 });
 
-test("a call whose arguments held a secret is not made without it: the model is told to call again", async () => {
+test("a call whose arguments held a secret is not resumed without it: the model must call again", async () => {
   const secret = "a-secret-of-this-test-4711";
   registerSecret(secret);
   try {
@@ -248,11 +248,11 @@ test("steering that the model has had is not given again; what it has not had is
   const tools = () => [counter().tool, testTool(async () => "ok", "probe")];
   await using agent = await createTestAgent({ script, tools: tools() });
   const { runId } = await agent.submit("go", detached());
-  assert.equal(await agent.turns.steer(runId, "had"), true);
+  assert.equal(await agent.runs.steer(runId, "had"), true);
   gate.resolve();
   const asked = await agent.event(runId, "approval.request");
-  assert.equal(await agent.turns.steer(runId, "not had"), true);
-  await agent.turns.drain(0);
+  assert.equal(await agent.runs.steer(runId, "not had"), true);
+  await agent.runs.drain(0);
   await using next = await successor(agent, { script, tools: tools() });
   await next.recovery.recover();
   await answer(next, String(asked.data["request_id"]), "once");
@@ -268,17 +268,17 @@ test("a run that its client's leaving would have ended is interrupted as ever", 
   await using next = await successor(agent, { script: deletes });
   await next.recovery.recover();
   assert.equal((await next.run(runId)).status, "interrupted");
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
 });
 
 test("a run that was taken up again can be stopped and is taken up at most three times", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId } = await waiting(agent);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   for (let time = 1; time <= 3; time++) {
     await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
     await next.recovery.recover();
-    await next.turns.drain(0);
+    await next.runs.drain(0);
     assert.equal(
       (await next.run(runId)).status,
       time < 3 ? "waiting_for_approval" : "interrupted",
@@ -288,18 +288,18 @@ test("a run that was taken up again can be stopped and is taken up at most three
   const stopped = await createTestAgent({ script: deletes, tools: [counter().tool] });
   await using first = stopped;
   const scene = await waiting(first);
-  await first.turns.drain(0);
+  await first.runs.drain(0);
   await using last = await successor(first, { script: deletes, tools: [counter().tool] });
   await last.recovery.recover();
-  assert.equal(await last.turns.stop(scene.runId, "enough"), true);
+  assert.equal(await last.runs.stop(scene.runId, "enough"), true);
   assert.equal((await last.events(scene.runId)).at(-1)!.type, "run.cancelled");
 });
 
 test("a parked run that is stopped while no process runs it reads cancelled", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId } = await waiting(agent);
-  await agent.turns.drain(0);
-  assert.equal(await agent.turns.stop(runId, "enough"), true);
+  await agent.runs.drain(0);
+  assert.equal(await agent.runs.stop(runId, "enough"), true);
   assert.equal((await agent.run(runId)).status, "stopping");
   await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
   await next.recovery.recover();
@@ -318,7 +318,7 @@ test("a run that comes to wait while the server drains does not hold it up", asy
   });
   const { runId } = await agent.submit("go", detached());
   await agent.event(runId, "run.started");
-  const drained = agent.turns.drain(600_000);
+  const drained = agent.runs.drain(600_000);
   gate.resolve();
   await drained;
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");

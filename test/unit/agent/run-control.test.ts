@@ -38,15 +38,15 @@ test("a run is stopped from another process: stopping at once, cancelled when it
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const { runId } = await agent.submit("go", { id: "s" });
   await agent.event(runId, "message.delta");
-  assert.equal(await other.turns.stop(runId, "enough"), true);
+  assert.equal(await other.runs.stop(runId, "enough"), true);
   const types = (await agent.events(runId)).map(({ type }) => type);
   assert.deepEqual(types.slice(-1), ["run.cancelled"]);
   assert.equal(types.filter((type) => type === "run.stopping").length, 1);
   assert.equal((await other.run(runId)).status, "cancelled");
-  assert.equal(await other.turns.stop(runId, "again"), false);
+  assert.equal(await other.runs.stop(runId, "again"), false);
 });
 
-test("a run that waits for leave is stopped from another process, and its question is closed", async () => {
+test("a run that waits for approval is stopped from another process, and its question is closed", async () => {
   await using agent = await createTestAgent({
     script: ({ step }) =>
       step === 0 ? { calls: [{ tool: "terminal", input: { command: "rm -rf x" } }] } : {},
@@ -55,7 +55,7 @@ test("a run that waits for leave is stopped from another process, and its questi
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   await agent.event(runId, "approval.request");
-  assert.equal(await other.turns.stop(runId, "enough"), true);
+  assert.equal(await other.runs.stop(runId, "enough"), true);
   const types = (await agent.events(runId)).map(({ type }) => type);
   assert.ok(types.includes("approval.expired"));
   assert.equal(types.at(-1), "run.cancelled");
@@ -80,7 +80,7 @@ test("text from another process reaches the model at its next step, once", async
   });
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const { runId } = await agent.submit("go", { id: "s" });
-  assert.equal(await other.turns.steer(runId, "be quick"), true);
+  assert.equal(await other.runs.steer(runId, "be quick"), true);
   const events = await agent.events(runId);
   assert.equal(events.filter(({ type }) => type === "run.steer_accepted").length, 1);
   assert.equal(events.filter(({ type }) => type === "run.steered").length, 1);
@@ -98,7 +98,7 @@ test("text that another process gave as the run ended comes back in its final ev
       await release.promise;
       const end = await runTurn.call(engine, turn);
       // The turn is over and takes no more steps, but its end is not committed yet.
-      assert.equal(await other.turns.steer(turn.runId, "too late"), true);
+      assert.equal(await other.runs.steer(turn.runId, "too late"), true);
       return end;
     },
   });
@@ -119,7 +119,7 @@ test(
     await using other = await createTestAgent({ database: agent.databaseUrl });
     const { runId } = await agent.submit("go", { id: "s" });
     await agent.event(runId, "message.delta");
-    assert.equal(await other.turns.steer(runId, "first"), true);
+    assert.equal(await other.runs.steer(runId, "first"), true);
     const accepted = other.store.write(async (tx) => {
       const { taken } = await requestSteer(tx, other.store, runId, "second");
       gate.resolve();
@@ -140,10 +140,10 @@ test("a run that is queued, over or unknown takes no text from another process",
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const first = await agent.submit("go", { id: "s" });
   const second = await agent.submit("next", { id: "s" });
-  assert.equal(await other.turns.steer(second.runId, "x"), false);
-  assert.equal(await other.turns.steer("run_nope", "x"), false);
+  assert.equal(await other.runs.steer(second.runId, "x"), false);
+  assert.equal(await other.runs.steer("run_nope", "x"), false);
   gate.resolve();
   await agent.events(first.runId);
   await agent.events(second.runId);
-  assert.equal(await other.turns.steer(first.runId, "x"), false);
+  assert.equal(await other.runs.steer(first.runId, "x"), false);
 });

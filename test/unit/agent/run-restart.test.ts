@@ -67,7 +67,7 @@ test("a process that slept while its run was started again elsewhere runs none o
   await two.events(runId);
   assert.deepEqual([(await two.run(runId)).output, deeds], ["ok: deed 1", 1]);
   model.release();
-  await one.turns.drain(10_000);
+  await one.runs.drain(10_000);
   assert.equal(deeds, 1);
   assert.equal((await one.run(runId)).output, "ok: deed 1");
 });
@@ -99,7 +99,7 @@ for (const [what, more, act] of [
   [
     "that somebody steered",
     { startsAgain: true },
-    async (agent: TestAgent, runId: string) => void (await agent.turns.steer(runId, "Be brief.")),
+    async (agent: TestAgent, runId: string) => void (await agent.runs.steer(runId, "Be brief.")),
   ],
 ] as const) {
   test(`a run ${what} does not start again`, async () => {

@@ -42,7 +42,7 @@ async function owed({ store }: TestAgent): Promise<readonly Owed[]> {
   });
 }
 
-test("the end of a run is owed to its webhook, in the transaction that ends it", async () => {
+test("the end of a run is enqueued for its webhook, in the transaction that ends it", async () => {
   await using agent = await createTestAgent({ script: () => ({ text: "the answer" }) });
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   const input = {
@@ -87,7 +87,7 @@ test("without a secret of its own the message carries none", async () => {
   assert.deepEqual([message?.payload.secret, message?.maxAttempts], [undefined, 2]);
 });
 
-test("a run that fails, is cancelled or interrupted is told of with its error", async () => {
+test("the webhook of a failed, cancelled or interrupted run has its error", async () => {
   const never = new Promise<never>(() => {});
   await using agent = await createTestAgent({
     script: ({ user, signal }) => {
@@ -104,11 +104,11 @@ test("a run that fails, is cancelled or interrupted is told of with its error", 
   await agent.events(failing.runId);
   const stopping = await agent.submit("wait", { webhook });
   await agent.event(stopping.runId, "message.delta");
-  await agent.turns.stop(stopping.runId, "enough");
+  await agent.runs.stop(stopping.runId, "enough");
   await agent.events(stopping.runId);
   const cut = await agent.submit("wait", { webhook });
   await agent.event(cut.runId, "message.delta");
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   const events = (await owed(agent)).map(({ event }) => event);
   assert.deepEqual(
     events.map(({ type, data }) => [type, data.run_id, data.status]),
@@ -122,19 +122,19 @@ test("a run that fails, is cancelled or interrupted is told of with its error", 
   assert.equal(events[2]!.data.error?.code, "interrupted");
 });
 
-test("a run that leaves the queue without having started, and one that a dead process left, are told of", async () => {
+test("a run that is cancelled in the queue, and one that a dead process left, send their webhooks", async () => {
   const gate = Promise.withResolvers<void>();
   await using agent = await createTestAgent({ script: async () => (await gate.promise, { text: "ok" }) });
   const webhook = webhookText();
   const first = await agent.submit("first", { id: "s1", webhook });
   const queued = await agent.submit("queued", { id: "s1", webhook });
-  await agent.turns.stop(queued.runId, "not any more");
+  await agent.runs.stop(queued.runId, "not any more");
   const dead = { lease_owner: "process-that-never-was", lease_until: 1 };
   await agent.store.write(async (tx) => void (await tx.update("sessions", { id: "s1" }, dead)));
   await using other = await createTestAgent({ database: agent.databaseUrl });
   assert.equal(await other.recovery.recover(), 1);
   gate.resolve();
-  await agent.turns.drain(5_000);
+  await agent.runs.drain(5_000);
   assert.deepEqual(
     (await owed(agent)).map(({ event }) => [event.type, event.data.run_id]),
     [
@@ -144,7 +144,7 @@ test("a run that leaves the queue without having started, and one that a dead pr
   );
 });
 
-test("only what is subscribed to is told; a question only then", async () => {
+test("only subscribed events are sent; a question only on request", async () => {
   await using agent = await createTestAgent({
     script: callsOnce("rm -rf build"),
     tools: [testTool(async () => "ran")],
@@ -180,7 +180,7 @@ test("only what is subscribed to is told; a question only then", async () => {
   assert.deepEqual((approval as { request_id: string; command: string }).command, "rm -rf build");
 });
 
-test("a response is told of in the words of OpenAI, with its id", async () => {
+test("the webhook of a response has OpenAI's event names and the response's id", async () => {
   const ends: Record<string, "length" | "refusal"> = { long: "length" };
   await using agent = await createTestAgent({
     script: ({ user }) => {

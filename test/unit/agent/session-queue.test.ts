@@ -154,7 +154,7 @@ test("prompts made at once for one new session queue behind the first, whatever 
   open();
 });
 
-test("admission is asked of prompts that start or wait for room, not of those that queue behind their session", async () => {
+test("admission is checked for prompts that start or wait for a permit, not for those queued in a busy session", async () => {
   const { script, open } = gated();
   await using agent = await createTestAgent({ script, settings: { maxConcurrentRuns: 1 } });
   const asked: string[] = [];
@@ -170,16 +170,16 @@ test("admission is asked of prompts that start or wait for room, not of those th
   open();
 });
 
-test("a run that waits for room and is cancelled leaves its session free", async () => {
+test("a cancelled run that waited for a permit leaves its session free", async () => {
   const { script, open } = gated();
   await using agent = await createTestAgent({ script, settings: { maxConcurrentRuns: 1 } });
   await agent.submit("1", { id: "s" });
   const input = { prompt: [{ role: "user" as const, text: "w" }], settings: {}, answerable: false };
   const waiting = await agent.submit("2", { id: "t", input: { ...input, slot: { group: "g" } } });
-  assert.equal(agent.turns.waiting, 1);
-  assert.equal(await agent.turns.stop(waiting.runId, "not wanted"), true);
+  assert.equal(agent.runs.waiting, 1);
+  assert.equal(await agent.runs.stop(waiting.runId, "not wanted"), true);
   assert.equal((await agent.session("t")).lease_owner, null);
-  assert.equal(agent.turns.waiting, 0);
+  assert.equal(agent.runs.waiting, 0);
   open();
 });
 
@@ -219,7 +219,7 @@ test("a prompt that interrupts still runs first after a restart", async () => {
   await using agent = await createTestAgent({ script });
   await agent.submit("A", { id: "s" });
   const b = await agent.submit("B", { id: "s" });
-  const drained = agent.turns.drain(60_000);
+  const drained = agent.runs.drain(60_000);
   // Nothing is taken any more; the interrupting prompt was recorded in the same instant by another process.
   await using other = await createTestAgent({ database: agent.databaseUrl, script });
   const c = await other.submit("C", { id: "s", whenBusy: "interrupt" });
@@ -277,7 +277,7 @@ test("a prompt that comes too late to steer is queued, and one with attachments 
     input: { ...input, settings: {}, answerable: false } as never,
   });
   assert.equal(seen.status, "queued");
-  await other.turns.stop(a.runId, "enough");
+  await other.runs.stop(a.runId, "enough");
   open();
   const late = await other.submit("late", { id: "s", whenBusy: "steer" });
   assert.ok(late.status !== "steered" || late.runId !== a.runId);
@@ -318,7 +318,7 @@ test(
     await release;
     assert.equal(second.status, "running");
     open();
-    await agent.turns.stop(first.runId, "over");
+    await agent.runs.stop(first.runId, "over");
     assert.equal((await other.events(second.runId)).at(-1)?.type, "run.completed");
   },
 );

@@ -45,7 +45,7 @@ test("another owner's session looks as if it were not there, and cannot be spoke
   await assert.rejects(agent.submit("hi", { address: foreign }), { code: "session_not_found" });
 });
 
-test("a name that a client chose is its owner's own, and so are the ids that clients were told", async () => {
+test("a session name belongs to its owner, and so do the ids that clients got", async () => {
   await using agent = await createTestAgent();
   const say = async (owner: string, name: string) => {
     const { runId, sessionId } = await agent.submit("hi", { address: { owner, name } });

@@ -67,7 +67,7 @@ test("sessions made for one request, and those of sub-agents and background prom
   );
 });
 
-test("a title is trimmed, told to followers, and refused when empty, too long or taken in the same line", async () => {
+test("a title is trimmed and sent to followers, and refused when empty, too long or taken by another branch", async () => {
   await using agent = await createTestAgent();
   await talk(agent, "a", "hello");
   assert.equal(await agent.core.sessions.rename("a", OWNER, "  My\n title "), "My title");
@@ -191,7 +191,7 @@ test("a deleted session is gone with its runs, messages, events, questions and s
   await assert.rejects(agent.core.sessions.delete("a", OWNER), isCode("session_not_found"));
 });
 
-test("model, effort, mode and yolo are of one session, and are told to its followers", async () => {
+test("model, effort, mode and yolo belong to one session, and changes reach its followers", async () => {
   await using agent = await createTestAgent({
     providers: [{ name: "local", type: "openai_compatible", models: ["small", "large"] }],
     script: ({ model }) => ({ text: model }),
@@ -225,7 +225,7 @@ test("the usage of a session is the sum of its turns", async () => {
   assert.deepEqual([usage?.model_calls, usage?.output_tokens, usage?.input_tokens], [2, 4, 2]);
 });
 
-test("a background prompt runs beside the session, in a fresh context, and its end is told to the session", async () => {
+test("a background prompt runs beside the session, in a new context, and notifies the session of its end", async () => {
   await using agent = await createTestAgent({
     script: ({ messages }) => ({ text: `saw ${messages.length}` }),
   });

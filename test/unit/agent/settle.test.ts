@@ -89,7 +89,7 @@ test("a run that waits for approval and can go on waits on when its process is g
     tools: [testTool(async () => "ran")],
   });
   assert.equal((await other.core.findRun(runId, OWNER)).status, "waiting_for_approval");
-  assert.equal(other.turns.isAtWork(runId), true);
+  assert.equal(other.runs.isAtWork(runId), true);
   const answer = { owner: OWNER, choice: "once" as const, by: "t" };
   await other.deps.questions.answer(String(asked.data["request_id"]), answer);
   await other.events(runId);
@@ -116,7 +116,7 @@ test("a session that a living process holds, or a shutdown left, is read as it i
 test("a process that drains takes nothing over for its readers", async () => {
   await using agent = await createTestAgent();
   const [one] = await abandonSessions(agent.store, 1);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   assert.equal((await agent.core.findRun(one!.runId, OWNER)).status, "running");
 });
 

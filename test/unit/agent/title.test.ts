@@ -5,10 +5,10 @@ import {
   freeTitle,
   MAX_TITLE_CHARACTERS,
   titleFromPrompt,
-} from "../../../src/agent/session/title.ts";
+} from "../../../src/agent/session/titles.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
-test("a title is one trimmed line without characters that nobody sees or that turn it around", () => {
+test("a title is one trimmed line without invisible characters and direction marks", () => {
   assert.equal(cleanTitle("  My\r\n\ttitle\u0000here "), "My title here");
   assert.equal(cleanTitle("a\u001b[31mred"), "a [31mred");
   assert.equal(cleanTitle("pay\u202elap\u200b\ufeff"), "paylap");

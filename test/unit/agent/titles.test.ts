@@ -19,7 +19,7 @@ function naming(name: () => ScriptStep | Promise<ScriptStep>) {
 async function talk(agent: TestAgent, text: string, more: Parameters<TestAgent["submit"]>[1] = {}) {
   const { runId, sessionId } = await agent.submit(text, { id: "s", seed: { source: "tui" }, ...more });
   await agent.events(runId);
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   await agent.core.titles.settled();
   return (await agent.session(sessionId)).title;
 }
@@ -77,7 +77,7 @@ test("what cannot be a title is none: the prompt's start is taken instead", asyn
   }
 });
 
-test("a model that fails in a way it must not costs no title, and the log tells", async () => {
+test("a session gets a title even if the model fails unexpectedly, and the log has the failure", async () => {
   await using agent = await naming(() => {
     throw new Error("boom");
   });

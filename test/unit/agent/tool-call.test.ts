@@ -82,7 +82,7 @@ test("without anyone to ask, a call that requires approval is denied at once wit
   await using agent = await createTestAgent({ tools: [tool], script: callsOnce(DANGEROUS) });
   const { runId } = await agent.submit("go");
   const output = (await agent.events(runId)).at(-1)?.data["output"] as string;
-  assert.match(output, /denied: Denied: this requires approval .* nobody can answer in this run/);
+  assert.match(output, /denied: Denied: this requires approval .* no one can answer in this run/);
   assert.match(output, /`agentd chat`/);
   assert.deepEqual(ran, []);
 });
@@ -173,7 +173,7 @@ test("an approval that is not answered in time expires as denied, and the run co
   clock.tick(5_000);
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "timeout");
-  assert.match(events.at(-1)?.data["output"] as string, /nobody answered in time/);
+  assert.match(events.at(-1)?.data["output"] as string, /no answer came in time/);
   assert.equal(events.find(({ type }) => type === "tool.completed")?.data["code"], "approval_expired");
 });
 
@@ -181,7 +181,7 @@ test("stopping a run closes its open question and ends the run", async () => {
   await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
   const { runId } = await agent.submit("go", { answerable: true });
   await agent.event(runId, "approval.request");
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "cancelled");
   assert.equal(events.at(-1)?.type, "run.cancelled");
@@ -207,7 +207,7 @@ test("stopping a run stops its tool", async () => {
   await using agent = await createTestAgent({ tools: [tool], script: callsOnce("sleep") });
   const { runId } = await agent.submit("go");
   await agent.event(runId, "tool.started");
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   const events = await agent.events(runId);
   const end = events.find(({ type }) => type === "tool.completed")?.data;
   assert.deepEqual([end?.["status"], end?.["code"]], ["aborted", "cancelled"]);
@@ -296,7 +296,7 @@ test("a tool that ignores an abort is abandoned, and the run ends", async () => 
   });
   const { runId } = await agent.submit("go");
   await began.promise;
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   clock.tick(10_000);
   const events = await agent.events(runId);
   const end = events.find(({ type }) => type === "tool.completed")?.data;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { saveSession } from "../../../src/agent/session/save.ts";
+import { saveSession } from "../../../src/agent/session/sessions.ts";
 import { ToolError, type ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
@@ -95,7 +95,7 @@ test("a denial without anyone to ask names the setting that would allow the call
     const text = String((await agent.events(runId)).at(-1)?.data["output"]);
     assert.match(
       text,
-      /^denied: Denied: this requires approval \(.+\), and nobody can answer in this run\. /,
+      /^denied: Denied: this requires approval \(.+\), and no one can answer in this run\. /,
     );
     assert.match(text, way);
     assert.equal(/approvals\.allow/.test(text), way.source.includes("allow`"), text);

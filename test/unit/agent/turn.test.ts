@@ -143,7 +143,7 @@ test("a running run stops through stopping to cancelled, and keeps what it said"
   await using agent = await createTestAgent({ script: ({ signal }) => ({ text: untilAborted(signal) }) });
   const { runId } = await agent.submit("go", { id: "s" });
   await agent.event(runId, "message.delta");
-  assert.equal(await agent.turns.stop(runId, "enough"), true);
+  assert.equal(await agent.runs.stop(runId, "enough"), true);
   const types = (await agent.events(runId)).map(({ type }) => type);
   assert.equal(types.at(-1), "run.cancelled");
   assert.ok(types.includes("message.completed"), "a message that began is closed");
@@ -155,7 +155,7 @@ test("a running run stops through stopping to cancelled, and keeps what it said"
     .orderBy("seq", "desc")
     .executeTakeFirst();
   assert.equal(JSON.parse(last!.content).interrupted, true);
-  assert.equal(await agent.turns.stop(runId, "again"), false, "an ended run stays as it is");
+  assert.equal(await agent.runs.stop(runId, "again"), false, "an ended run stays as it is");
 });
 
 test("a queued run is cancelled at once, and the queue goes on without it", async () => {
@@ -168,7 +168,7 @@ test("a queued run is cancelled at once, and the queue goes on without it", asyn
     await agent.submit("b", { id: "s" }),
     await agent.submit("c", { id: "s" }),
   ];
-  assert.equal(await agent.turns.stop(b.runId, "no longer needed"), true);
+  assert.equal(await agent.runs.stop(b.runId, "no longer needed"), true);
   assert.equal((await agent.run(b.runId)).status, "cancelled");
   gate.resolve();
   assert.equal((await agent.events(a.runId)).at(-1)?.type, "run.completed");
@@ -216,7 +216,7 @@ test("draining refuses prompts, waits for the running turn, and leaves queued ru
   const gate = Promise.withResolvers<void>();
   await using agent = await createTestAgent({ script: async () => (await gate.promise, { text: "ok" }) });
   const [a, b] = [await agent.submit("a", { id: "s" }), await agent.submit("b", { id: "s" })];
-  const drained = agent.turns.drain(60_000);
+  const drained = agent.runs.drain(60_000);
   await assert.rejects(agent.submit("c"), isCode("server_draining"));
   gate.resolve();
   await drained;
@@ -231,7 +231,7 @@ test("a drain whose grace is over cuts the turn, which ends as interrupted", asy
   await using agent = await createTestAgent({ script: ({ signal }) => ({ text: untilAborted(signal) }) });
   const { runId } = await agent.submit("go");
   await agent.event(runId, "message.delta");
-  await agent.turns.drain(0);
+  await agent.runs.drain(0);
   assert.equal((await agent.run(runId)).status, "interrupted");
 });
 

@@ -48,7 +48,7 @@ const isThere = (path: string): Promise<boolean> =>
     () => false,
   );
 
-const draining: CronDeps["turns"] = {
+const draining: CronDeps["runs"] = {
   draining: true,
   submit: () => Promise.reject(new ServiceError("server_draining", "The server is shutting down.")),
 };
@@ -108,7 +108,7 @@ test("a process that shuts down releases its claim, and another process runs it 
     const { cron: opened, asked, note } = await openCron();
     await using cron = opened;
     const claimed = await claimOf(cron, parts);
-    await fired(cron, claimed, { turns: draining });
+    await fired(cron, claimed, { runs: draining });
     const row = await rowOf(cron, claimed);
     assert.equal(row.status, "claimed");
     assert.equal(row.lease_owner, null);
@@ -127,8 +127,8 @@ test("a shutdown after the script is reported, and the script does not run again
   const { cron: opened, asked, note } = await openCron();
   await using cron = opened;
   const claimed = await claimOf(cron, { script: "note.sh" });
-  const turns = { ...draining, draining: false };
-  await fired(cron, claimed, { turns });
+  const runs = { ...draining, draining: false };
+  await fired(cron, claimed, { runs });
   const row = await rowOf(cron, claimed);
   assert.ok(await isThere(note));
   assert.equal(row.status, "failed");
@@ -143,12 +143,12 @@ test("a job waits while too many runs are active", async () => {
   const claimed = await claimOf(cron);
   let refusals = 0;
   const refused = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const { turns } = cron.agent;
-  const busy: CronDeps["turns"] = {
+  const { runs } = cron.agent;
+  const busy: CronDeps["runs"] = {
     draining: false,
     submit: (prompt) => {
       const refusal = refused[refusals];
-      if (!refusal) return turns.submit(prompt);
+      if (!refusal) return runs.submit(prompt);
       refusals++;
       // The waiting begins behind the rejection.
       setTimeout(() => refusal.resolve(), 0);
@@ -157,7 +157,7 @@ test("a job waits while too many runs are active", async () => {
       );
     },
   };
-  const done = fired(cron, claimed, { turns: busy });
+  const done = fired(cron, claimed, { runs: busy });
   for (const { promise } of refused) {
     await promise;
     assert.equal((await rowOf(cron, claimed)).status, "claimed");
@@ -192,8 +192,8 @@ test("`fire` never rejects, and releases its permit after any failure", async ()
     const { cron: opened } = await openCron();
     await using cron = opened;
     const claimed = await claimOf(cron);
-    const turns = { draining: false, submit: () => Promise.reject(new Error("sk-ant-0123456789abcdef0123")) };
-    await fired(cron, claimed, { turns });
+    const runs = { draining: false, submit: () => Promise.reject(new Error("sk-ant-0123456789abcdef0123")) };
+    await fired(cron, claimed, { runs });
     const row = await rowOf(cron, claimed);
     assert.equal(row.status, "failed");
     assert.doesNotMatch(`${row.reason}`, /sk-ant/);
@@ -204,7 +204,7 @@ test("`fire` never rejects, and releases its permit after any failure", async ()
     const claimed = await claimOf(cron, parts);
     const gone = () => Promise.reject(new ServiceError("state_store_unavailable", "It is gone."));
     const store = Object.assign(Object.create(cron.store) as CronDeps["store"], { write: gone });
-    await fired(cron, claimed, { store, turns: { draining: false, submit: gone } });
+    await fired(cron, claimed, { store, runs: { draining: false, submit: gone } });
     assert.equal((await rowOf(cron, claimed)).status, "claimed");
   }
   {
@@ -242,12 +242,12 @@ test("a run has the model, effort, folder and limits of its job, or else the con
   const settings = { ...cron.deps.settings, runTokenBudget: 500, inactivityMs: 600_000 };
   const submitted = async (parts: Parameters<TestCron["create"]>[0]) => {
     const claimed = await claimOf(cron, parts);
-    let prompt: Parameters<CronDeps["turns"]["submit"]>[0] | undefined;
-    const submit: CronDeps["turns"]["submit"] = (each) => {
+    let prompt: Parameters<CronDeps["runs"]["submit"]>[0] | undefined;
+    const submit: CronDeps["runs"]["submit"] = (each) => {
       prompt = each;
       return Promise.reject(new ServiceError("server_draining", "Enough."));
     };
-    await fired(cron, claimed, { models, settings, turns: { draining: false, submit } });
+    await fired(cron, claimed, { models, settings, runs: { draining: false, submit } });
     assert.ok(prompt);
     return prompt;
   };
@@ -356,7 +356,7 @@ test("a run stopped by a person is reported as failed with that person's reason"
   const advanced = cron.advance(HOUR_MS);
   await begun.promise;
   const [row] = await cron.occurrences(id);
-  await cron.agent.turns.stop(row?.run_id ?? "", "Stopped by a person.");
+  await cron.agent.runs.stop(row?.run_id ?? "", "Stopped by a person.");
   await advanced;
   assert.match(cron.sent[0]?.text ?? "", /The job tea failed: Stopped by a person\./);
   assert.equal((await cron.occurrences(id))[0]?.status, "failed");

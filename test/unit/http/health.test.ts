@@ -44,7 +44,7 @@ async function createRoom(t: TestContext, changes: Changes = {}) {
     version: "1.2.3",
     models: createModelCatalog({ providers: changes.providers ?? [] }),
     keys: { required: changes.requireKey !== false, find: () => undefined },
-    turns: { draining: changes.draining === true, waiting: 4 } as HttpDeps["turns"],
+    runs: { draining: changes.draining === true, waiting: 4 } as HttpDeps["runs"],
     settings: { maxConcurrentRuns: 10 } as HttpDeps["settings"],
   };
   const ask = async (strict?: boolean) => {

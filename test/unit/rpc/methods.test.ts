@@ -35,7 +35,7 @@ test("an approval without an id settles the oldest, all settles the rest, and a 
     it.call("clarify.respond", { request_id: first.request_id, answer: "" }),
     withCode(4009),
   );
-  await it.agent.turns.stop(runId, "over");
+  await it.agent.runs.stop(runId, "over");
 });
 
 test("request.answer needs a fitting answer, and an approval in an unknown session is 4001", async () => {
@@ -49,7 +49,7 @@ test("request.answer needs a fitting answer, and an approval in an unknown sessi
     status: "ok",
   });
   await assert.rejects(it.call("approval.respond", { session_id: "none" }), withCode(4001));
-  await it.agent.turns.stop(runId, "over");
+  await it.agent.runs.stop(runId, "over");
   assert.ok(sessionId);
 });
 

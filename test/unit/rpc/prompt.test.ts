@@ -206,9 +206,9 @@ test("the answer to prompt.submit precedes message.start, however late it is", a
   const [host, witness] = [gateway.host(), gateway.host()];
   const { session_id } = await host.call("session.create");
   await witness.call("session.activate", { session_id });
-  const { turns } = gateway.agent.core;
-  const submit = turns.submit.bind(turns);
-  turns.submit = async (prompt) => {
+  const { runs } = gateway.agent.core;
+  const submit = runs.submit.bind(runs);
+  runs.submit = async (prompt) => {
     const submitted = await submit(prompt);
     // The turn is over, and everybody else has heard of it, before there is an answer.
     await witness.ended();

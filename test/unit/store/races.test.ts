@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
 import { Grants } from "../../../src/agent/question/grants.ts";
-import { saveSession } from "../../../src/agent/session/save.ts";
+import { saveSession } from "../../../src/agent/session/sessions.ts";
 import { Jobs } from "../../../src/cron/job/jobs.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import type { Store, Tx } from "../../../src/store/store.ts";

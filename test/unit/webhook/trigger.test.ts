@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Outcome } from "../../../src/agent/run/outcome.ts";
-import type { RunDelivery } from "../../../src/agent/notify/run-reply.ts";
+import type { RunDelivery } from "../../../src/agent/notify/run-trigger.ts";
 import { silentLog } from "../../../src/base/observe/log.ts";
 import type { RunRow } from "../../../src/store/schema/tables.ts";
 import { createWebhookTrigger } from "../../../src/webhook/deliveries/trigger.ts";

@@ -1,4 +1,4 @@
-import type { SessionMode } from "../../session/mode.ts";
+import type { SessionMode } from "../../session/session.ts";
 import { reviewCommand } from "./command.ts";
 import { areaOf, checkRead, checkWrite, isInside, isWithin, type PolicyPaths } from "./paths.ts";
 import { ask, isAlwaysAsked, rememberOf, type Finding, type Remember } from "./risk.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import { Inactivity } from "../../../src/agent/run/idle-timeout.ts";
+import { IdleTimeout } from "../../../src/agent/run/control.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import type { Tool } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
@@ -165,9 +165,9 @@ test("a clock that is set, and a machine that slept, make no run inactive", () =
   for (const byMs of [24 * 3_600_000, -24 * 3_600_000]) {
     const clock = new SetClock();
     let told = 0;
-    const inactivity = new Inactivity({ clock, limitMs: LIMIT_MS, onInactive: () => void told++ });
+    const inactivity = new IdleTimeout({ clock, limitMs: LIMIT_MS, onInactive: () => void told++ });
     clock.tick(LIMIT_MS - 1_000);
-    inactivity.sign();
+    inactivity.keepAlive();
     clock.set(byMs);
     clock.tick(1_000);
     assert.equal(told, 0);
@@ -176,7 +176,7 @@ test("a clock that is set, and a machine that slept, make no run inactive", () =
     assert.equal(told, 0);
     clock.tick(1);
     assert.equal(told, 1);
-    inactivity.end();
+    inactivity.stop();
     assert.equal(clock.pending, 0);
   }
 });
@@ -184,7 +184,7 @@ test("a clock that is set, and a machine that slept, make no run inactive", () =
 test("work that looks after itself is not watched, and time counts anew when it has ended", async () => {
   const clock = new FakeClock();
   let told = 0;
-  const inactivity = new Inactivity({ clock, limitMs: LIMIT_MS, onInactive: () => void told++ });
+  const inactivity = new IdleTimeout({ clock, limitMs: LIMIT_MS, onInactive: () => void told++ });
   const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const works = [inactivity.during(() => first.promise), inactivity.during(() => second.promise)];
   clock.tick(5 * LIMIT_MS);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { AttachedClients } from "../../../src/agent/session/client-resources.ts";
+import { AttachedClients } from "../../../src/agent/session/live-sessions.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import { createWriteFile } from "../../../src/agent/tools/files/write-file.ts";
 import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool/tool.ts";
@@ -16,7 +16,7 @@ const calling = (...tools: readonly string[]) => ({
 });
 const files: FileAccess = { read: async () => "text", writes: () => false, write: async () => {} };
 
-test("a session has the tools that are lent to it, until they are taken back; others have not", async () => {
+test("a session has the tools attached to it until they are detached; other sessions do not", async () => {
   const seen: (readonly string[])[] = [];
   await using agent = await createTestAgent({
     tools: [tool("own")],
@@ -26,7 +26,7 @@ test("a session has the tools that are lent to it, until they are taken back; ot
       return tools.includes("lent") ? calling("lent") : {};
     },
   });
-  const { hosts } = agent.deps;
+  const { clients: hosts } = agent.deps;
   const release = hosts.attach("a", { tools: () => [tool("lent", () => "from the editor")] });
   const events = await agent.events((await agent.submit("go", { id: "a" })).runId);
   assert.equal(events.at(-1)?.data["output"], "from the editor");
@@ -36,7 +36,7 @@ test("a session has the tools that are lent to it, until they are taken back; ot
   assert.deepEqual(seen, [["own", "lent"], ["own"], ["own"]]);
 });
 
-test("a lent tool does not take the name of another", () => {
+test("an attached tool does not take the name of another", () => {
   const hosts = new AttachedClients();
   const long = "x".repeat(64);
   hosts.attach("s", { tools: () => [tool("same"), tool(long)] });
@@ -48,14 +48,14 @@ test("a lent tool does not take the name of another", () => {
   assert.deepEqual(names, ["same", long, "same_2", `${"x".repeat(62)}_2`, "same_3"]);
 });
 
-test("a turn waits for tools that are coming, and tells what people should know", async () => {
+test("a turn waits for pending tools and reports the notices of its client", async () => {
   const coming = Promise.withResolvers<void>();
   let tools: readonly Tool[] = [];
   const notices = ["one is missing"];
   await using agent = await createTestAgent({
     script: (state) => ({ text: state.tools.join() }),
   });
-  agent.deps.hosts.attach("s", {
+  agent.deps.clients.attach("s", {
     tools: () => tools,
     settled: () => coming.promise,
     notices: () => notices.splice(0),
@@ -75,10 +75,10 @@ test("a turn waits for tools that are coming, and tells what people should know"
 
 test("a turn that waits for tools can be stopped", async () => {
   await using agent = await createTestAgent();
-  agent.deps.hosts.attach("s", { settled: () => new Promise(() => {}) });
+  agent.deps.clients.attach("s", { settled: () => new Promise(() => {}) });
   const { runId } = await agent.submit("go", { id: "s" });
   await agent.event(runId, "run.started");
-  await agent.turns.stop(runId, "enough");
+  await agent.runs.stop(runId, "enough");
   assert.equal((await agent.events(runId)).at(-1)?.type, "run.cancelled");
 });
 
@@ -94,7 +94,7 @@ test("sub-agents get what the session at the top has: tools, files and folders",
       return { text: `${toolResults[0]?.text} ${/\/lent\/folder/.exec(instructions)?.[0]}` };
     },
   });
-  agent.deps.hosts.attach("top", {
+  agent.deps.clients.attach("top", {
     tools: () => [tool("lent", (context) => (seen.push(context.files), "was lent"))],
     files,
     roots: ["/lent/folder"],
@@ -104,7 +104,7 @@ test("sub-agents get what the session at the top has: tools, files and folders",
   assert.deepEqual(seen, [files]);
 });
 
-test("what was lent last gives the files, and a folder is known once", async () => {
+test("the last attached client provides the files, and each folder is listed once", async () => {
   const hosts = new AttachedClients();
   const other = { ...files };
   hosts.attach("s", { files, roots: ["/a", "/b"] });
@@ -116,7 +116,7 @@ test("what was lent last gives the files, and a folder is known once", async () 
   assert.equal(hosts.of("other").files, undefined);
 });
 
-test("to take back twice closes once, and close waits for all that is closing", async () => {
+test("detaching twice closes once, and close waits for everything that is closing", async () => {
   const hosts = new AttachedClients();
   const gate = Promise.withResolvers<void>();
   const closed: string[] = [];
@@ -132,7 +132,7 @@ test("to take back twice closes once, and close waits for all that is closing", 
   assert.deepEqual(closed.toSorted(), ["quick", "slow"]);
 });
 
-test("what a call would change is told, but not of a file with secrets before leave was given", async (t) => {
+test("the changes of a call are shown, but those of a file with secrets only after approval", async (t) => {
   const folder = workspace(t);
   for (const name of [".env", "plain.txt"]) writeFileSync(join(folder, name), "ALPHA=before\n");
   await using agent = await createTestAgent({
@@ -148,6 +148,6 @@ test("what a call would change is told, but not of a file with secrets before le
   await agent.event(secret.runId, "approval.request");
   const started = await agent.event(secret.runId, "tool.started");
   assert.equal(started.data["changes"], undefined);
-  await agent.turns.stop(secret.runId, "enough");
+  await agent.runs.stop(secret.runId, "enough");
   await agent.events(secret.runId);
 });

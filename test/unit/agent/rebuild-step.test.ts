@@ -111,7 +111,7 @@ test("death in the middle of tools: what ended keeps its answer, what did not is
   await goesOn(next, "s");
 });
 
-test("death with a question open: it is closed, its call answered, and nobody can answer it any more", async () => {
+test("a question open at the death of its process is closed, its call is answered, and later answers fail", async () => {
   for (const [tools, script, kind] of [
     [[testTool(async () => "ran")], callsOnce("rm -rf build"), "approval"],
     [
@@ -156,12 +156,12 @@ test("death with steering that the model never saw: it is handed back, what it s
   });
   const { runId } = await agent.submit("go", { id: "s" });
   await steps[0]?.promise;
-  await agent.turns.steer(runId, "seen");
+  await agent.runs.steer(runId, "seen");
   gate.resolve();
   await steps[1]?.promise;
   for await (const { type } of agent.follow(runId)) if (type === "run.steered") break;
-  await agent.turns.steer(runId, "unseen one");
-  await agent.turns.steer(runId, "unseen two");
+  await agent.runs.steer(runId, "unseen one");
+  await agent.runs.steer(runId, "unseen two");
   await using next = await takeOver(agent);
   const end = (await next.events(runId)).at(-1);
   assert.deepEqual(end?.data["pending_steer"], ["unseen one", "unseen two"]);
@@ -236,7 +236,7 @@ test("death of a whole family: every run of it ends as interrupted, every questi
   await goesOn(next, "s");
 });
 
-test("rows that a dead process left are salvaged in whatever order its events are", async () => {
+test("a step that a dead process left is rebuilt from its events in any order", async () => {
   await using agent = await createTestAgent({ script: () => ({ text: "fine" }) });
   const { runId } = await agent.submit("go", { id: "s" });
   await agent.events(runId);

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { runEvent } from "../../../src/agent/run/event.ts";
-import { MERGE_MS, Recorder } from "../../../src/agent/run/event-writer.ts";
+import { runEvent, MERGE_MS, EventWriter } from "../../../src/agent/run/event.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { failWrites, faults } from "../../harness/failing-store.ts";
@@ -21,7 +20,7 @@ async function createRecorder(agent: TestAgent) {
   const { store } = agent;
   const lease = { lease_owner: store.owner, lease_until: Number.MAX_SAFE_INTEGER };
   await store.write(async (tx) => void (await tx.update("sessions", { id: sessionId }, lease)));
-  const recorder = new Recorder({
+  const recorder = new EventWriter({
     store,
     clock,
     sessionId,
@@ -71,7 +70,7 @@ test("the first delta goes at once, and those that follow within the tick go as 
   );
 });
 
-test("deltas are merged up to 16 KiB: nobody has to hold more to read one", async () => {
+test("deltas are merged up to 16 KiB, so that a reader holds no more for one event", async () => {
   await using agent = await createTestAgent();
   const { recorder, runId, finish, written } = await createRecorder(agent);
   for (let i = 0; i < 10; i++) recorder.event(delta(runId, "x".repeat(5_000)));
@@ -176,7 +175,7 @@ test("a finish that learns that the run is another's writes nothing of what was 
   assert.deepEqual([result, then, await written()], [undefined, 0, []]);
 });
 
-test("a journal that cannot be written is told of, and does not throw at whoever speaks", async () => {
+test("a journal that cannot be written is reported, and the caller gets no exception", async () => {
   await using agent = await createTestAgent();
   const { recorder, runId, failures, finish } = await createRecorder(agent);
   await agent.store.close();
@@ -248,7 +247,7 @@ test("a step is not written into a session that another process has taken over",
   assert.equal((await agent.transcript(id)).length, before);
 });
 
-test("a run whose journal fails is stopped: the engine is told by its signal", async () => {
+test("a run whose journal fails is stopped by the engine's signal", async () => {
   const stopped = Promise.withResolvers<string>();
   await using agent = await createTestAgent({
     script: ({ signal }) => {
