@@ -83,7 +83,10 @@ async function main(): Promise<void> {
   const [folder = "."] = process.argv.slice(2);
   const findings = [
     ...(await inWords(["src/**/*.ts", "scripts/*.ts", "scripts/lib/*.ts"], () => true)),
-    ...(await inWords(["specs/**/*.yaml", "README.md", "CONTRIBUTING.md", "test/README.md"], () => true)),
+    ...(await inWords(
+      ["specs/**/*.yaml", "README.md", "CONTRIBUTING.md", "OPERATIONS.md", "test/README.md"],
+      () => true,
+    )),
     ...(await inWords(["test/**/*.test.ts"], (line) => TITLE.test(line))),
     ...(await inDescriptions()),
   ].filter(({ file }) => folder === "." || file.startsWith(folder));
