@@ -55,8 +55,8 @@ export const webhookBreakages: readonly Breakage[] = [
     name: "webhook-answer-after-commit",
     guarantee: "A webhook is answered 202 only after it is recorded",
     file: "webhook/receive/admit.ts",
-    from: "await deps.turns.submit({ ...prompt, alsoRecord: record });",
-    to: "void deps.turns.submit({ ...prompt, alsoRecord: record }).catch(() => {});",
+    from: "await deps.runs.submit({ ...prompt, alsoRecord: record });",
+    to: "void deps.runs.submit({ ...prompt, alsoRecord: record }).catch(() => {});",
     tests: ["contract/webhook/admission.test.ts"],
   },
   {

@@ -28,7 +28,7 @@ export function shorten(text: string, max: number): string {
 /** Returns `text` with at most `max` UTF-16 units, the note in its middle included: a quarter of them is the beginning. */
 export function excerptOf(text: string, max: number): string {
   if (text.length <= max) return text;
-  const note = `\n[... ${text.length - max} characters cut here ...]\n`;
+  const note = `\n[... ${text.length - max} characters omitted ...]\n`;
   const head = Math.floor(max / 4);
   return headOf(text, head) + note + tailOf(text, max - head - note.length);
 }

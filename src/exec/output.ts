@@ -57,7 +57,7 @@ export class OutputExcerpt {
     const to = before.length - secretTail(before);
     const hidden = Buffer.byteLength(before.slice(to)) + Buffer.byteLength(after.slice(0, from));
     const omitted = cut + open + stray + hidden;
-    return `${before.slice(0, to)}\n[... ${omitted} bytes cut here ...]\n${after.slice(from)}`;
+    return `${before.slice(0, to)}\n[... ${omitted} bytes omitted ...]\n${after.slice(from)}`;
   }
 }
 

@@ -33,7 +33,7 @@ export async function run(): Promise<readonly BenchRow[]> {
   for (let round = 0; round < ROUNDS; round++) {
     silent.push(await inChild("tool", `${FLOOD} > /dev/null`, "No output."));
     bare.push(await inChild("bare", FLOOD, `${FLOOD_MB * MEGABYTE} bytes`));
-    floods.push(await inChild("tool", FLOOD, "bytes cut here"));
+    floods.push(await inChild("tool", FLOOD, "bytes omitted"));
   }
   const row = (of: (reply: FloodReply) => number, controls: readonly FloodReply[]) => {
     const [value, control] = [median(floods.map(of)), median(controls.map(of))];

@@ -158,7 +158,8 @@ export class TestCron implements AsyncDisposable {
     await this.#dispatcher.close({ graceMs: 0 });
     this.senders.owners.delete(this.store.owner);
     await this.agent[Symbol.asyncDispose]();
-    if (this.#ownsHome) await rm(this.home, { recursive: true, force: true });
+    // An attempt that was cut may still write its file.
+    if (this.#ownsHome) await rm(this.home, { recursive: true, force: true, maxRetries: 5 });
   }
 }
 

@@ -78,7 +78,7 @@ function bounded(text: string): string {
   const half = MAX_ANSWER_CHARACTERS / 2;
   const [head, tail] = [headOf(text, half), tailOf(text, half)];
   const cut = text.length - head.length - tail.length;
-  return `${head}\n[... ${cut} characters cut here ...]\n${tail}`;
+  return `${head}\n[... ${cut} characters omitted ...]\n${tail}`;
 }
 
 type Attempt = SettledAnswer & Omit<ToolOutput, "text" | "code">;

@@ -127,7 +127,7 @@ function excerpt(text: string, characters: number): string {
   const head = Math.floor(characters / 4);
   const tail = characters - head;
   const cut = text.length - characters;
-  return `${text.slice(0, head)}\n[... ${cut} characters cut here ...]\n${text.slice(-tail)}`.toWellFormed();
+  return `${text.slice(0, head)}\n[... ${cut} characters omitted ...]\n${text.slice(-tail)}`.toWellFormed();
 }
 
 function skillParts(skills: readonly JobSkill[]): readonly string[] {

@@ -87,7 +87,7 @@ test("a failed direct delivery answers 502 without details, and its delivery id 
     ["failed", "failed", "failed", "delivered", "duplicate"],
   );
   assert.match(rows[0]?.reason ?? "", /answered 500/);
-  assert.equal(service.logged("a message could not be delivered").length, 3);
+  assert.equal(service.logged("cannot deliver a message").length, 3);
   // Given up with each 502: the outbox does not try it behind the sender's back. It is one message all the time.
   const outbox = await service.test.service.store.read
     .selectFrom("outbox")
@@ -150,7 +150,7 @@ test("a message for an unknown target is given up with a log entry, and the rece
   const message = { target: "carrier_pigeon:home", payload: { text: "coo", extra: {} }, maxAttempts: 1 };
   const id = await store.write((tx) => store.outbox.enqueue(tx, message));
   while ((await store.find("outbox", { id }))?.status !== "dead") await new Promise((r) => setTimeout(r, 10));
-  const [logged] = service.logged("a message could not be delivered and is given up");
+  const [logged] = service.logged("cannot deliver a message; no attempt is left");
   assert.match(JSON.stringify(logged), /carrier_pigeon/);
   assert.equal((await service.health()).status, 200);
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const isSummary = ({ instructions }: { readonly instructions: string }) =>
-  instructions.startsWith("You sum up");
+  instructions.startsWith("You summarise");
 
 test("a turn that makes its conversation shorter does not read it again from the store", async () => {
   const sums: string[] = [];

@@ -142,7 +142,7 @@ test("a shortened text counts characters, ends in an ellipsis and is never longe
 test("an excerpt keeps the beginning and the end, and says how much it leaves out", () => {
   assert.equal(excerptOf("abc", 3), "abc");
   const excerpt = excerptOf(`begin${"x".repeat(500)}end`, 200);
-  assert.match(excerpt, /^beginx+\n\[\.\.\. 308 characters cut here \.\.\.\]\nx+end$/);
+  assert.match(excerpt, /^beginx+\n\[\.\.\. 308 characters omitted \.\.\.\]\nx+end$/);
   assert.equal(excerpt.length, 200);
 });
 

@@ -52,13 +52,13 @@ test("doctor reports an unreadable job first", async () => {
 });
 
 for (const [what, parts, detail] of [
-  ["script", { script: "gone.sh" }, /no file "gone\.sh"/],
+  ["script", { script: "gone.sh" }, /The file "gone\.sh" does not exist/],
   ["skill", { skills: ["gone"] }, /skill "gone" does not exist/],
-  ["folder", { workdir: "/nonexistent/folder" }, /\/nonexistent\/folder, is not there/],
-  ["model", { model: "nowhere:gpt" }, /no model "nowhere:gpt"/],
+  ["folder", { workdir: "/nonexistent/folder" }, /\/nonexistent\/folder, does not exist/],
+  ["model", { model: "nowhere:gpt" }, /Unknown model "nowhere:gpt"/],
   ["platform", { deliver: "local,telegram:-100" }, /target telegram is not set up/],
   ["platform for failures", { failureDeliver: "telegram:-100" }, /target telegram/],
-  ["set of tools", { toolsets: ["gone"] }, /no tools of the set "gone"/],
+  ["set of tools", { toolsets: ["gone"] }, /Unknown toolset "gone"/],
 ] as const) {
   test(`doctor reports a job whose ${what} is missing`, async () => {
     await using cron = await createTestCron();

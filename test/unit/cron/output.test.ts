@@ -157,7 +157,7 @@ test("an output that the disk refuses is retried with the reason", async () => {
   };
   for (const [code, why] of [
     ["ENOSPC", /the disk is full \(ENOSPC\)/],
-    ["EACCES", /may not be written \(EACCES\)/],
+    ["EACCES", /permission denied \(EACCES\)/],
     ["EIO", /could not be written \(EIO\)/],
   ] as const) {
     const outcome = await send(cron, output(), { write: refusing(code) });

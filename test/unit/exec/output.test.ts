@@ -35,7 +35,7 @@ test("the kept beginning and end of an output are cut between characters", () =>
     fc.property(pieces, fc.integer({ min: 4, max: 60 }), ({ whole, parts }, max) => {
       const excerpt = new OutputExcerpt(max);
       for (const part of parts) excerpt.push(part);
-      const found = /^(.*)\n\[\.\.\. (\d+) bytes cut here \.\.\.\]\n(.*)$/su.exec(excerpt.text());
+      const found = /^(.*)\n\[\.\.\. (\d+) bytes omitted \.\.\.\]\n(.*)$/su.exec(excerpt.text());
       const shown = found ? `${found[1]}${found[3]}` : excerpt.text();
       assert.ok(!shown.includes("\ufffd"), shown);
       if (!found) return;
