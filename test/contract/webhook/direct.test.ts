@@ -87,7 +87,7 @@ test("a failed direct delivery answers 502 without details, and its delivery id 
     ["failed", "failed", "failed", "delivered", "duplicate"],
   );
   assert.match(rows[0]?.reason ?? "", /answered 500/);
-  assert.equal(service.logged("cannot deliver a message").length, 3);
+  assert.equal(service.logged("a message could not be delivered").length, 3);
   // Given up with each 502: the outbox does not try it behind the sender's back. It is one message all the time.
   const outbox = await service.test.service.store.read
     .selectFrom("outbox")

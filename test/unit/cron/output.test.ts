@@ -158,7 +158,7 @@ test("an output that the disk refuses is retried with the reason", async () => {
   for (const [code, why] of [
     ["ENOSPC", /the disk is full \(ENOSPC\)/],
     ["EACCES", /permission denied \(EACCES\)/],
-    ["EIO", /could not be written \(EIO\)/],
+    ["EIO", /Cannot write .* \(EIO\)/],
   ] as const) {
     const outcome = await send(cron, output(), { write: refusing(code) });
     assert.equal(outcome.status, "retry");
