@@ -46,7 +46,7 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
     writePython(join(out, "sdk/python"), bundles.http),
     writeReference(join(out, "reference"), bundles, acp),
     copyContract("http", join(out, "http/contract.gen.ts")),
-    copyContract("chat", join(out, "http/chat.gen.ts")),
+    hasChats(bundles.http) && copyContract("chat", join(out, "http/chat.gen.ts")),
     copyContract("rpc", join(out, "gateway/contract.gen.ts")),
     writeText(join(out, "gateway/schemas.gen.ts"), emitSchemas(rpcSchemas, rpcImports)),
     acp && writeText(join(out, "acp/claims.gen.ts"), emitAcp(acp)),
@@ -54,6 +54,10 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
     runOpenRpcGenerator(out, bundles.gateway, "gateway"),
     bundles.host && runOpenRpcGenerator(out, bundles.host, "host"),
   ]);
+}
+
+function hasChats(document: BundledDocument): boolean {
+  return readOperations(document).some(({ id }) => id === "createChatCompletion");
 }
 
 /** All broken rules of all specs at once: one run shows everything there is to mend. */

@@ -205,11 +205,11 @@ function deliveryProblems(row: OccurrenceRow, found: Findings): readonly string[
   if (!job || row.scheduled_at >= found.settledMs) return [];
   const owed = found.messages.filter(({ ref, target }) => ref === row.id && target !== "cron_output");
   const isOnce = job.definition.schedule.kind === "once";
-  // A failure that is tried again is told when the last try has failed.
-  const isTriedAgain = row.status === "failed" && /It is tried again in/.test(row.reason ?? "");
+  // A failure that is retried is reported when the last retry has failed.
+  const isRetried = row.status === "failed" && /It is retried in/.test(row.reason ?? "");
   const isTold = BEGUN.includes(row.status) || (row.status === "missed" && isOnce);
   const isQuiet = row.status === "ok" && row.job_name === "silent";
-  const isOwed = isTold && !isQuiet && !isTriedAgain && job.definition.deliver !== "local";
+  const isOwed = isTold && !isQuiet && !isRetried && job.definition.deliver !== "local";
   const count = isOwed ? 1 : 0;
   if (owed.length !== count) return [`${named(row)} was owed to ${owed.length}, not ${count}`];
   const lost = owed.filter(({ status }) => status !== "delivered");

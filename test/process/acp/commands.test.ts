@@ -111,7 +111,7 @@ test("a slash command answers or fails in one message that keeps its lines, with
   assert.equal(await told(editor, sessionId, "/title # My `title`"), "Title: # My `title`");
   assert.match(await told(editor, sessionId, "/undo x"), /^Usage: \/undo \[n\]$/);
   assert.match(await told(editor, sessionId, "/model nowhere:none"), /^There is no model "nowhere:none"/);
-  assert.match(await told(editor, sessionId, "/help nope"), /^There is no command \/nope/);
+  assert.match(await told(editor, sessionId, "/help nope"), /^No command is named \/nope/);
   assert.match(await told(editor, sessionId, "/new"), /^Start a new session in your editor\.$/);
   const chunks = editor.updates("agent_message_chunk", sessionId);
   assert.equal(new Set(chunks.map(({ messageId }) => messageId)).size, 8);

@@ -88,7 +88,7 @@ describe("agentd cron import", () => {
     await writeFile(file, "[1, 2");
     const refused = await run(file);
     assert.equal(refused.code, 1);
-    assert.match(refused.stderr, /Cannot import .* It is no JSON/);
+    assert.match(refused.stderr, /Cannot import .* It is not JSON/);
     assert.deepEqual(await readdir(made.home), []);
   });
 });

@@ -110,6 +110,6 @@ describe("agentd doctor on the outbox", () => {
       detail,
       /^2 given up \(telegram 2\); 1 may have arrived \(slack 1\); the oldest due message has waited for 12[12] minutes$/,
     );
-    assert.match(fix ?? "", /See `agentd deliveries list`.*Is `agentd gateway` running\?/);
+    assert.match(fix ?? "", /See `agentd outbox list`.*Is `agentd gateway` running\?/);
   });
 });

@@ -150,7 +150,7 @@ describe("agentd gateway setup at a terminal", () => {
       await terminal.shows("token: Token of the bot");
       await terminal.type(TOKEN);
       await terminal.press("Enter");
-      await terminal.shows("home_channel: The chat of messages that name no other.");
+      await terminal.shows("home_channel: Default chat.");
       await terminal.press("Enter");
       await terminal.shows("Set up another platform?");
       await terminal.press("Enter");

@@ -80,9 +80,9 @@ describe("agentd outbox list", () => {
     assert.equal(code, 0, stderr);
     const lines = stdout.trimEnd().split("\n");
     assert.match(lines[0] ?? "", /^ID +CREATED +TARGET +ATTEMPTS +STATUS +NEXT ATTEMPT +LAST ERROR$/);
-    assert.match(lines[1] ?? "", new RegExp(`^${sending} .* email:someone\\.priv… +1 +sending +sending$`));
+    assert.match(lines[1] ?? "", new RegExp(`^${sending} .* email:someone\\.pri… +1 +sending +sending$`));
     assert.match(lines[2] ?? "", new RegExp(`^${dead} .* slack:C1 +1 +dead +- +403 for \\[redacted\\]`));
-    assert.match(lines[3] ?? "", new RegExp(`^${due} .* telegram:-10012345678… +0 +due +now$`));
+    assert.match(lines[3] ?? "", new RegExp(`^${due} .* telegram:-1001234567… +0 +due +now$`));
     assert.ok(!stdout.includes("\u001b") && !stdout.includes("private@"));
   });
 

@@ -133,7 +133,7 @@ describe("agentd sessions", () => {
     }
     const { code, stderr } = await place.sessions("list", "--cursor", "nonsense");
     assert.equal(code, 1);
-    assert.match(stderr, /^The cursor is not one[^\n]*\n$/);
+    assert.match(stderr, /^The cursor is not from a list of sessions[^\n]*\n$/);
   });
 
   it("shows a session with its last 20 messages, or all", async () => {

@@ -90,7 +90,7 @@ test("subscribe refuses invalid options and combinations and then writes nothing
     [["--deliver-only"], 2, /--deliver-only needs a real target/],
     [["--deliver-only", "--deliver", "log:x"], 1, /deliver_only needs a real target/],
     [["--retry-on-script-failure"], 2, /--retry-on-script-failure requires --script/],
-    [["--deliver", "telegran"], 1, /deliver: "telegran" is no target; did you mean "telegram"/],
+    [["--deliver", "telegran"], 1, /deliver: "telegran" is not a target; did you mean "telegram"/],
     [["--secret", ""], 2, /--secret is empty/],
     [["--secret", "env:NOBODY_SET_THIS"], 1, /NOBODY_SET_THIS, its secret, is not set/],
     [["--secret", "INSECURE_NO_AUTH"], 1, /for loopback addresses only/],
@@ -114,7 +114,7 @@ test("subscribe refuses invalid options and combinations and then writes nothing
   const direct = await place.webhook(...words, ...more);
   assert.equal(direct.code, 0, direct.stderr);
   assert.match(direct.stdout, /Mode: {4}direct delivery \(no agent, zero LLM cost\)/);
-  assert.match(direct.stdout, /Message: p{80}…/);
+  assert.match(direct.stdout, /Message: p{79}…/);
   const { ci } = await place.subscriptions();
   assert.equal(ci?.["deliver_only"], true);
   assert.equal(ci?.["retry_on_script_failure"], true);
@@ -150,7 +150,7 @@ test("the subscriptions file always gets mode 0600, and a corrupt file is set as
   await writeFile(place.file, '{"a": {');
   const listed = await place.webhook("list");
   assert.match(listed.stdout, /No dynamic webhook subscriptions\./);
-  assert.match(listed.stderr, /webhook_subscriptions\.json is invalid: it is no JSON/);
+  assert.match(listed.stderr, /webhook_subscriptions\.json is invalid: it is not JSON/);
   assert.equal(listed.code, 1);
   const next = await place.webhook("subscribe", "c");
   assert.equal(next.code, 0);
