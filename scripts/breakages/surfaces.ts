@@ -98,8 +98,8 @@ export const surfaceBreakages: readonly Breakage[] = [
     name: "config-get-masks",
     guarantee: "agentd config get prints no secret",
     file: "config/secrets/values.ts",
-    from: "if (isMarked(path) || isTellingName(nameOf(path))",
-    to: "if (isTellingName(nameOf(path))",
+    from: "if (isMarked(path) || isSecretName(nameOf(path))",
+    to: "if (isSecretName(nameOf(path))",
     tests: ["unit/config/secrets.test.ts"],
   },
   {

@@ -2,7 +2,7 @@
 import { beforeRedacting, registerSecret } from "../base/observe/redact.ts";
 import { envFileStamp, readEnvFile, readEnvFileNow, setEnvVariable, type EnvFile } from "./file/env-file.ts";
 import { envPath, type Environment } from "./home.ts";
-import { isTellingName, secretsIn } from "./secrets/variable.ts";
+import { isSecretName, secretsIn } from "./secrets/variable.ts";
 
 export interface VariablesOptions {
   /** The environment of the process; it overrides the file. */
@@ -49,7 +49,7 @@ export class Variables {
   async set(name: string, value: string): Promise<void> {
     for (const secret of secretsIn(name, value, { isSecret: true })) registerSecret(secret);
     // After a restart, neither the name nor the value may show that it is a secret.
-    await setEnvVariable(this.#path, name, value, { isMarked: !isTellingName(name) });
+    await setEnvVariable(this.#path, name, value, { isMarked: !isSecretName(name) });
     this.#file = { ...this.#file, [name]: value };
   }
 

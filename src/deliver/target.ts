@@ -229,8 +229,8 @@ export function staleUncertainty(
 ): SendOutcome | undefined {
   // No earlier attempt started a later part.
   if (uncertainSinceMs === undefined || index !== partsSent) return undefined;
-  const isTold = windowMs > 0 && nowMs - uncertainSinceMs <= windowMs;
-  return isTold ? undefined : { status: "unknown", isFinal: true, error: tooLate(title) };
+  const isDetected = windowMs > 0 && nowMs - uncertainSinceMs <= windowMs;
+  return isDetected ? undefined : { status: "unknown", isFinal: true, error: tooLate(title) };
 }
 
 function tooLate(title: string): string {

@@ -129,7 +129,7 @@ test("leave is waited for across two restarts, and the tool runs once", async ()
   await runs.at.kill("SIGTERM");
 });
 
-test("leave that is refused after a restart is told to the model with the reason; nothing ran", async () => {
+test("an approval that is denied after a restart reaches the model with the reason; nothing ran", async () => {
   await using place = await createGatewayPlace();
   const runs = await begin(place);
   const runId = await runs.start(ASKS);
@@ -144,7 +144,7 @@ test("leave that is refused after a restart is told to the model with the reason
   await runs.at.kill("SIGTERM");
 });
 
-test("a question keeps its time across a restart: nobody answers, and the call is refused", async () => {
+test("a question keeps its expiry across a restart: without an answer the call is refused", async () => {
   await using place = await createGatewayPlace();
   await writeFile(join(place.home, "config.yaml"), JSON.stringify({ approvals: { timeout_seconds: 6 } }));
   const runs = await begin(place);

@@ -72,7 +72,7 @@ test("SIGKILL in a turn: after the restart it has one end, interrupted, and the 
   assert.equal(await second.kill("SIGTERM"), 0, second.stderr());
 });
 
-test("SIGTERM in a turn: whoever listens hears its one end before the socket closes with 1001", async () => {
+test("SIGTERM in a turn: connected hosts receive its one end before the socket closes with 1001", async () => {
   await using place = await createGatewayPlace();
   await writeFile(join(place.home, "config.yaml"), JSON.stringify({ api_server: { drain_seconds: 0 } }));
   const first = await place.start();

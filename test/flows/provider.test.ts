@@ -76,7 +76,7 @@ test("what a provider says reaches the client while the provider still speaks", 
   assert.equal((await runOf(flow.service, response)).status, "cancelled");
 });
 
-test("a provider that limits the rate is asked again when it says, and the run tells of it", async () => {
+test("a provider that limits the rate is asked again when it says, and the run reports it", async () => {
   const clock = new FakeClock();
   const limited: ModelReply = { status: 429, headers: { "retry-after": "7" }, body: "{}" };
   await using flow = await startFlow([limited, saying("Now.")], { clock });
@@ -285,7 +285,7 @@ test("a conversation that the provider finds too long is summed up, and the prom
   assert.ok(told.includes("compression.completed"), told.join(" "));
 });
 
-test("a conversation that nothing can be left out of is told to be too long, without the provider's words", async () => {
+test("a conversation that cannot be shortened is reported as too long, without the provider's words", async () => {
   await using flow = await startFlow([tooLong, tooLong]);
   const response = await flow.service.chat({ ...hi("go"), stream: true });
   const { error } = await streamed(response);

@@ -85,7 +85,7 @@ test("a webhook becomes a run whose answer arrives at its targets; at one that w
   assert.equal(receiver.received.length, 1);
 });
 
-test("what a stopped service owes a platform that is down, the next one brings, without another run", async (t) => {
+test("messages of a stopped service to a platform that was down are sent by the next one, without another run", async (t) => {
   const telegram = await startTelegram(t);
   const receiver = await openReceiver(t);
   telegram.next(...Array.from({ length: 20 }, () => ({ status: 500 })));

@@ -16,7 +16,7 @@ const start = (host: string, more: Record<string, unknown> = {}, options: TestSe
     config: { api_server: { webhook_allowed_hosts: [host], ...more } },
   });
 
-test("a run's end is told, signed with the client's secret, and verified by the official packages", async (t) => {
+test("the end of a run is reported, signed with the client's secret, and verified by the official packages", async (t) => {
   const receiver = await openReceiver(t);
   await using service = await start(receiver.host);
   const response = await service.request("/v1/runs", {
@@ -42,7 +42,7 @@ test("a run's end is told, signed with the client's secret, and verified by the 
   assert.equal(request?.headers["traceparent"], traceparent);
 });
 
-test("a response's end is told with its id, signed with the configured secret", async (t) => {
+test("the end of a response is reported with its id, signed with the configured secret", async (t) => {
   const receiver = await openReceiver(t);
   const options = { env: { HOOK_SECRET: secret } };
   await using service = await start(receiver.host, { webhook_secret: "env:HOOK_SECRET" }, options);
@@ -60,7 +60,7 @@ test("a response's end is told with its id, signed with the configured secret", 
   assert.equal((event.data as { id: string }).id, response.id);
 });
 
-test("a chat's end is told too; a webhook that nobody may have is refused before anything runs", async (t) => {
+test("the end of a chat is reported too; a forbidden webhook is refused before anything runs", async (t) => {
   const receiver = await openReceiver(t);
   await using service = await start(receiver.host);
   const chat = (webhook: unknown) =>
@@ -75,7 +75,7 @@ test("a chat's end is told too; a webhook that nobody may have is refused before
   assert.equal(receiver.received.length, 1);
 });
 
-test("what a stopped service owes, the next one sends, under the same id", async (t) => {
+test("pending webhooks of a stopped service are sent by the next one, under the same id", async (t) => {
   const receiver = await openReceiver(t, (response, _request, count) => {
     if (count > 1) response.writeHead(count > 2 ? 400 : 204).end();
   });

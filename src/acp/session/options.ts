@@ -182,7 +182,7 @@ function readEffort(value: unknown): string | null {
   return effort;
 }
 
-/** The settings in effect for a session, whoever chose them. */
+/** The settings in effect for a session. */
 export interface SessionChoices {
   /** Without a choice, the mode that describes the configuration. */
   readonly mode: SessionMode;

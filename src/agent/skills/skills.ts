@@ -271,7 +271,7 @@ export function skillInstructions({ name, path, instructions }: ReportedSkill): 
 
 /** In the source; beside the bundle; beside the folder of its chunks. */
 const CANDIDATES = ["./bundled/", "./skills/", "../skills/"];
-/** Always bundled; tells our folder from another of the same name. */
+/** Always bundled; distinguishes our folder from another of the same name. */
 const BUNDLED_SKILL = "webhook-subscriptions/SKILL.md";
 
 /** Returns the absolute folder of the bundled skills; undefined when the program is a single file without them. */

@@ -344,7 +344,7 @@ async function ask<K extends QuestionKind>(
 
 function unanswered(outcome: { readonly status: string }, scope: ToolCallScope): unknown {
   if (outcome.status === "cancelled" && scope.signal.aborted) return scope.signal.reason;
-  const text = "The question was not answered in time. Use your best judgement, and state what you assumed.";
+  const text = "The question was not answered in time. Decide for yourself, and state what you assumed.";
   return new ToolError(text, { code: "approval_expired" });
 }
 

@@ -30,7 +30,7 @@ export function applyDefaults(schema: JsonSchema, value: unknown, root: JsonSche
 
 /**
  * `schema` cut down to what concerns `value`: references followed, and of each union only the branches that `value`
- * can have meant, told by const tags and by JSON types. Whatever `schema` refuses, the result refuses too.
+ * can have meant, determined by const tags and by JSON types. Whatever `schema` refuses, the result refuses too.
  */
 export function narrowSchema(schema: JsonSchema, value: unknown, root: JsonSchema = schema): JsonSchema {
   return narrow(schema, value, { root, depth: 0 });
@@ -147,7 +147,7 @@ function chooseBranches(schema: JsonSchema, value: unknown, walk: Walk): readonl
   });
 }
 
-/** The const properties that a branch requires: what tells it from the others. */
+/** The const properties that a branch requires: what distinguishes it from the others. */
 function tagsOf(branch: JsonSchema): ReadonlyMap<string, unknown> {
   const required = Array.isArray(branch["required"]) ? branch["required"] : [];
   const properties = isRecord(branch["properties"]) ? branch["properties"] : {};

@@ -100,8 +100,8 @@ const tooDeep: Issue = { path: "", message: "is nested too deeply", keyword: "de
 function explain(root: JsonSchema, value: unknown): readonly Issue[] {
   const narrowed = { ...narrowSchema(root, value), components: root["components"] };
   const findings = (Errors(narrowed, value) as [boolean, Finding[]])[1];
-  const telling = findings.filter(({ keyword }) => !SUMMARIES.has(keyword));
-  const kept = telling.length > 0 ? telling : findings;
+  const specific = findings.filter(({ keyword }) => !SUMMARIES.has(keyword));
+  const kept = specific.length > 0 ? specific : findings;
   const union = findings.some(({ keyword }) => keyword === "oneOf");
   // The branch of a union that matched furthest is probably the intended one.
   const ordered = union ? kept.toSorted((a, b) => depthOf(b) - depthOf(a)) : kept;

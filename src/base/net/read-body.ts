@@ -124,7 +124,7 @@ async function readAll(
  * are joined.
  */
 class Pieces {
-  readonly #folded: Uint8Array[] = [];
+  readonly #merged: Uint8Array[] = [];
   #fresh: Uint8Array[] = [];
   size = 0;
 
@@ -132,14 +132,14 @@ class Pieces {
     this.size += piece.byteLength;
     this.#fresh.push(piece);
     if (this.#fresh.length < MAX_FRESH) return;
-    this.#folded.push(Buffer.concat(this.#fresh));
+    this.#merged.push(Buffer.concat(this.#fresh));
     this.#fresh = [];
   }
 
   whole(): Uint8Array {
     const [only, ...others] = this.#fresh;
-    const isOne = only !== undefined && others.length === 0 && this.#folded.length === 0;
-    return isOne ? only : Buffer.concat([...this.#folded, ...this.#fresh]);
+    const isOne = only !== undefined && others.length === 0 && this.#merged.length === 0;
+    return isOne ? only : Buffer.concat([...this.#merged, ...this.#fresh]);
   }
 }
 

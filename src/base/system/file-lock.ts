@@ -31,7 +31,7 @@ const LAST_RETRY_MS = 100;
 const REASONS: ReadonlyMap<number, string> = new Map([
   [8, "is read-only. Check its permissions"],
   [10, "cannot be read: the disk failed. Check the disk"],
-  [13, "cannot be written: the disk is full. Make room, then try again"],
+  [13, "cannot be written: the disk is full. Free some space, then try again"],
   [14, "cannot be opened. Check the folder and its permissions"],
   [26, "is some other file. Move it away"],
 ]);

@@ -35,10 +35,10 @@ export async function runCli(root: CommandDef, words: readonly string[]): Promis
   }
 }
 
-/** Nobody reads any more: a pipe that was closed, a terminal that is gone. */
+/** The output has no reader: a closed pipe, or a terminal that is gone. */
 const isUnread = ({ code }: NodeJS.ErrnoException): boolean => code === "EPIPE" || code === "EIO";
 
-/** Whoever reads has seen enough, as `head` has: no reason to complain. */
+/** The reader, such as `head`, has seen enough: not an error. */
 function leaveQuietly(error: NodeJS.ErrnoException): void {
   if (!isUnread(error)) throw error;
   process.exit();

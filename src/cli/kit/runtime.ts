@@ -8,7 +8,7 @@ import v8 from "node:v8";
 
 /**
  * Caches compiled modules in `<home>/cache/code/<version>`, a few megabytes, for faster starts. The cache is in the home
- * because whoever can write to it controls what runs. Does nothing when run from source, without a home, or on Deno,
+ * because anyone who can write to it controls what runs. Does nothing when run from source, without a home, or on Deno,
  * which has its own cache.
  */
 export function keepCompiledCode(home: string): void {

@@ -74,7 +74,7 @@ export const dropCommand = defineCommand({
     const choice = toChoice(args, positionalsOf(rawArgs));
     if (!args.yes && !confirm.isPossible()) {
       throw new UsageError(
-        "Standard input is not a terminal, so nobody can confirm. Pass --yes to drop the messages.",
+        "Standard input is not a terminal, so the command cannot ask for confirmation. Pass --yes to drop the messages.",
       );
     }
     await inDatabase(async (store) => {

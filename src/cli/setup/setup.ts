@@ -31,7 +31,11 @@ export const setupCommand = defineCommand({
     "api-key-stdin": switchOption("Read the API key from standard input"),
     "api-key-env": textOption("NAME", "Read the API key from this environment variable"),
     model: textOption("model", "The default model"),
-    approvals: { type: "enum", options: [...APPROVALS], description: "What the agent may do without asking" },
+    approvals: {
+      type: "enum",
+      options: [...APPROVALS],
+      description: "Actions that the agent may take without asking",
+    },
     test: switchOption("Test the model at the end"),
   },
   async run({ args }) {

@@ -2,7 +2,7 @@
 export interface GatewayTransport {
   /**
    * Opens a connection. MUST pass each frame to `sink.frame` in order, as text without a line break, and MUST call
-   * `sink.cut` once when the connection ends, whoever ended it, and nothing after that. MAY reject instead when nothing
+   * `sink.cut` once when the connection ends, regardless of which side ended it, and nothing after that. MAY reject instead when nothing
    * was opened, with a TransportError that is not `retryable` when a retry cannot succeed. `signal` aborts when the
    * connection is no longer wanted before this resolves.
    */

@@ -6,7 +6,7 @@ import { isRecord } from "../../base/json/schema.ts";
 import type { Environment } from "../home.ts";
 import { NO_AUTH } from "../semantic-checks.ts";
 import { schemaAt } from "../schema-path.ts";
-import { isTellingName, secretsIn } from "./variable.ts";
+import { isSecretName, secretsIn } from "./variable.ts";
 
 const MASK = "[redacted]";
 
@@ -86,7 +86,7 @@ function isAnnounced(path: Leaf["path"], config: unknown): boolean {
   if (typeof index !== "number" || index === 0) return false;
   const before = getAtPath(config, [...path.slice(0, -1), index - 1]);
   const option = /^--?([\w-]+)$/.exec(String(before))?.[1];
-  return option !== undefined && isTellingName(option);
+  return option !== undefined && isSecretName(option);
 }
 
 /** Returns a copy of `value` (a configuration, or its part at `path`) with masked secrets, for people. */
@@ -102,12 +102,12 @@ export function maskSecrets(value: unknown, path: readonly (string | number)[] =
     );
   }
   if (typeof value !== "string" || value === NO_AUTH || referenceIn(value) !== undefined) return value;
-  if (isMarked(path) || isTellingName(nameOf(path)) || secretsIn(nameOf(path), value).includes(value))
+  if (isMarked(path) || isSecretName(nameOf(path)) || secretsIn(nameOf(path), value).includes(value))
     return MASK;
   return value
     .replace(/^([a-z][a-z0-9+.-]*:\/\/[^/@\s:]*):[^/@\s]*@/i, `$1:${MASK}@`)
     .replace(ASSIGNED, (all, lead: string, name: string) =>
-      isTellingName(name) ? `${lead}${name}=${MASK}` : all,
+      isSecretName(name) ? `${lead}${name}=${MASK}` : all,
     );
 }
 

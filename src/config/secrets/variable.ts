@@ -48,7 +48,7 @@ export function exposureOf(
 }
 
 /** Returns whether values of this name are secret, in any spelling: `API_KEY`, `apiKey`, `x-api-key`. */
-export function isTellingName(name: string): boolean {
+export function isSecretName(name: string): boolean {
   return kindOfName(name) === "secret";
 }
 
@@ -64,9 +64,9 @@ function kindOfName(name: string): Kind {
   if (words.some((word) => PUBLIC.has(word))) return "plain";
   const last = words.findLast((word) => !NUMBERING.test(word)) ?? "";
   const at = words.findLastIndex((word) => isSecretWord(word) || WEAK.has(word));
-  const isTelling = at >= 0 && !(words[at] === "KEY" && OTHER_KEYS.has(words[at - 1] ?? ""));
+  const isSecret = at >= 0 && !(words[at] === "KEY" && OTHER_KEYS.has(words[at - 1] ?? ""));
   if (ABOUT.has(last)) return "plain";
-  if (!isTelling) return "unknown";
+  if (!isSecret) return "unknown";
   return words.some(isSecretWord) ? "secret" : "weak";
 }
 
@@ -163,7 +163,7 @@ function inAddress(name: string, text: string): readonly string[] {
   if (!url) return written === undefined ? [] : [written];
   const user = /DSN$/i.test(name) && isRandom(url.username) ? [url.username] : [];
   const query = [...url.searchParams].flatMap(([key, value]) =>
-    isTellingName(key) || /^(?:sig|sign|signature|code)$/i.test(key) || isRandom(value) ? [value] : [],
+    isSecretName(key) || /^(?:sig|sign|signature|code)$/i.test(key) || isRandom(value) ? [value] : [],
   );
   const password = written === undefined ? [] : [written, decoded(url.password)];
   return [...password, ...user, ...query, ...hookTokens(name, url, text)];
@@ -190,7 +190,7 @@ function hookTokens(name: string, url: URL, text: string): readonly string[] {
 function inPairs(text: string): readonly string[] {
   const named = [...text.matchAll(/(?:^|[\s;&])([\w .-]{1,40}?)\s*=\s*([^;&\s]+)/g)]
     .slice(0, MAX_PIECES)
-    .flatMap(([, key = "", value = ""]) => (isTellingName(key.trim()) ? [value] : []));
+    .flatMap(([, key = "", value = ""]) => (isSecretName(key.trim()) ? [value] : []));
   const dsn = /^[^\s:/@]+:([^\s@]+)@(?:tcp|unix|[\w.-]+)[(:/]/.exec(text)?.[1];
   return dsn === undefined ? named : [...named, dsn];
 }

@@ -84,7 +84,7 @@ export function jobPrompt(parts: PromptParts): JobPrompt {
 }
 
 const GUARD = [
-  "This is a scheduled run. Nobody reads along and nobody can answer: decide on your own, and state your assumptions.",
+  "This is a scheduled run. No one reads along or can answer: decide on your own, and state your assumptions.",
   "- Your final answer is delivered for you. Do not send it anywhere yourself.",
   "- When you have nothing to report, answer with exactly [SILENT] and no other word: then nothing is delivered. Otherwise do not write that mark.",
   '- Words about time in the task, such as "every morning", describe the schedule of this run. Never create a job because a text sounds as if it should be repeated.',

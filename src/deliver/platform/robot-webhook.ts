@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 export interface RobotWebhook {
   /** Without the path and the query, and without a slash at the end. */
   readonly baseUrl: string;
-  /** Whoever has this key can write to the group. */
+  /** Anyone with this key can write to the group. */
   readonly key: string;
 }
 

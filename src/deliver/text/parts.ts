@@ -49,9 +49,9 @@ function nextCut(
   const render = (to: number) => source.render(from, to, noteAt(to));
   let to = longestFit(text, from, options, render);
   while (to > from) {
-    const wish = cutBefore(text, from, to);
-    const moved = source.cutInstead(wish);
-    const end = moved > from ? moved : wish;
+    const preferred = cutBefore(text, from, to);
+    const moved = source.cutInstead(preferred);
+    const end = moved > from ? moved : preferred;
     if (isWithinPair(text, end)) break;
     const part = render(end);
     // It rarely does not fit: a shorter part may need more marks.

@@ -24,7 +24,7 @@ export function getModel(name: string, { settings }: HttpDeps): HttpResponse<"ge
   );
 }
 
-/** GET /health. ServiceError `server_draining` tells load balancers to send requests elsewhere. */
+/** GET /health. ServiceError `server_draining` makes load balancers send requests elsewhere. */
 export function getHealth({ version, runs }: HttpDeps): HttpResponse<"getHealth"> {
   if (runs.draining) {
     throw new ServiceError("server_draining", "The server is shutting down. Send requests elsewhere.", {

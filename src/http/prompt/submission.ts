@@ -195,7 +195,7 @@ export function failureOf(event: RunEvent): ServiceError | undefined {
 }
 
 /**
- * Returns the answer to a request whose run failed. After a tool ran, it tells clients not to retry: a retry would
+ * Returns the answer to a request whose run failed. After a tool ran, it asks clients not to retry: a retry would
  * repeat the tool's effects.
  */
 export function failedAnswer(

@@ -76,7 +76,7 @@ export class Outbox {
   control(text: string, sessionId?: string): void {
     if (this.#isClosed) return;
     const held = sessionId === undefined ? undefined : this.#held.get(sessionId);
-    if (!held && this.#ready === 0 && this.#hasRoom()) return this.#options.wire.send(text);
+    if (!held && this.#ready === 0 && this.#isBelowLimit()) return this.#options.wire.send(text);
     this.#add({ text, size: text.length }, held);
   }
 
@@ -109,7 +109,7 @@ export class Outbox {
   pump(): void {
     if (this.#isClosed) return;
     while (this.#ready > 0) {
-      if (!this.#hasRoom()) return this.#later(POLL_MS);
+      if (!this.#isBelowLimit()) return this.#later(POLL_MS);
       const next = this.#waiting[this.#first];
       if (!next) return;
       // The last delta waits for the tick, so that the next one can be merged into it.
@@ -222,7 +222,7 @@ export class Outbox {
     for (const key of this.#dropped.keys()) if (key.startsWith(`${sessionId} `)) this.#dropped.delete(key);
   }
 
-  #hasRoom(): boolean {
+  #isBelowLimit(): boolean {
     return this.#options.wire.buffered() < WIRE_BYTES;
   }
 

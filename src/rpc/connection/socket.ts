@@ -144,7 +144,7 @@ export class SocketGate {
 /** What the upgrade request passes on to its socket. */
 interface PeerContext extends Record<string, unknown> {
   readonly identity: RpcIdentity;
-  /** True when the request came from this machine, as far as the server can tell. */
+  /** True when the request came from this machine, as far as the server knows. */
   readonly isLocal: boolean;
   /** The stream below the socket, on Node. */
   readonly stream: Corkable | undefined;

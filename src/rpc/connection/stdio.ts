@@ -25,7 +25,7 @@ export function greetStdio(
   return connectionId;
 }
 
-/** Tells a greeted host why it gets no answers. Resolves when the frame is sent, or when nothing reads it. */
+/** Reports to a greeted host why it gets no answers. Resolves when the frame is sent, or when nothing reads it. */
 export async function failStdio(output: FrameOutput, error: unknown): Promise<void> {
   const message =
     error instanceof ServiceError ? redact(error.message) : "agentd could not start. See its standard error.";

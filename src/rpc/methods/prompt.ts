@@ -290,7 +290,7 @@ function stale(prompts: number): ServiceError {
   return new ServiceError("stale_target", what, { param: "truncate_before_user_ordinal" });
 }
 
-/** A message that a directive told the host to submit with a busy mode. */
+/** A message that a directive asked the host to submit with a busy mode. */
 interface Sent {
   /** Undefined: the command had no session. */
   readonly sessionId: string | undefined;
@@ -301,7 +301,7 @@ interface Sent {
 /** The newest one of each connection. */
 const sent = new WeakMap<RpcPeer, Sent>();
 
-/** Returns the directive as the spec defines it. `session_id` tells the host to continue in another session. */
+/** Returns the directive as the spec defines it. `session_id` makes the host continue in another session. */
 export function showDirective(
   done: Directive,
   { peer, sessionId }: { readonly peer: RpcPeer; readonly sessionId: string | undefined },

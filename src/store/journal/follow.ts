@@ -60,12 +60,12 @@ export class Followers {
     }
   }
 
-  /** Rows may have been committed that nobody handed on. */
+  /** Committed rows may not have been handed on. */
   look(): void {
     this.#wake(undefined);
   }
 
-  /** Ends every follower, also those that nobody pulls, and stops watching the database that is about to close. */
+  /** Ends every follower, also those that are not being read, and stops watching the database that is about to close. */
   close(): void {
     this.#isClosed = true;
     for (const followers of this.#byScope.values()) followers.forEach((follower) => follower.end());
@@ -202,7 +202,7 @@ class Follower implements PageReader {
     this.#wake();
   }
 
-  /** Rows may have come that nobody hands over. */
+  /** Some rows may not have been handed on. */
   look(): void {
     this.isBehind = true;
     this.#wake();

@@ -3,7 +3,7 @@ import type { Tx } from "../tx/tx.ts";
 
 /**
  * An event before it has a number. `data` is a JSON object; its form stands in specs/schemas/event.yaml. Followers of
- * this process get the very object: it MUST be plain JSON, and nobody changes it after it was appended.
+ * this process get the very object: it MUST be plain JSON and MUST NOT change after it was appended.
  */
 export interface NewEvent {
   readonly type: string;
@@ -30,7 +30,7 @@ export interface SessionEvents<E extends NewEvent = NewEvent> {
 export type Scope = { readonly sessionId: string } | { readonly runId: string };
 
 /**
- * Append-only events. Append is publish: whoever follows learns of an event when it is committed, in order, once,
+ * Append-only events. Append is publish: followers receive an event when it is committed, in order, once,
  * with the number it keeps for ever.
  */
 export interface Journal {

@@ -57,7 +57,7 @@ interface HeldPage extends Page {
 
 /**
  * Pages of the journal as followers read them: one read for all who ask for the same page, and one copy for all who are
- * in it, kept while there is room. A follower only knows where its page begins; when the page is gone it reads again.
+ * in it, kept while memory allows. A follower only knows where its page begins; when the page is gone it reads again.
  */
 export class Pages {
   readonly #read: PagesOptions["read"];
@@ -142,7 +142,7 @@ export class Pages {
   #keep(key: string, page: HeldPage): void {
     const known = this.#kept.get(key);
     if (known) this.#remove(key, known);
-    // The end of what there is, given whole: nobody comes back to it.
+    // The last events, returned completely: no reader comes back to them.
     if (page.events.length < 2 && !page.hasMore) return;
     const mostBytes = this.#budget.maxBytes * MAX_SHARE;
     if (page.bytes > mostBytes) return;

@@ -4,7 +4,7 @@ export const DEFAULT_READER_BYTES = 67_108_864;
 /**
  * One bound, in bytes, over everything that waits in this process for readers of events: pages read for them, events
  * handed to them, and the queues of their streams and sockets. What can be read again is dropped first. Then a reader
- * is cut that has not read for longest; it resumes with its cursor. So nobody waits for a reader that does not read.
+ * is cut that has not read for longest; it resumes with its cursor. So no client waits for a reader that does not read.
  */
 export class ReaderBudget {
   readonly maxBytes: number;
@@ -36,7 +36,7 @@ export class ReaderBudget {
     return queue;
   }
 
-  /** Takes room for what can be read again at any time. False, and nothing taken, when there is not enough. */
+  /** Reserves memory for data that can be read again at any time. Returns false, and reserves nothing, if too little is left. */
   tryTake(bytes: number): boolean {
     if (this.#usedBytes + bytes > this.maxBytes) return false;
     this.#usedBytes += bytes;

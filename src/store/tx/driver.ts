@@ -26,7 +26,7 @@ export interface Driver {
    * `scopes` names what changed (see `scopeKey`); undefined means that anything may have.
    */
   watch(wake: (scopes: readonly string[] | undefined) => void): () => void;
-  /** Tells other processes, soon and in one message for many, that these scopes have new events; undefined: any may have. */
+  /** Notifies other processes, soon and in one message for many, that these scopes have new events; undefined: any scope. */
   announce(scopes: readonly string[] | undefined): void;
   /** Closes the database. No transaction is open. */
   close(): Promise<void>;

@@ -45,7 +45,7 @@ const SQLITE: Readonly<Record<number, string>> = {
   8: "The database file cannot be written. Check its permissions.", // READONLY
   10: "The disk failed under the database.", // IOERR
   11: 'The database file is damaged. Restore it from a copy that `agentd backup` made; see "Backup" in the README.', // CORRUPT
-  13: "The disk is full. Make room, then try again.", // FULL
+  13: "The disk is full. Free some space, then try again.", // FULL
   14: "The database file cannot be opened. Check the path and its permissions.", // CANTOPEN
   26: "The file is not a SQLite database.", // NOTADB
 };

@@ -159,7 +159,7 @@ async function put(tx: Tx, event: NewEvent): Promise<void> {
 
 const unchanged = ({ id, delivery, due_at }: PendingEventRow) => ({ id, delivery, due_at });
 
-/** Tells the agent how many events this one supersedes. */
+/** States how many events this one supersedes. */
 function withNote(prompt: Prompt, superseded: number): Prompt {
   if (superseded === 0) return prompt;
   const note =

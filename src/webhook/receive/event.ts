@@ -1,4 +1,4 @@
-/** What a request tells of, and what it is called. */
+/** The event of a request and its name. */
 import { isRecord } from "../../base/json/schema.ts";
 import { sha256 } from "../../base/digest.ts";
 import { isExactNumber, parseExactJson } from "../../base/json/exact-json.ts";

@@ -44,7 +44,7 @@ export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skil
   const text = renderRoute(route, subject, route.trustsSender ? undefined : mark);
   return [
     ...(skill ? [skillInstructions(skill)] : []),
-    ...(fence.isUsed ? [fence.notice("was written by whoever caused this event")] : []),
+    ...(fence.isUsed ? [fence.notice("was written by the sender of this event")] : []),
     text,
   ].join("\n\n");
 }

@@ -31,7 +31,7 @@ test("the receiver's requests are counted by what they came to", async () => {
   assert.ok(!JSON.stringify([...families]).includes("nobody-knows-this-one"));
 });
 
-test("the health report tells where webhooks are received, and what came", async () => {
+test("the health report contains the receiver's address and its recent deliveries", async () => {
   await using service = await startWebhookService({ routes: { hook: { events: ["push"] }, other: {} } });
   await service.post("hook", {}, { headers: { "x-github-event": "push" } });
   await service.post("hook", {}, { headers: { "x-github-event": "ping" } });

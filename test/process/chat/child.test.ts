@@ -10,7 +10,7 @@ function childOn(home: string) {
   return spawnTransport({ command, args, env: programEnvironment({ AGENTD_HOME: home }) });
 }
 
-test("a gateway that is started on a fresh home answers, calls tools and asks for leave", async () => {
+test("a gateway that is started on a fresh home answers, calls tools and asks for approval", async () => {
   await using place = await createHome();
   await using one = await startChat(childOn(place.home));
   one.chat.submit("run: echo from-the-tool");

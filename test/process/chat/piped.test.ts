@@ -65,7 +65,7 @@ test("a user whose home folder does not exist, as users of services, gets an ans
   assert.match(stdout, /^\[demo model\]/);
 });
 
-test("tools are told on stderr, and stdout has the answer alone", async () => {
+test("tools are reported on stderr, and stdout has the answer only", async () => {
   await using place = await createHome();
   const { code, stdout, stderr } = await chat(place.home, { words: ["run: echo from-the-tool"] });
   assert.equal(code, 0, stderr);
@@ -73,7 +73,7 @@ test("tools are told on stderr, and stdout has the answer alone", async () => {
   assert.match(stderr, /^terminal: .*echo from-the-tool/);
 });
 
-test("the answer is printed also when nobody reads what goes on beside it", async () => {
+test("the answer is printed even when stderr is not read", async () => {
   await using place = await createHome();
   const { code, stdout } = await chat(place.home, { words: ["run: echo from-the-tool"], isDeaf: true });
   assert.equal(code, 0);
@@ -118,7 +118,7 @@ test("--attach finds the gateway of the home by its configuration and its key", 
   assert.deepEqual([code, stdout], [0, "the one that runs\n"], stderr);
 });
 
-test("an approval that nobody can give is denied, and told", async () => {
+test("an approval that cannot be given is denied, with a message", async () => {
   await using place = await createHome();
   const { code, stdout, stderr } = await chat(place.home, { words: ["run: rm -rf /nonexistent-folder-x"] });
   assert.equal(code, 0, stderr);
@@ -139,7 +139,7 @@ test("a failed turn is an exit code, and its reason stands on stderr", async () 
   assert.match(stderr, /provider/i);
 });
 
-test("a wrong key, and nobody who listens, are told in one line and without the key", async () => {
+test("a wrong key and a closed port are reported in one line without the key", async () => {
   await using service = await startTestService();
   await using place = await createHome();
   const canary = "canary-key-0123456789";

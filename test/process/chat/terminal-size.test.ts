@@ -75,7 +75,7 @@ async function assertRestored(terminal: Terminal, status: string): Promise<void>
 }
 
 test("the terminal is as it was before, however the screen ends", options, async (t) => {
-  await t.test("told to end", async () => {
+  await t.test("asked to end", async () => {
     await using screen = await show(t, IDLE);
     await screen.terminal.shows("ctrl-d leaves");
     screen.push("end");

@@ -109,7 +109,7 @@ describe("agentd platforms test", () => {
     assert.ok(!(stdout + stderr).includes(TOKEN));
   });
 
-  it("goes to the home channel without one, with a word of greeting; --json tells the outcome", async (t) => {
+  it("goes to the home channel without one, with a greeting; --json reports the outcome", async (t) => {
     const fake = await startPlatform(t, [taken]);
     await using made = await telegramHome(fake.url);
     const { code, stdout } = await agentd(["platforms", "test", "telegram", "--json"], {

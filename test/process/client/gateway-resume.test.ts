@@ -251,7 +251,7 @@ test("events of a session that another client opened are missed by no submit", a
   assert.ok(unknown instanceof GatewayError && unknown.code === 4001);
 });
 
-test("where events are not kept any more, the host is told to read the history", async () => {
+test("when events have been removed, the host is asked to read the history", async () => {
   await using service = await startWithTool();
   const transport = socketTo(service);
   await using client = await connect(transport);

@@ -117,7 +117,7 @@ onBoth("close() ends the events, the calls in flight and the connection", async 
   assert.deepEqual(await client.events().next(), { done: true, value: undefined });
 });
 
-test("a call stops waiting when its signal aborts or its time is over; its late answer is nobody's", async () => {
+test("a call stops waiting when its signal aborts or its time is over; its late answer is dropped", async () => {
   await using service = await startTestService();
   const clock = new FakeClock();
   await using client = await connect(socketTo(service), { clock });
@@ -168,7 +168,7 @@ test("optOut and deltas leave events out", async () => {
   assert.deepEqual(types, ["message.start", "message.complete", "session.info"]);
 });
 
-test("what nobody reads is bounded; the error says up to where it was read", async () => {
+test("unread events are bounded; the error says how far they were read", async () => {
   const { tell, transport } = createScriptedGateway();
   await using client = await connect(transport);
   const events = client.events();
@@ -210,7 +210,7 @@ test("deltas of one stream merge while they wait, others do not", async () => {
   assert.ok(third?.type === "message.delta" && third.payload.text === "z");
 });
 
-test("a wrong key, a closed port and a stranger are told as they are", async () => {
+test("a wrong key, a closed port and a foreign server have distinct errors", async () => {
   await using service = await startTestService();
   const url = service.url;
   const wrong = await connectGateway({

@@ -155,7 +155,7 @@ const GROWTH: readonly (readonly [string, string, (document: Json) => void])[] =
   ],
 ];
 for (const [title, bundle, change] of GROWTH) {
-  test(`${title} breaks nobody (${bundle})`, async (context) => {
+  test(`${title} breaks no client (${bundle})`, async (context) => {
     const { result, report } = await compare(context, bundle, change);
     assert.equal(result, "compatible", report);
   });

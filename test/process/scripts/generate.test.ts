@@ -107,7 +107,7 @@ test("the table of an operation says how its parameters are read and checked", a
   });
 });
 
-test("the tables tell streams, raw bodies, other media types and open operations", async () => {
+test("the tables describe streams, raw bodies, other media types and open operations", async () => {
   const operations = await load("http/server.gen.ts", "operations");
   assert.deepEqual(at(operations, "createThing", "sse"), { id: "seq", terminator: "[DONE]" });
   assert.deepEqual(at(operations, "createThing", "responses", "200"), {

@@ -169,7 +169,7 @@ test("redacting what is redacted changes nothing", () => {
   }
 });
 
-test("redactValue masks strings under telling names, at every depth, and copies the rest", () => {
+test("redactValue masks strings under secret names, at every depth, and copies the rest", () => {
   const value = {
     password: "x",
     db_password: "x",

@@ -102,7 +102,7 @@ test("a missing tag is reported as required", () => {
   assert.deepEqual(lines("Message", { content: "x" }), ["role is required"]);
 });
 
-test("a union of types is told by the type, not by its first branch", () => {
+test("a union of types is resolved by the type, not by its first branch", () => {
   assert.deepEqual(lines("Content", 3), ["the value must be a string or an array"]);
   assert.deepEqual(lines("Content", [3]), ["[0] must be an object"]);
 });

@@ -67,7 +67,7 @@ test("a draft has a limit", () => {
   assert.equal(full.text.length, 500_000);
 });
 
-test("several keys that arrive as one chunk are told apart", () => {
+test("several keys that arrive as one chunk are separated", () => {
   assert.deepEqual(pressesOf("hello\r", NO_KEY), [{ text: "hello" }, { key: "enter" }]);
   assert.deepEqual(pressesOf("a\rb\r", NO_KEY), [
     { text: "a" },

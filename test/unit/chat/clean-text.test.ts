@@ -79,7 +79,7 @@ test("a line is one line, and a cut never halves a character", () => {
   assert.equal(cleanLine("👩".repeat(10), 4), "👩👩👩…");
 });
 
-test("long text is cut and the cut is told", () => {
+test("long text is cut, with a note about the cut", () => {
   assert.equal(cleanHead("abcdef", 4), "abcd\n… (2 more characters)");
   assert.equal(cleanTail("1\n2\n3\n4", { lines: 2, max: 100 }), "3\n4");
 });

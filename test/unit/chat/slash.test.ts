@@ -51,7 +51,7 @@ test("what slash.exec leaves to command.dispatch is dispatched", async () => {
   assert.deepEqual(asked, ["slash.exec deploy now", "command.dispatch /deploy now"]);
 });
 
-test("other refusals are told, and nothing is run twice", async () => {
+test("other refusals are reported, and nothing is run twice", async () => {
   const { call, asked } = gateway({ "slash.exec undo x": refusal(4004, "command_usage") });
   await assert.rejects(run(call, "/undo x"), /no: command_usage/);
   assert.equal(asked.length, 1);

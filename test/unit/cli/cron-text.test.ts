@@ -226,7 +226,7 @@ const occurrence: Occurrence = {
 };
 
 describe("runs as they are listed", () => {
-  it("tell the run and the delivery apart", () => {
+  it("distinguish the run from the delivery", () => {
     const failed = { ...occurrence, deliveryStatus: "failed", deliveryError: "telegram: 403" } as const;
     const table = runsTable([occurrence, failed], { zone: "UTC", isOneJob: true });
     const [head, first, second] = table.split("\n");

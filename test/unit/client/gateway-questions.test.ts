@@ -187,7 +187,7 @@ test("a question that was answered elsewhere during a cut is withdrawn", async (
   assert.equal(question.count(), 1);
 });
 
-test("undefined declines; a function that throws declines, and the host is told", async () => {
+test("undefined declines; a function that throws declines, and the host is notified", async () => {
   await using service = await startWithQuestions();
   await using client = await connect(socketTo(service), {
     questions: {

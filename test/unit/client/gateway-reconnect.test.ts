@@ -158,7 +158,7 @@ test("a gateway that is never ready is given up after 30 s", async () => {
   assert.equal(clock.pending, 0);
 });
 
-test("what is no gateway, or one of another age, is told apart from a cut", async () => {
+test("a peer that is no gateway, or an outdated one, is reported differently from a disconnect", async () => {
   const transport = (text: string) =>
     stdioTransport({
       readable: new Response(text).body as ReadableStream<Uint8Array>,
@@ -177,7 +177,7 @@ test("what is no gateway, or one of another age, is told apart from a cut", asyn
   });
 });
 
-test("another store than before is a gap, told with the cursor that holds from now on", async () => {
+test("a different store is reported as a gap, with the new cursor", async () => {
   const sessions = { session_id: "s", open_requests: [] };
   const gateway = createScriptedGateway({
     epoch: (connection) => `e${connection}`,
@@ -198,7 +198,7 @@ test("another store than before is a gap, told with the cursor that holds from n
   assert.deepEqual(client.cursor("s"), { epoch: "e2", last_seen: 7 });
 });
 
-test("an event that came before is not told again", async () => {
+test("an event that was received before is not reported again", async () => {
   const gateway = createScriptedGateway({
     answer: ({ method }) => (method === "session.create" ? { session_id: "s" } : {}),
   });

@@ -91,7 +91,7 @@ describe("readConfig", () => {
     ["a short key", "api_server: { key: abc }", ["1:20 api_server.key must have at least 16 characters"]],
   ];
   for (const [title, text, expected] of cases) {
-    it(`tells of ${title}, with line and column`, () => assert.deepEqual(issuesOf(text), expected));
+    it(`reports ${title}, with line and column`, () => assert.deepEqual(issuesOf(text), expected));
   }
 
   for (const text of [

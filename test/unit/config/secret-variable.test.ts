@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { exposureOf, isTellingName, secretsIn } from "../../../src/config/secrets/variable.ts";
+import { exposureOf, isSecretName, secretsIn } from "../../../src/config/secrets/variable.ts";
 
 const HEX = "3f9a8c7d6e5b4a392817f6e5d4c3b2a1";
 const PEM_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
@@ -219,10 +219,9 @@ it("a value that a secret setting refers to is hidden, whatever the name of its 
 
 it("names reveal a secret in any spelling", () => {
   for (const name of ["apiKey", "api-key", "API_KEY", "X-Auth-Token", "client_secret"]) {
-    assert.ok(isTellingName(name), name);
+    assert.ok(isSecretName(name), name);
   }
-  for (const name of ["region", "keyboard", "tokenLimit", "public_key"])
-    assert.ok(!isTellingName(name), name);
+  for (const name of ["region", "keyboard", "tokenLimit", "public_key"]) assert.ok(!isSecretName(name), name);
 });
 
 it("values of any length and kind are checked in bounded time", () => {

@@ -63,7 +63,7 @@ async function target(t: Cleanup) {
   return { fake, clock, made, send };
 }
 
-test("a message is one POST to the channel's messages, addresses nobody, and has a nonce that is enforced", async (t) => {
+test("a message is one POST to the channel's messages, mentions no one, and has an enforced nonce", async (t) => {
   const { fake, send } = await place(t);
   const { outcome } = await send({ address: TEXT_CHANNEL, text: "Hello @everyone <@123>" });
   assert.deepEqual(outcome, { status: "delivered" });
@@ -92,7 +92,7 @@ test("the nonce is the same for every attempt at a part, and another for each pa
   assert.equal(new Set(nonces).size, 2 * parts);
 });
 
-test("mentions are let through, links shown bare and nobody notified where deliver_extra says so", async (t) => {
+test("deliver_extra allows mentions, hides link previews and suppresses notifications", async (t) => {
   const { fake, send } = await place(t);
   const extra = { allow_mentions: true, disable_notification: true, disable_web_page_preview: true };
   await send({ address: TEXT_CHANNEL, extra });
@@ -162,7 +162,7 @@ test("further attempts at a forum's message go on in the post that it opened", a
   );
 });
 
-test("a post whose opening had no answer is not opened twice: people are told to look, and may send it again", async (t) => {
+test("a post whose creation had no answer is not created twice: a person checks it and may send it again", async (t) => {
   const { fake, send } = await target(t);
   fake.next("close");
   const outcome = await send(0, { forum: true }, { address: FORUM });

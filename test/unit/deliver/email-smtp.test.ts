@@ -142,7 +142,7 @@ test("answers that are no SMTP, greetings that send away and endless ones are tr
   }
 });
 
-test("what a server says is told in a line of bounded length", async (t) => {
+test("a server's answer is reported in one line of bounded length", async (t) => {
   const words = "very ".repeat(5_000);
   const { send } = await openScripted(
     t,

@@ -92,7 +92,7 @@ test("a server without a login is fine on this machine", async (t) => {
   assert.deepEqual([mails[0]?.from, mails[0]?.to], ["agent@localhost", ["root@localhost"]]);
 });
 
-test("a certificate that nobody vouches for, or of another name, is not trusted", async (t) => {
+test("an untrusted certificate, or one of another name, is refused", async (t) => {
   const { mails, send } = await openMail(t);
   const { outcome: unknown } = await send({}, { ca_file: undefined } as unknown as Settings);
   assert.equal(unknown.status, "retry");
@@ -108,7 +108,7 @@ test("a certificate that nobody vouches for, or of another name, is not trusted"
   assert.deepEqual([mails, named.mails], [[], []]);
 });
 
-test("a file of certificates that is not there is told, and nothing is sent", async (t) => {
+test("a missing certificate file is reported, and nothing is sent", async (t) => {
   const { mails, send } = await openMail(t);
   const { outcome } = await send({}, { ca_file: "/nonexistent/ca.pem" });
   assert.deepEqual(outcome, {

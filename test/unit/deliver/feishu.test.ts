@@ -74,7 +74,7 @@ test("a message is a POST to im/v1/messages with a tenant token, its text as JSO
   assert.deepEqual(fake.violations, []);
 });
 
-test("the kind of an id is told by how it begins", async (t) => {
+test("the prefix of an id determines its kind", async (t) => {
   const { sent, send } = await place(t);
   for (const address of [CHAT, USER, "on_user", "user@example.org"]) {
     assert.deepEqual((await send({ address })).outcome, { status: "delivered" }, address);
@@ -151,7 +151,7 @@ test("a token that cannot be had is tried again: nothing was sent", async (t) =>
   }
 });
 
-test("tags that address people do not, however they are written, unless allow_mentions is told", async (t) => {
+test("mention tags in any spelling are neutralized unless allow_mentions is set", async (t) => {
   const { sent, send } = await place(t);
   const tags = [
     '<at user_id="all">everybody</at>',

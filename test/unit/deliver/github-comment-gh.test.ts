@@ -130,7 +130,7 @@ test("real gh: what GitHub answers has its outcome", withGh, async (t) => {
   assert.deepEqual(github.comments(1), []);
 });
 
-test("real gh: unknown number, locked thread, wrong token, no token, nobody there", withGh, async (t) => {
+test("real gh: unknown number, locked thread, wrong token, no token, no server", withGh, async (t) => {
   const { github, send } = await openGithub(t);
   assert.match(
     errorOf((await send({ extra: { repo, pr_number: 99 } })).outcome),

@@ -171,7 +171,7 @@ test("a missing gh fails the message with an installation hint and keeps its pay
   assert.deepEqual(JSON.parse(letter.payload), payload);
 });
 
-test("a program that may not be run is told apart from one that is not there", async (t) => {
+test("a program without permission to run is reported differently from a missing one", async (t) => {
   const folder = await openFolder(t);
   await writeFile(join(folder, "gh"), "no program");
   const request = { createdAtMs: Date.now(), extra: here };

@@ -85,7 +85,7 @@ describe("the page", () => {
     assert.deepEqual(fake.violations, []);
   });
 
-  test("a repeat replaces what has arrived, so that doubt is no end", async (t) => {
+  test("a repeat replaces the notification, so an uncertain attempt is retried", async (t) => {
     const { fake, send } = await place(t);
     fake.next("close", "truncate");
     assert.match((await send({ id: "out_7" })).told, /^retry .*may have arrived/);

@@ -41,7 +41,7 @@ function send(target: Target, delivery: Partial<Delivery> = {}) {
 const modeOf = async (path: string) => ((await stat(path)).mode & 0o777).toString(8);
 const errorOf = (outcome: object) => ("error" in outcome ? String(outcome.error) : "");
 
-test("the text becomes a private file of the day on which it was owed", async (t) => {
+test("the text becomes a private file of the day on which it was enqueued", async (t) => {
   const { target, home, day } = await openLocal(t);
   assert.deepEqual(await send(target), { status: "delivered" });
   assert.equal(await readFile(join(day, "out_01.md"), "utf8"), "# Grüße 👋\n\nall well\n");
@@ -171,7 +171,7 @@ test("beyond the limit the oldest files go, those of older days first", async (t
   assert.deepEqual(await readdir(join(home, "deliveries")), ["2026-05-17"]);
 });
 
-test("what cannot be swept is told once and keeps no message back", async (t) => {
+test("a failed sweep is logged once and delays no message", async (t) => {
   const { target, home, warnings } = await openLocal(t, { write: async () => {} });
   assert.equal((await send(target)).status, "delivered");
   await target.close?.();

@@ -90,7 +90,7 @@ test("HTML in an answer is text, whatever the platform", () => {
   assert.equal(rendered("a<br>b<BR />c", "plain"), "a\nb\nc");
 });
 
-test("only http, https and mailto are links; where others lead is told as text", () => {
+test("only http, https and mailto become links; other targets are shown as text", () => {
   for (const href of [
     "javascript:alert(1)",
     "data:text/html,x",

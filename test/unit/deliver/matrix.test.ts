@@ -34,7 +34,7 @@ async function place(t: Cleanup) {
   };
 }
 
-test("a message is one PUT of an m.room.message with its HTML form; nobody is mentioned", async (t) => {
+test("a message is one PUT of an m.room.message with its HTML form; no one is mentioned", async (t) => {
   const { fake, sent, send } = await place(t);
   const { outcome } = await send({ address: ROOM, text: "**bold** <b>x</b> @room", id: "out_01" });
   assert.deepEqual(outcome, { status: "delivered" });

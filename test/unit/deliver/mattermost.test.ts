@@ -69,7 +69,7 @@ test("the thread of the address, or of deliver_extra, is root_id", async (t) => 
   );
 });
 
-test("@all, @channel and @here address nobody, in whatever case, unless allow_mentions is told", async (t) => {
+test("@all, @channel and @here mention no one, in any case, unless allow_mentions is set", async (t) => {
   const { fake, send } = await place(t);
   const text = "@all (@Channel) **@HERE**, \\@all. &#64;all &#x40;here @&#97;ll @c&#104;annel";
   const harmless = "@allan bob@all.example.org @someone @hereafter R&D@ AT&T";
@@ -82,7 +82,7 @@ test("@all, @channel and @here address nobody, in whatever case, unless allow_me
   assert.equal(open, text);
 });
 
-test("a mention that comes together when control characters are taken away addresses nobody either", async (t) => {
+test("a mention that forms when control characters are removed mentions no one either", async (t) => {
   const { fake, send } = await place(t);
   await send({ address: CHANNEL, text: "@\u0000all @cha\u0007nnel @he\ufeffre" });
   const shown = String(fake.asked[0]?.body?.["message"]);

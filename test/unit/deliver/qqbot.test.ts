@@ -99,7 +99,7 @@ describe("qqbot: POST /v2/users|groups/{openid}/messages and /channels/{id}/mess
     }
   });
 
-  test("a token that cannot be had for now leaves no doubt: the message is tried again", async (t) => {
+  test("a temporary failure to get a token is certain: the message is retried", async (t) => {
     for (const fault of ["close", "truncate", "html"] as const) {
       const fake = await startQq(t);
       fake.next(fault);
@@ -232,7 +232,7 @@ describe("qqbot: POST /v2/users|groups/{openid}/messages and /channels/{id}/mess
     assert.match((outcome as { error: string }).error, /Register the links/);
   });
 
-  test("nobody is addressed in a channel", async (t) => {
+  test("no one is mentioned in a channel", async (t) => {
     const fake = await startQq(t);
     const text = "@everyone <@everyone> <qqbot-at-everyone /> <@!123> @\u0000everyone";
     await sendThrough(qqbot, settings(fake.url), { address: "channel:77", text });

@@ -190,7 +190,7 @@ describe("signal-cli's JSON-RPC", () => {
     assert.match((await send({ address: `group:${SIGNAL_GROUP}` })).told, /^permanent .*Group not found/);
   });
 
-  test("in a group one who got it is enough, and nobody is no delivery", async (t) => {
+  test("in a group one recipient is a delivery, and none is a failure", async (t) => {
     const { fake, send } = await place(t);
     const answer = (...types: readonly string[]) => ({
       status: 200,
@@ -273,7 +273,7 @@ describe("signal-cli-rest-api", () => {
     );
   });
 
-  test("429 with challenge tokens waits, tells of the captcha, and keeps the tokens to itself", async (t) => {
+  test("429 with challenge tokens waits, reports the captcha, and hides the tokens", async (t) => {
     const { fake, send } = await place(t, "rest");
     fake.next(restError(429, "Rate limited", ["a-challenge-token"]), {
       ...restError(429, "Rate limited"),

@@ -87,7 +87,7 @@ describe("singleton", () => {
     await second.one.giveBack();
   });
 
-  test("a process that finds its lease taken by another is told to stop", async (t) => {
+  test("a process that loses its lease to another stops", async (t) => {
     const clock = new FakeClock();
     const now = () => clock.now();
     const { store, openAnother } = await openTestStore(t, { now });

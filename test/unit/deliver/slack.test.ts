@@ -39,7 +39,7 @@ test("a message is one POST of channel and text to chat.postMessage, as JSON wit
   assert.deepEqual(fake.violations, []);
 });
 
-test("Markdown becomes mrkdwn; &, < and > are escaped, so that nobody is addressed", async (t) => {
+test("Markdown becomes mrkdwn; &, < and > are escaped, so that no one is mentioned", async (t) => {
   const { fake, send } = await place(t);
   const text = "**bold** [site](https://example.org/?a=1&b=2) a<b & c>d <!channel> <@U012AB3CD> <!everyone>";
   const { outcome } = await send({ address: CHANNEL, text });
@@ -156,7 +156,7 @@ test("a channel may be named: #general", async (t) => {
   assert.equal((await send({ address: "#general" })).outcome.status, "delivered");
 });
 
-test("what may have arrived stays unknown: Slack tells no repeats", () => {
+test("an uncertain message stays unknown: Slack does not detect repeats", () => {
   const target = slack.create({ token, home_channel: CHANNEL }, platformParts());
   assert.equal(target.supportsIdempotency, undefined);
   assert.equal(target.home, CHANNEL);

@@ -121,7 +121,7 @@ test("a message that has failed in the answer already is given up, and it is sai
   assert.match((await send({ address: someone })).told, /^permanent .*canceled/);
 });
 
-test("a state that nobody knows is no delivery and no failure", async (t) => {
+test("an unknown state is neither a delivery nor a failure", async (t) => {
   const { fake, send } = await place(t);
   fake.next(message("levitating"));
   assert.equal((await send({ address: someone })).outcome.status, "unknown");

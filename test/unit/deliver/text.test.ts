@@ -15,7 +15,7 @@ test("control characters, lone surrogates and traces of lost ones go; tabs and l
   assert.equal(cleanText("👩‍👩‍👧 \u202eabc\u202c"), "👩‍👩‍👧 \u202eabc\u202c");
 });
 
-test("what nobody can see is empty, and an empty answer is delivered as a sentence that says so", () => {
+test("invisible text is empty, and an empty answer is delivered as a sentence that says so", () => {
   for (const text of ["", " \n\t ", "\u200b\u2060", "\u0000\ud800", "\r\n", "\u3164"]) {
     assert.equal(cleanText(text), "");
     assert.ok(isBlank(text.toWellFormed().replaceAll("\ufffd", "").replaceAll("\u0000", "")));
@@ -66,7 +66,7 @@ test("cleaning twice is cleaning once", () => {
   );
 });
 
-test("mass mentions address nobody, and still read the same; other words stay", () => {
+test("mass mentions notify no one, and still read the same; other words stay", () => {
   const mentions = ["@all", "@channel", "@here", "<!channel>"];
   const said = "Hi @ALL, @channel! <!channel> _@here_ 大家@all你好 @allan bob@all.example.org";
   const text = defuseMentions(said, mentions);

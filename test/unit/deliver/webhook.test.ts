@@ -181,7 +181,7 @@ test("an attempt stops with its signal", async (t) => {
   await assert.rejects(send({ url: receiver.url, secret, body }, { signal: stop.signal }), /enough/);
 });
 
-test("what cannot be a webhook is given up; no error tells of the address or the secret", async (t) => {
+test("an unusable webhook is given up; no error contains the address or the secret", async (t) => {
   const receiver = await openReceiver(
     t,
     (response, request) => void response.writeHead(400).end(request.body),

@@ -146,7 +146,7 @@ describe("wecom: the connection of an intelligent bot", () => {
     assert.deepEqual({ ...(await sendTo(target)), error: "" }, { status: "retry", error: "" });
   });
 
-  test("a connection that ends before the answer leaves doubt; the next message opens another", async (t) => {
+  test("a connection that ends before the answer leaves the message uncertain; the next message opens another", async (t) => {
     const fake = await startWecomSocket(t);
     const { store } = await openTestStore(t);
     const target = targetOf(t, fake.url, { store });
@@ -158,7 +158,7 @@ describe("wecom: the connection of an intelligent bot", () => {
     assert.equal(fake.signIns, 2);
   });
 
-  test("an answer that does not come, or is none, leaves doubt after the SDK's 5 s", async (t) => {
+  test("a missing or empty answer leaves the message uncertain after the SDK's 5 s", async (t) => {
     const fake = await startWecomSocket(t);
     const { store } = await openTestStore(t);
     const target = targetOf(t, fake.url, { store });
@@ -234,7 +234,7 @@ describe("wecom: the connection of an intelligent bot", () => {
     await fake.until(() => fake.open === 0);
   });
 
-  test("without the SDK people are told to install it", async (t) => {
+  test("without the SDK the error says how to install it", async (t) => {
     const { store } = await openTestStore(t);
     const robot = createWecomBot(bot("ws://127.0.0.1:9"), platformParts({ store }), async () => undefined);
     t.after(() => robot.close());
@@ -313,7 +313,7 @@ describe("wecom: one connection per bot", () => {
     assert.deepEqual(fake.taken, ["Hello", "Hello"]);
   });
 
-  test("kicked by something else: the message is in doubt, and nothing connects for five minutes", async (t) => {
+  test("after another client takes the connection the message is uncertain, and nothing connects for five minutes", async (t) => {
     const fake = await startWecomSocket(t);
     const clock = new FakeClock();
     const now = () => clock.now();

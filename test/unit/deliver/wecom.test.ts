@@ -43,7 +43,7 @@ describe("wecom: the webhook of a group's robot", () => {
     assert.deepEqual(fake.violations, []);
   });
 
-  test("nobody is addressed, whatever the text becomes when it is rendered", async (t) => {
+  test("no one is mentioned, however the text is rendered", async (t) => {
     const fake = await startWecom(t);
     for (const text of ["<@all> <@zhangsan>", "<\u0000@all>", `${"<@".repeat(5000)}`]) {
       assert.deepEqual((await sendThrough(wecom, webhook(fake.url), { text })).outcome, {

@@ -55,7 +55,7 @@ test("a test that leaves something behind fails with its name, and the next test
   assert.equal(results.find(({ name }) => name === "innocent")?.outcome, "passed");
 });
 
-test("an error that nobody handles fails the test that was running", async () => {
+test("an unhandled error fails the test that was running", async () => {
   const results = await run(
     `test("rejects", async () => { void Promise.reject(new Error("lost")); await new Promise((r) => setTimeout(r, 5)); });`,
   );

@@ -78,7 +78,7 @@ for (const { title, check } of [
   test(title, () => withAbandoned(check));
 }
 
-test("GET /v1/responses/{response_id} tells that a response whose process is gone has failed", async () => {
+test("GET /v1/responses/{response_id} reports a response as failed when its process is dead", async () => {
   await withAbandoned(async (service, { sessionId, runId }) => {
     const store = await openStore({ url: service.database.url });
     const answered = await service.request("/v1/responses", {

@@ -34,7 +34,7 @@ describe("CORS that is off", () => {
 describe("CORS for named origins", () => {
   const cors = new Cors({ origins: [PAGE, "HTTP://Other.example:80"], requiresKey: true });
 
-  it("accepts a listed page and tells it which headers it may read", () => {
+  it("accepts a listed page and exposes the headers it may read", () => {
     const headers = cors.headers(of({ origin: PAGE }));
     cors.check(of({ origin: PAGE }));
     assert.equal(headers["access-control-allow-origin"], PAGE);

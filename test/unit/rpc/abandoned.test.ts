@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { abandonSessions, GHOST } from "../../harness/abandoned.ts";
 import { createTestGateway, type TestHost } from "../../harness/rpc-host.ts";
 
-test("session.resume of a session whose process is gone tells its turn as interrupted, and not as going on", async () => {
+test("session.resume of a session whose process is dead reports its turn as interrupted, not as running", async () => {
   await using gateway = await createTestGateway();
   const host = gateway.host();
   const [one] = await abandonSessions(gateway.agent.store, 1);
@@ -34,7 +34,7 @@ for (const { method, statusIn } of [
     statusIn: async (host: TestHost) => (await host.call("session.active_list")).sessions[0]?.status,
   },
 ]) {
-  test(`${method} tells that a session is idle whose process is gone`, async () => {
+  test(`${method} reports a session as idle when its process is dead`, async () => {
     await using gateway = await createTestGateway();
     const host = gateway.host();
     const [one] = await abandonSessions(gateway.agent.store, 1);

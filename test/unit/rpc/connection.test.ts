@@ -98,7 +98,7 @@ test("events of a held session follow the answer, those of other sessions do not
   assert.deepEqual(order, ["other", 1, "mine"]);
 });
 
-test("an internal error tells the client nothing but that it failed; the log has the details", async () => {
+test("an internal error gives the client no details; the log has them", async () => {
   const { sent, call, turn, logLines } = connection({
     ping: async () => {
       throw new Error("at postgres:5432");

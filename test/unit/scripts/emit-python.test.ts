@@ -309,7 +309,7 @@ test("an operation that answers whole or as a stream has a method for each", () 
   assert.doesNotMatch(method(source, "get_answer"), /starting_after|"stream"/);
 });
 
-test("how a stream ends and goes on is told from the spec; what starts work never goes on", () => {
+test("the spec defines how a stream ends and resumes; a stream that starts work never resumes", () => {
   const source = file("aio.py", streams);
   assertHas(
     source,

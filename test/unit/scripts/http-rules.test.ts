@@ -70,7 +70,7 @@ test("a schema's name can be a type's name", () => {
   ]);
 });
 
-test("two schemas of one name in different files are told from a bad name", () => {
+test("two schemas of one name in different files are reported differently from a bad name", () => {
   assert.match(check({}, { "Run-2": {} })[0]!, /two different schemas share a name: rename one/);
 });
 

@@ -119,10 +119,10 @@ class Reviewer implements Evaluation {
   note(finding: Finding | undefined): void {
     if (!finding) return;
     this.changes();
-    const hasRoom = this.findings.length < MAX_FINDINGS || finding.outcome === "deny";
+    const isBelowLimit = this.findings.length < MAX_FINDINGS || finding.outcome === "deny";
     // Other findings must not displace those that every mode asks about.
     const isFirst = isAlwaysAsked(finding) && !this.findings.some(isAlwaysAsked);
-    if (hasRoom || isFirst) this.findings.push(finding);
+    if (isBelowLimit || isFirst) this.findings.push(finding);
   }
 
   changes(): void {

@@ -49,9 +49,9 @@ export function namesFound(fields: readonly string[]): readonly string[] {
   if (pattern === undefined || !isConstant(pattern)) return roots.map((root) => `${root}/${BELOW}`);
   const name = pattern.replace(/[*?]|\[[^\]]*\]/g, NAME);
   // Unlike the shell's patterns, those of find also match a leading dot.
-  const isTelling =
+  const isKnownName =
     name.startsWith(NAME) && hiddenNames.some((hidden) => nameMatches(`_${name}`, `_${hidden}`));
-  return isTelling ? UNKNOWN : roots.map((root) => `${root}/${BELOW}/${name}`);
+  return isKnownName ? UNKNOWN : roots.map((root) => `${root}/${BELOW}/${name}`);
 }
 
 /** The output of harmless commands, as far as it is known. */

@@ -225,8 +225,8 @@ function checkPattern(path: string, paths: PolicyPaths): Finding | undefined {
     (home) => !isWithin(folder, home) && matchesStart(segments, home.split("/")),
   );
   if (secretIn !== undefined) return ask(`${shown(path)} may lead into ${secretIn}`, path, "sensitive");
-  const isTelling = segments.some((segment) => isPattern(segment) && mayBeSecret(segment, folder));
-  return isTelling ? ask(`${shown(path)} may match files with secrets`, path, "sensitive") : undefined;
+  const mayMatchSecrets = segments.some((segment) => isPattern(segment) && mayBeSecret(segment, folder));
+  return mayMatchSecrets ? ask(`${shown(path)} may match files with secrets`, path, "sensitive") : undefined;
 }
 
 const isPattern = (segment: string): boolean => segment.includes(NAME) || segment.includes(BELOW);

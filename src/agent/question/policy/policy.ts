@@ -166,7 +166,7 @@ function evaluateTool(
   files: Evaluation,
   tool: string,
 ): Evaluation {
-  // Paths tell what the tool does; without paths only `effect` does.
+  // Paths say what the tool does; without paths only `effect` does.
   if (effect === "none" || (effect === undefined && reads.length + writes.length > 0)) return files;
   if (effect === "own") return { ...files, changes: true };
   const shape = identity ?? tool;
