@@ -83,7 +83,7 @@ async function main(): Promise<void> {
   const findings = [
     ...(await inWords(["src/**/*.ts", "scripts/*.ts", "scripts/lib/*.ts"], () => true)),
     ...(await inWords(
-      ["specs/**/*.yaml", "README.md", "CONTRIBUTING.md", "OPERATIONS.md", "test/README.md"],
+      ["specs/**/*.yaml", "README.md", "CONTRIBUTING.md", "docs/operations.md", "test/README.md"],
       () => true,
     )),
     ...(await inWords(["test/**/*.test.ts"], (line) => TITLE.test(line))),
