@@ -6,7 +6,7 @@ export const acpClaims = {
   agentCapabilities: {
     loadSession: true,
     promptCapabilities: { image: true, audio: false, embeddedContext: true },
-    mcpCapabilities: { http: true, sse: false },
+    mcpCapabilities: { http: true, sse: true },
     sessionCapabilities: { list: {}, resume: {}, close: {}, delete: {}, fork: {}, additionalDirectories: {} },
     _meta: { agentd: { slashCommands: true, queue: "fifo", fork: { replay: false } } },
   },

@@ -113,7 +113,7 @@ export type Config = {
      */
     telemetry: TelemetryConfig;
     /**
-     * The log, on stderr.
+     * The log, on stderr and in a file of the home.
      */
     log: LogConfig;
 };
@@ -217,9 +217,13 @@ export type AgentConfig = {
  */
 export type ApiKeyConfig = {
     /**
-     * Owner of everything created with the key.
+     * Name of the key, under which it acts and has its limits.
      */
     name: string;
+    /**
+     * Owner of everything created with the key; keys of one owner see the same data. Default: the name.
+     */
+    owner?: string;
     /**
      * The key, at least 16 characters, or `env:NAME`.
      */
@@ -229,9 +233,9 @@ export type ApiKeyConfig = {
      */
     key_sha256?: string;
     /**
-     * Scopes of the key. chat: chats, responses and the gateway; runs: start, steer and stop runs; read: read what the key created; approvals: answer questions; sessions: delete sessions; jobs: `/cron` over the gateway; admin: everything. Every key may read the models and the capabilities.
+     * Scopes of the key. chat: chats, responses and the gateway; runs: start, steer and stop runs; read: read the owner's data; approvals: answer questions; sessions: change and delete sessions; jobs: change jobs, and `/cron` over the gateway; webhooks: change routes and replay deliveries; messages: retry and drop messages; admin: everything, for every owner. Every key may read the models and the capabilities.
      */
-    scopes: Array<'chat' | 'runs' | 'approvals' | 'sessions' | 'jobs' | 'read' | 'admin'>;
+    scopes: Array<'chat' | 'runs' | 'approvals' | 'sessions' | 'jobs' | 'webhooks' | 'messages' | 'read' | 'admin'>;
     /**
      * Maximum HTTP requests and gateway calls per minute, counted together. Default: no limit.
      */
@@ -413,7 +417,7 @@ export type CompressionConfig = {
      */
     threshold: number;
     /**
-     * Number of newest messages that are kept unchanged.
+     * Number of newest messages that are kept unchanged. Fewer are kept where they would fill more than half of the context.
      */
     keep_messages: number;
     /**
@@ -912,6 +916,10 @@ export type GatewayConfig = {
      * Hosts that may run agentd commands: hosts on this machine, all hosts whose key has the scope admin, or none.
      */
     cli_exec: 'local' | 'all' | 'off';
+    /**
+     * Hosts whose users may run shell commands with `shell.exec` (`!ls` in a terminal host): hosts on this machine, all hosts whose key has the scope admin, or none. Commands that would require approval are refused.
+     */
+    shell_exec: 'local' | 'all' | 'off';
 };
 
 /**
@@ -1081,13 +1089,21 @@ export type LimitsConfig = {
 /**
  * LogConfig
  *
- * The log, on stderr.
+ * The log, on stderr and in a file of the home.
  */
 export type LogConfig = {
     /**
      * Minimum level to log.
      */
     level: 'debug' | 'info' | 'warn' | 'error';
+    /**
+     * Format on stderr. `auto`: text for people on a terminal, otherwise JSON lines. The file always has JSON lines.
+     */
+    format: 'auto' | 'json' | 'text';
+    /**
+     * `agentd gateway` also writes its log to `logs/gateway.log` in the home, which `agentd logs` shows. A file of this size becomes `logs/gateway.1.log` and replaces the one before. 0 writes no file.
+     */
+    max_file_bytes: number;
 };
 
 /**
@@ -1294,6 +1310,12 @@ export type ModelConfig = {
      * Detect local model servers on loopback when no provider is configured.
      */
     detect_local: boolean;
+    /**
+     * OpenAI-compatible servers on this machine that agentd looks for, as base URLs by name.
+     */
+    local_servers: {
+        [key: string]: string;
+    };
     /**
      * Providers by name. The name is the part before the colon in `provider:model`.
      */
@@ -1546,6 +1568,10 @@ export type RetentionConfig = {
      * Retention of the events of finished runs. Default: as long as the run.
      */
     events_hours?: number;
+    /**
+     * Retention of the change feed. At most 200000 changes are kept.
+     */
+    changes_hours: number;
     /**
      * Interval of the cleanup.
      */
@@ -1869,7 +1895,7 @@ export type TelemetryConfig = {
      */
     service_name: string;
     /**
-     * Fraction of traces started here that is sampled. A request with a trace context decides for itself.
+     * Fraction of traces started here that is sampled. For a request with a trace context, that context decides.
      */
     sample_ratio: number;
     /**
@@ -1908,6 +1934,34 @@ export type TerminalConfig = {
      * Maximum concurrent background processes.
      */
     max_background: number;
+    /**
+     * Whether commands run in the operating system's sandbox: bubblewrap on Linux, seatbelt on macOS. auto: if it works here. required: agentd does not start without it. off: never.
+     */
+    sandbox: 'auto' | 'required' | 'off';
+    /**
+     * Hosts that sandboxed commands may reach over HTTP and HTTPS, such as `registry.npmjs.org`, or `*.example.com` for all its subdomains. Other hosts require approval. Private addresses are refused unless `web.allowed_private_hosts` names them.
+     */
+    sandbox_hosts: Array<string>;
+    /**
+     * Further folders that sandboxed commands may change, besides the working folder and a private temporary folder. A relative path is below the home of agentd.
+     */
+    sandbox_writable: Array<string>;
+    /**
+     * Hidden folders and files that sandboxed commands may read anyway, such as a folder in your home. The home of agentd cannot be listed.
+     */
+    sandbox_readable: Array<string>;
+    /**
+     * Further folders and files that sandboxed commands cannot read.
+     */
+    sandbox_hidden: Array<string>;
+    /**
+     * Maximum processes of one sandboxed command. A command that starts more is stopped.
+     */
+    sandbox_max_processes: number;
+    /**
+     * Maximum resident memory of one sandboxed command with all its processes, in MiB.
+     */
+    sandbox_max_memory_mb: number;
 };
 
 /**
@@ -2097,6 +2151,10 @@ export type WebhookRouteConfig = {
      */
     description?: string;
     /**
+     * Owner of the runs, deliveries and messages of the route; the keys of this owner see them.
+     */
+    owner: string;
+    /**
      * Event types to accept, as the service names them. Empty: all.
      */
     events: Array<string>;
@@ -2109,9 +2167,21 @@ export type WebhookRouteConfig = {
      */
     secrets?: Array<string>;
     /**
-     * bearer: accept the secret itself as a bearer token.
+     * How a sender that does not sign proves itself with the secret. bearer: `Authorization: Bearer SECRET`; basic: the password of HTTP basic authentication, with any user name; path: POST /webhooks/<name>/<secret>. Signatures are accepted too.
      */
-    auth: 'signature' | 'bearer';
+    auth: 'signature' | 'bearer' | 'basic' | 'path';
+    /**
+     * How the service signs. auto: recognized by its headers. A preset accepts only the signature of that service. custom: see `signature`.
+     */
+    scheme: 'auto' | 'bitbucket' | 'jira' | 'stripe' | 'slack' | 'shopify' | 'sentry' | 'notion' | 'zoom' | 'pagerduty' | 'twilio' | 'meta' | 'gitea' | 'gogs' | 'grafana' | 'linear' | 'telegram' | 'vercel' | 'custom';
+    /**
+     * The signature of `scheme: custom`, or overrides of the preset.
+     */
+    signature?: WebhookSignatureConfig;
+    /**
+     * With `scheme: meta`: the verify token that you give the service, or `env:NAME`. The receiver uses it to answer the service's GET request.
+     */
+    verify_token?: string;
     /**
      * Maximum clock difference for signed timestamps.
      */
@@ -2176,6 +2246,46 @@ export type WebhookRouteConfig = {
      * Handle only the newest of several events within a short time. Cannot be combined with deliver_only.
      */
     coalesce?: WebhookCoalesceConfig;
+};
+
+/**
+ * WebhookSignatureConfig
+ *
+ * Where a signature is and what it covers. The signature is an HMAC with the route's secret as key.
+ */
+export type WebhookSignatureConfig = {
+    /**
+     * Header with the signature.
+     */
+    header?: string;
+    /**
+     * Text before the signature, such as `sha256=`. If the header has several values, separated by commas, only those with the prefix count.
+     */
+    prefix?: string;
+    /**
+     * Encoding of the signature. Default: hex.
+     */
+    encoding?: 'hex' | 'base64';
+    /**
+     * Hash function of the HMAC. Default: sha256.
+     */
+    algorithm?: 'sha256' | 'sha512';
+    /**
+     * Signed text with {body}, {timestamp} and {url}. Default: {body}, or {timestamp}.{body} with a timestamp.
+     */
+    signed?: string;
+    /**
+     * Header with the time, in seconds or milliseconds since 1970.
+     */
+    timestamp_header?: string;
+    /**
+     * Text before the time inside the signature header, such as `t=`.
+     */
+    timestamp_prefix?: string;
+    /**
+     * The URL of the route as the service knows it, if the service signs the URL.
+     */
+    url?: string;
 };
 
 /**

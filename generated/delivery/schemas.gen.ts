@@ -198,10 +198,17 @@ export const schemas: SchemaMap = {
     required: ["msgtype", "body", "m.mentions"],
     additionalProperties: false,
     properties: {
-      msgtype: { type: "string", enum: ["m.text", "m.notice"] },
+      msgtype: { type: "string", enum: ["m.text", "m.notice", "m.file", "m.image"] },
       body: { type: "string" },
       format: { type: "string", enum: ["org.matrix.custom.html"] },
       formatted_body: { type: "string" },
+      url: { type: "string" },
+      filename: { type: "string" },
+      info: {
+        type: "object",
+        additionalProperties: false,
+        properties: { mimetype: { type: "string" }, size: { type: "integer" } },
+      },
       "m.mentions": { type: "object" },
       "m.relates_to": {
         type: "object",
@@ -226,6 +233,7 @@ export const schemas: SchemaMap = {
     properties: {
       event_id: { type: "string" },
       room_id: { type: "string" },
+      content_uri: { type: "string" },
       errcode: { type: "string" },
       error: { type: "string" },
       retry_after_ms: { type: "number" },
@@ -305,7 +313,8 @@ export const schemas: SchemaMap = {
           account: { type: "string" },
           recipient: { type: "array", minItems: 1, items: { type: "string" } },
           groupId: { type: "string" },
-          message: { type: "string", minLength: 1 },
+          message: { type: "string" },
+          attachment: { type: "array", items: { type: "string" } },
           textStyle: { type: "array", items: { type: "string" } },
         },
       },
@@ -343,7 +352,8 @@ export const schemas: SchemaMap = {
     required: ["message", "number", "recipients"],
     additionalProperties: false,
     properties: {
-      message: { type: "string", minLength: 1 },
+      message: { type: "string" },
+      base64_attachments: { type: "array", items: { type: "string" } },
       number: { type: "string" },
       recipients: { type: "array", minItems: 1, items: { type: "string" } },
       text_mode: { type: "string", enum: ["normal", "styled"] },
@@ -372,6 +382,31 @@ export const schemas: SchemaMap = {
       unfurl_media: { type: "boolean" },
     },
   },
+  SlackUpload: {
+    type: "object",
+    required: ["filename", "length"],
+    additionalProperties: false,
+    properties: { filename: { type: "string", minLength: 1 }, length: { type: "integer", minimum: 1 } },
+  },
+  SlackFiles: {
+    type: "object",
+    required: ["files", "channel_id"],
+    additionalProperties: false,
+    properties: {
+      files: {
+        type: "array",
+        minItems: 1,
+        items: {
+          type: "object",
+          required: ["id", "title"],
+          additionalProperties: false,
+          properties: { id: { type: "string" }, title: { type: "string" } },
+        },
+      },
+      channel_id: { type: "string" },
+      thread_ts: { type: "string" },
+    },
+  },
   SlackAnswer: {
     type: "object",
     required: ["ok"],
@@ -380,6 +415,8 @@ export const schemas: SchemaMap = {
       error: { type: "string" },
       needed: { type: "string" },
       ts: { type: "string" },
+      upload_url: { type: "string" },
+      file_id: { type: "string" },
     },
   },
   SmsMessage: {
@@ -416,6 +453,28 @@ export const schemas: SchemaMap = {
       parse_mode: { type: "string", enum: ["HTML"] },
       disable_notification: { type: "boolean" },
       link_preview_options: { type: "object", additionalProperties: false, properties: { is_disabled: { type: "boolean" } } },
+    },
+  },
+  TelegramPhoto: {
+    type: "object",
+    required: ["chat_id", "photo"],
+    additionalProperties: false,
+    properties: {
+      chat_id: { type: "string" },
+      message_thread_id: { type: "integer" },
+      photo: { type: "string", format: "binary" },
+      disable_notification: { type: "boolean" },
+    },
+  },
+  TelegramDocument: {
+    type: "object",
+    required: ["chat_id", "document"],
+    additionalProperties: false,
+    properties: {
+      chat_id: { type: "string" },
+      message_thread_id: { type: "integer" },
+      document: { type: "string", format: "binary" },
+      disable_notification: { type: "boolean" },
     },
   },
   TelegramAnswer: {
@@ -607,10 +666,14 @@ export interface SchemaTypes {
   SignalRestMessage: T.SignalRestMessage;
   SignalRestAnswer: T.SignalRestAnswer;
   SlackMessage: T.SlackMessage;
+  SlackUpload: T.SlackUpload;
+  SlackFiles: T.SlackFiles;
   SlackAnswer: T.SlackAnswer;
   SmsMessage: T.SmsMessage;
   SmsAnswer: T.SmsAnswer;
   TelegramMessage: T.TelegramMessage;
+  TelegramPhoto: T.TelegramPhoto;
+  TelegramDocument: T.TelegramDocument;
   TelegramAnswer: T.TelegramAnswer;
   WecomRobotMessage: T.WecomRobotMessage;
   WecomRobotAnswer: T.WecomRobotAnswer;

@@ -44,28 +44,40 @@ export type HostMethod = keyof HostRequests;
 export const hostRequests: { readonly [K in HostMethod]: RequestMeta } = {
   approval: {
     params: { $ref: "#/components/schemas/ApprovalParams" },
-    names: ["session_id", "payload"],
+    names: [
+      "session_id",
+      "request_id",
+      "command",
+      "description",
+      "choices",
+      "allow_permanent",
+      "allow_session",
+      "expires_at",
+      "payload",
+      "tool_name",
+      "inline_diff",
+    ],
     defaults: {},
     result: { $ref: "#/components/schemas/ApprovalAnswer" },
     errors: [],
   },
   clarify: {
     params: { $ref: "#/components/schemas/ClarifyParams" },
-    names: ["session_id", "payload"],
+    names: ["session_id", "request_id", "question", "choices", "expires_at", "payload", "multi_select", "questions"],
     defaults: {},
     result: { $ref: "#/components/schemas/ClarifyAnswer" },
     errors: [],
   },
   sudo: {
     params: { $ref: "#/components/schemas/SudoParams" },
-    names: ["session_id", "payload"],
+    names: ["session_id", "request_id", "command", "expires_at", "payload"],
     defaults: {},
     result: { $ref: "#/components/schemas/SudoAnswer" },
     errors: [],
   },
   secret: {
     params: { $ref: "#/components/schemas/SecretParams" },
-    names: ["session_id", "payload"],
+    names: ["session_id", "request_id", "prompt", "env_var", "expires_at", "payload", "metadata"],
     defaults: {},
     result: { $ref: "#/components/schemas/SecretAnswer" },
     errors: [],
@@ -106,7 +118,9 @@ export interface GatewayEvents {
   "thinking.delta": T.ThinkingTextEvent;
   /** A block of reasoning is complete. */
   "reasoning.available": T.ReasoningAvailableEvent;
-  /** The answer of the turn, exactly once per turn. `text` is authoritative; deltas are for display. `usage` covers the turn; the following `session.info` has the usage of the session. */
+  /** Text of the model before its next tool calls. Accompanies the first of them, without a number. */
+  "message.interim": T.MessageInterimEvent;
+  /** The answer of the turn, exactly once per turn. `text` is authoritative; deltas are for display. `usage` covers the session as it is when the event is sent, `turn_usage` only the turn. */
   "message.complete": T.MessageCompleteEvent;
   /** The model is writing a tool call. */
   "tool.generating": T.ToolGeneratingEvent;
@@ -118,7 +132,7 @@ export interface GatewayEvents {
   "tool.complete": T.ToolCompleteEvent;
   /** A tool call waits for approval. */
   "approval.request": T.ApprovalAskedEvent;
-  /** The agent asks the user a question. */
+  /** The agent asks the user one or more questions. `question` is the first one, `questions` has all of them. A host that answers the first one with `clarify.respond` gets this event again for the next one, with the same `request_id` and without a number. */
   "clarify.request": T.ClarifyAskedEvent;
   /** A command needs a password. */
   "sudo.request": T.SudoAskedEvent;
@@ -126,6 +140,10 @@ export interface GatewayEvents {
   "secret.request": T.SecretAskedEvent;
   /** A question is no longer pending. */
   "request.cancel": T.RequestCancelEvent;
+  /** A password is no longer awaited. Accompanies `request.cancel`, without a number. */
+  "sudo.expire": T.SudoExpireEvent;
+  /** A secret is no longer awaited. Accompanies `request.cancel`, without a number. */
+  "secret.expire": T.SecretExpireEvent;
   /** A status line. */
   "status.update": T.StatusUpdateEvent;
   /** A failure that does not belong to a request. */
@@ -205,6 +223,10 @@ export const gatewayEvents: { readonly [K in GatewayEventType]: EventMeta } = {
     event: { $ref: "#/components/schemas/ReasoningAvailableEvent" },
     payload: { $ref: "#/components/schemas/ReasoningAvailablePayload" },
   },
+  "message.interim": {
+    event: { $ref: "#/components/schemas/MessageInterimEvent" },
+    payload: { $ref: "#/components/schemas/MessageInterimPayload" },
+  },
   "message.complete": {
     event: { $ref: "#/components/schemas/MessageCompleteEvent" },
     payload: { $ref: "#/components/schemas/MessageCompletePayload" },
@@ -244,6 +266,14 @@ export const gatewayEvents: { readonly [K in GatewayEventType]: EventMeta } = {
   "request.cancel": {
     event: { $ref: "#/components/schemas/RequestCancelEvent" },
     payload: { $ref: "#/components/schemas/RequestCancelPayload" },
+  },
+  "sudo.expire": {
+    event: { $ref: "#/components/schemas/SudoExpireEvent" },
+    payload: { $ref: "#/components/schemas/QuestionExpirePayload" },
+  },
+  "secret.expire": {
+    event: { $ref: "#/components/schemas/SecretExpireEvent" },
+    payload: { $ref: "#/components/schemas/QuestionExpirePayload" },
   },
   "status.update": {
     event: { $ref: "#/components/schemas/StatusUpdateEvent" },

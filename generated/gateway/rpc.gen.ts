@@ -21,6 +21,14 @@ export interface GatewayRequests {
     readonly result: T.ClientCapabilitiesResult;
     readonly error: 4026;
   };
+  /** Returns what the gateway supports */
+  "gateway.capabilities": {
+    readonly params: T.GatewayCapabilitiesParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.GatewayCapabilitiesParams;
+    readonly result: T.GatewayCapabilitiesResult;
+    readonly error: never;
+  };
   /** Checks that the gateway is alive */
   ping: {
     readonly params: T.PingParams;
@@ -42,7 +50,7 @@ export interface GatewayRequests {
     readonly params: T.SetupStatusParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SetupStatusParams;
-    readonly result: T.SetupStatus;
+    readonly result: T.SetupStatusResult;
     readonly error: never;
   };
   /** Always returns an empty pet */
@@ -50,7 +58,7 @@ export interface GatewayRequests {
     readonly params: T.PetCellsParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.PetCellsParams;
-    readonly result: T.PetCells;
+    readonly result: T.PetCellsResult;
     readonly error: never;
   };
   /** Sends a prompt to the agent */
@@ -162,7 +170,7 @@ export interface GatewayRequests {
     readonly params: T.SessionHistoryParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SessionHistoryParams;
-    readonly result: T.SessionHistory;
+    readonly result: T.SessionHistoryResult;
     readonly error: 4001 | 4002;
   };
   /** Compresses the conversation */
@@ -197,6 +205,14 @@ export interface GatewayRequests {
     readonly result: T.TitleResult;
     readonly error: 4001 | 4021 | 4022;
   };
+  /** Saves the conversation as a JSON file on the server */
+  "session.save": {
+    readonly params: T.SessionSaveParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionSaveParams;
+    readonly result: T.SessionSaveResult;
+    readonly error: 4001 | 5011;
+  };
   /** Returns the token usage of a session */
   "session.usage": {
     readonly params: T.SessionUsageParams;
@@ -226,7 +242,7 @@ export interface GatewayRequests {
     readonly params: T.ClarifyRespondParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ClarifyRespondParams;
-    readonly result: T.StatusOk;
+    readonly result: T.ClarifyResult;
     readonly error: 4009;
   };
   /** Answers a sudo question */
@@ -234,7 +250,7 @@ export interface GatewayRequests {
     readonly params: T.SudoRespondParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SudoRespondParams;
-    readonly result: T.StatusOk;
+    readonly result: T.ReplyResult;
     readonly error: 4009;
   };
   /** Answers a secret question */
@@ -242,7 +258,7 @@ export interface GatewayRequests {
     readonly params: T.SecretRespondParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SecretRespondParams;
-    readonly result: T.StatusOk;
+    readonly result: T.ReplyResult;
     readonly error: 4009;
   };
   /** Approves or denies a tool call */
@@ -251,7 +267,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ApprovalRespondParams;
     readonly result: T.ApprovalsResolved;
-    readonly error: 4001 | 4002 | 4009;
+    readonly error: 4001 | 4009;
   };
   /** Lists pending questions */
   "approval.pending": {
@@ -338,7 +354,7 @@ export interface GatewayRequests {
     readonly params: T.ModelOptionsParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ModelOptionsParams;
-    readonly result: T.ModelOptions;
+    readonly result: T.ModelOptionsResult;
     readonly error: 4001;
   };
   /** Runs an agentd command */
@@ -348,6 +364,14 @@ export interface GatewayRequests {
     readonly sent: T.CliExecParams;
     readonly result: T.CliResult;
     readonly error: 4003 | 4005 | 5016 | 5017;
+  };
+  /** Runs a shell command of the user in the session's folder */
+  "shell.exec": {
+    readonly params: WithDefaults<T.ShellExecParams, "timeout">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ShellExecParams;
+    readonly result: T.ShellExecResult;
+    readonly error: 4001 | 4004 | 4005 | 5002 | 5017;
   };
   /** Reconnects the MCP servers */
   "reload.mcp": {
@@ -365,12 +389,28 @@ export interface GatewayRequests {
     readonly result: T.ReloadEnvResult;
     readonly error: 5015;
   };
+  /** Lists and describes the skills */
+  "skills.manage": {
+    readonly params: WithDefaults<T.SkillsManageParams, "action">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SkillsManageParams;
+    readonly result: T.SkillsManageResult;
+    readonly error: 4001;
+  };
+  /** Reads the skills again */
+  "skills.reload": {
+    readonly params: T.SkillsReloadParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SkillsReloadParams;
+    readonly result: T.SkillsReloadResult;
+    readonly error: 4001;
+  };
   /** Lists background processes */
   "process.list": {
     readonly params: T.ProcessListParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ProcessListParams;
-    readonly result: T.ProcessList;
+    readonly result: T.ProcessListResult;
     readonly error: 4001;
   };
   /** Stops a background process */
@@ -394,7 +434,7 @@ export interface GatewayRequests {
     readonly params: T.DelegationStatusParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.DelegationStatusParams;
-    readonly result: T.DelegationStatus;
+    readonly result: T.DelegationStatusResult;
     readonly error: 4001;
   };
   /** Stops a sub-agent */
@@ -402,7 +442,7 @@ export interface GatewayRequests {
     readonly params: T.SubagentInterruptParams;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SubagentInterruptParams;
-    readonly result: T.SubagentInterrupt;
+    readonly result: T.SubagentInterruptResult;
     readonly error: 4000;
   };
   /** Saves a sub-agent tree */
@@ -418,7 +458,7 @@ export interface GatewayRequests {
     readonly params: WithDefaults<T.SpawnTreeListParams, "session_id" | "limit" | "cross_session">;
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SpawnTreeListParams;
-    readonly result: T.SpawnTreeList;
+    readonly result: T.SpawnTreeListResult;
     readonly error: never;
   };
   /** Loads a saved sub-agent tree */
@@ -428,6 +468,14 @@ export interface GatewayRequests {
     readonly sent: T.SpawnTreeLoadParams;
     readonly result: T.SpawnTree;
     readonly error: 4000 | 4016 | 4030;
+  };
+  /** Stores a long text, and returns a short placeholder for it */
+  "paste.collapse": {
+    readonly params: T.PasteCollapseParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.PasteCollapseParams;
+    readonly result: T.PasteCollapseResult;
+    readonly error: 4004 | 4018 | 5011;
   };
   /** Sets the width of the host's terminal. */
   "terminal.resize": {
@@ -496,6 +544,13 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     result: { $ref: "#/components/schemas/ClientCapabilitiesResult" },
     errors: [4026],
   },
+  "gateway.capabilities": {
+    params: { $ref: "#/components/schemas/GatewayCapabilitiesParams" },
+    names: [],
+    defaults: {},
+    result: { $ref: "#/components/schemas/GatewayCapabilitiesResult" },
+    errors: [],
+  },
   ping: {
     params: { $ref: "#/components/schemas/PingParams" },
     names: [],
@@ -514,7 +569,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/SetupStatusParams" },
     names: [],
     defaults: {},
-    result: { $ref: "#/components/schemas/SetupStatus" },
+    result: { $ref: "#/components/schemas/SetupStatusResult" },
     errors: [],
     scope: "read",
   },
@@ -522,7 +577,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/PetCellsParams" },
     names: ["state", "graphics"],
     defaults: {},
-    result: { $ref: "#/components/schemas/PetCells" },
+    result: { $ref: "#/components/schemas/PetCellsResult" },
     errors: [],
   },
   "prompt.submit": {
@@ -653,7 +708,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/SessionHistoryParams" },
     names: ["session_id", "before", "limit"],
     defaults: {},
-    result: { $ref: "#/components/schemas/SessionHistory" },
+    result: { $ref: "#/components/schemas/SessionHistoryResult" },
     errors: [4001, 4002],
     scope: "read",
   },
@@ -689,6 +744,14 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     errors: [4001, 4021, 4022],
     scope: "chat",
   },
+  "session.save": {
+    params: { $ref: "#/components/schemas/SessionSaveParams" },
+    names: ["session_id"],
+    defaults: {},
+    result: { $ref: "#/components/schemas/SessionSaveResult" },
+    errors: [4001, 5011],
+    scope: "chat",
+  },
   "session.usage": {
     params: { $ref: "#/components/schemas/SessionUsageParams" },
     names: ["session_id"],
@@ -717,7 +780,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/ClarifyRespondParams" },
     names: ["request_id", "answer", "session_id"],
     defaults: {},
-    result: { $ref: "#/components/schemas/StatusOk" },
+    result: { $ref: "#/components/schemas/ClarifyResult" },
     errors: [4009],
     scope: "approvals",
   },
@@ -725,7 +788,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/SudoRespondParams" },
     names: ["request_id", "password", "session_id"],
     defaults: {},
-    result: { $ref: "#/components/schemas/StatusOk" },
+    result: { $ref: "#/components/schemas/ReplyResult" },
     errors: [4009],
     scope: "approvals",
   },
@@ -733,7 +796,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/SecretRespondParams" },
     names: ["request_id", "value", "session_id"],
     defaults: {},
-    result: { $ref: "#/components/schemas/StatusOk" },
+    result: { $ref: "#/components/schemas/ReplyResult" },
     errors: [4009],
     scope: "approvals",
   },
@@ -742,7 +805,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "choice", "all", "request_id"],
     defaults: { choice: "deny", all: false },
     result: { $ref: "#/components/schemas/ApprovalsResolved" },
-    errors: [4001, 4002, 4009],
+    errors: [4001, 4009],
     scope: "approvals",
   },
   "approval.pending": {
@@ -829,7 +892,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/ModelOptionsParams" },
     names: ["session_id", "refresh"],
     defaults: {},
-    result: { $ref: "#/components/schemas/ModelOptions" },
+    result: { $ref: "#/components/schemas/ModelOptionsResult" },
     errors: [4001],
     scope: "read",
   },
@@ -839,6 +902,14 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     defaults: { timeout: 240 },
     result: { $ref: "#/components/schemas/CliResult" },
     errors: [4003, 4005, 5016, 5017],
+    scope: "admin",
+  },
+  "shell.exec": {
+    params: { $ref: "#/components/schemas/ShellExecParams" },
+    names: ["command", "session_id", "timeout"],
+    defaults: { timeout: 30 },
+    result: { $ref: "#/components/schemas/ShellExecResult" },
+    errors: [4001, 4004, 4005, 5002, 5017],
     scope: "admin",
   },
   "reload.mcp": {
@@ -857,11 +928,27 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     errors: [5015],
     scope: "admin",
   },
+  "skills.manage": {
+    params: { $ref: "#/components/schemas/SkillsManageParams" },
+    names: ["action", "query", "session_id"],
+    defaults: { action: "list" },
+    result: { $ref: "#/components/schemas/SkillsManageResult" },
+    errors: [4001],
+    scope: "read",
+  },
+  "skills.reload": {
+    params: { $ref: "#/components/schemas/SkillsReloadParams" },
+    names: ["session_id"],
+    defaults: {},
+    result: { $ref: "#/components/schemas/SkillsReloadResult" },
+    errors: [4001],
+    scope: "chat",
+  },
   "process.list": {
     params: { $ref: "#/components/schemas/ProcessListParams" },
     names: ["session_id"],
     defaults: {},
-    result: { $ref: "#/components/schemas/ProcessList" },
+    result: { $ref: "#/components/schemas/ProcessListResult" },
     errors: [4001],
     scope: "read",
   },
@@ -885,7 +972,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/DelegationStatusParams" },
     names: ["session_id"],
     defaults: {},
-    result: { $ref: "#/components/schemas/DelegationStatus" },
+    result: { $ref: "#/components/schemas/DelegationStatusResult" },
     errors: [4001],
     scope: "read",
   },
@@ -893,7 +980,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/SubagentInterruptParams" },
     names: ["subagent_id", "session_id"],
     defaults: {},
-    result: { $ref: "#/components/schemas/SubagentInterrupt" },
+    result: { $ref: "#/components/schemas/SubagentInterruptResult" },
     errors: [4000],
     scope: "chat",
   },
@@ -909,7 +996,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     params: { $ref: "#/components/schemas/SpawnTreeListParams" },
     names: ["session_id", "limit", "cross_session"],
     defaults: { session_id: "default", limit: 50, cross_session: false },
-    result: { $ref: "#/components/schemas/SpawnTreeList" },
+    result: { $ref: "#/components/schemas/SpawnTreeListResult" },
     errors: [],
     scope: "read",
   },
@@ -920,6 +1007,14 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     result: { $ref: "#/components/schemas/SpawnTree" },
     errors: [4000, 4016, 4030],
     scope: "read",
+  },
+  "paste.collapse": {
+    params: { $ref: "#/components/schemas/PasteCollapseParams" },
+    names: ["text"],
+    defaults: {},
+    result: { $ref: "#/components/schemas/PasteCollapseResult" },
+    errors: [4004, 4018, 5011],
+    scope: "chat",
   },
   "terminal.resize": {
     params: { $ref: "#/components/schemas/TerminalResizeParams" },

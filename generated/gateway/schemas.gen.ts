@@ -92,8 +92,30 @@ export const schemas: SchemaMap = {
   },
   ApprovalParams: {
     type: "object",
-    required: ["session_id", "payload"],
-    properties: { session_id: { type: "string" }, payload: { $ref: "#/components/schemas/ApprovalAskedPayload" } },
+    required: [
+      "session_id",
+      "request_id",
+      "command",
+      "description",
+      "choices",
+      "allow_permanent",
+      "allow_session",
+      "expires_at",
+      "payload",
+    ],
+    properties: {
+      session_id: { type: "string" },
+      request_id: { type: "string" },
+      command: { type: "string" },
+      description: { type: "string" },
+      choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
+      allow_permanent: { type: "boolean" },
+      allow_session: { type: "boolean" },
+      expires_at: { type: ["number", "null"] },
+      payload: { $ref: "#/components/schemas/ApprovalAskedPayload" },
+      tool_name: { type: "string" },
+      inline_diff: { type: "string" },
+    },
   },
   ApprovalPendingParams: {
     type: "object",
@@ -188,8 +210,11 @@ export const schemas: SchemaMap = {
   },
   ClarifyAnswer: {
     type: "object",
-    required: ["answer"],
-    properties: { answer: { type: "string" }, answers: { type: "object", additionalProperties: { type: "string" } } },
+    minProperties: 1,
+    properties: {
+      answer: { type: "string" },
+      answers: { type: "object", additionalProperties: { type: ["string", "null"] } },
+    },
   },
   ClarifyAskedEvent: {
     type: "object",
@@ -211,23 +236,22 @@ export const schemas: SchemaMap = {
       question: { type: "string" },
       choices: { type: ["array", "null"], items: { type: "string" } },
       multi_select: { type: "boolean" },
-      questions: { type: "array", items: { $ref: "#/components/schemas/ClarifyQuestion" } },
+      questions: { type: "array", items: { $ref: "#/components/schemas/GatewayQuestion" } },
       expires_at: { type: ["number", "null"] },
     },
   },
   ClarifyParams: {
     type: "object",
-    required: ["session_id", "payload"],
-    properties: { session_id: { type: "string" }, payload: { $ref: "#/components/schemas/ClarifyAskedPayload" } },
-  },
-  ClarifyQuestion: {
-    type: "object",
-    required: ["id", "question", "choices", "multi_select"],
+    required: ["session_id", "request_id", "question", "choices", "expires_at", "payload"],
     properties: {
-      id: { type: "string" },
+      session_id: { type: "string" },
+      request_id: { type: "string" },
       question: { type: "string" },
-      choices: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      choices: { type: ["array", "null"], items: { type: "string" } },
+      expires_at: { type: ["number", "null"] },
+      payload: { $ref: "#/components/schemas/ClarifyAskedPayload" },
       multi_select: { type: "boolean" },
+      questions: { type: "array", items: { $ref: "#/components/schemas/GatewayQuestion" } },
     },
   },
   ClarifyRespondParams: {
@@ -238,6 +262,11 @@ export const schemas: SchemaMap = {
       answer: { type: "string" },
       session_id: { type: "string", maxLength: 256 },
     },
+  },
+  ClarifyResult: {
+    type: "object",
+    required: ["status"],
+    properties: { status: { const: "ok" }, remaining: { type: "integer", minimum: 1 } },
   },
   CliExecParams: {
     type: "object",
@@ -401,7 +430,7 @@ export const schemas: SchemaMap = {
   },
   ConfigSetParams: {
     type: "object",
-    required: ["key", "value"],
+    required: ["key"],
     properties: {
       key: { type: "string", maxLength: 256 },
       value: {},
@@ -431,7 +460,7 @@ export const schemas: SchemaMap = {
       mtime: { type: "number" },
       model: { type: "string" },
       provider: { type: "string" },
-      providers: { type: "array", items: { type: "string" } },
+      providers: { type: "array", items: { $ref: "#/components/schemas/ProviderOption" } },
       home: { type: "string" },
       cwd: { type: "string" },
       branch: { type: "string" },
@@ -455,7 +484,8 @@ export const schemas: SchemaMap = {
     required: ["epoch", "last_seen"],
     properties: { epoch: { type: "string", maxLength: 64 }, last_seen: { type: "integer", minimum: 0 } },
   },
-  DelegationStatus: {
+  DelegationStatusParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
+  DelegationStatusResult: {
     type: "object",
     required: ["active", "paused", "max_spawn_depth", "max_concurrent_children"],
     properties: {
@@ -465,7 +495,6 @@ export const schemas: SchemaMap = {
       max_concurrent_children: { type: "integer" },
     },
   },
-  DelegationStatusParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
   DeleteResult: { type: "object", required: ["deleted"], properties: { deleted: { type: "boolean" } } },
   DetachResult: { type: "object", required: ["detached"], properties: { detached: { type: "boolean" } } },
   Directive: {
@@ -488,6 +517,9 @@ export const schemas: SchemaMap = {
       name: { type: "string" },
       text: { type: "string" },
       count: { type: "integer", minimum: 0 },
+      width: { type: "integer", minimum: 0 },
+      height: { type: "integer", minimum: 0 },
+      token_estimate: { type: "integer", minimum: 0 },
     },
   },
   EventParams: {
@@ -532,31 +564,18 @@ export const schemas: SchemaMap = {
       size: { type: "integer", minimum: 0 },
     },
   },
-  GatewayCapabilities: {
+  GatewayCapabilitiesParams: { type: "object", required: [], properties: {} },
+  GatewayCapabilitiesResult: {
     type: "object",
-    required: [
-      "event_replay",
-      "resume_cursor",
-      "server_requests",
-      "client_turn_id",
-      "fanout",
-      "busy_modes",
-      "approvals_by_id",
-      "batch_clarify",
-      "voice",
-      "shell_exec",
-    ],
+    required: ["protocol", "server", "capabilities", "limits", "methods", "events", "requests"],
     properties: {
-      event_replay: { type: "boolean" },
-      resume_cursor: { type: "boolean" },
-      server_requests: { type: "boolean" },
-      client_turn_id: { type: "boolean" },
-      fanout: { type: "boolean" },
-      busy_modes: { type: "array", items: { type: "string", enum: ["queue", "steer", "interrupt", "reject"] } },
-      approvals_by_id: { type: "boolean" },
-      batch_clarify: { type: "boolean" },
-      voice: { type: "boolean" },
-      shell_exec: { type: "boolean" },
+      protocol: { $ref: "#/components/schemas/GatewayProtocol" },
+      server: { $ref: "#/components/schemas/GatewayServer" },
+      capabilities: { $ref: "#/components/schemas/ServerCapabilities" },
+      limits: { $ref: "#/components/schemas/GatewayLimits" },
+      methods: { type: "array", items: { type: "string" } },
+      events: { type: "array", items: { type: "string" } },
+      requests: { type: "array", items: { type: "string" } },
     },
   },
   GatewayErrorEvent: {
@@ -591,6 +610,7 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/ReasoningTextEvent" },
       { $ref: "#/components/schemas/ThinkingTextEvent" },
       { $ref: "#/components/schemas/ReasoningAvailableEvent" },
+      { $ref: "#/components/schemas/MessageInterimEvent" },
       { $ref: "#/components/schemas/MessageCompleteEvent" },
       { $ref: "#/components/schemas/ToolGeneratingEvent" },
       { $ref: "#/components/schemas/ToolStartEvent" },
@@ -601,6 +621,8 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/SudoAskedEvent" },
       { $ref: "#/components/schemas/SecretAskedEvent" },
       { $ref: "#/components/schemas/RequestCancelEvent" },
+      { $ref: "#/components/schemas/SudoExpireEvent" },
+      { $ref: "#/components/schemas/SecretExpireEvent" },
       { $ref: "#/components/schemas/StatusUpdateEvent" },
       { $ref: "#/components/schemas/GatewayErrorEvent" },
       { $ref: "#/components/schemas/SubagentSpawnRequestedEvent" },
@@ -637,6 +659,22 @@ export const schemas: SchemaMap = {
     },
   },
   GatewayPingParams: { type: "object", required: [], properties: {} },
+  GatewayProtocol: {
+    type: "object",
+    required: ["name", "version", "min_version"],
+    properties: { name: { const: "agent-tui-gateway" }, version: { type: "integer" }, min_version: { type: "integer" } },
+  },
+  GatewayQuestion: {
+    type: "object",
+    required: ["id", "qid", "question", "choices", "multi_select"],
+    properties: {
+      id: { type: "string" },
+      qid: { type: "string" },
+      question: { type: "string" },
+      choices: { type: ["array", "null"], items: { type: "string" } },
+      multi_select: { type: "boolean" },
+    },
+  },
   GatewayReadyEvent: {
     type: "object",
     required: ["type", "ts", "payload"],
@@ -664,27 +702,20 @@ export const schemas: SchemaMap = {
     ],
     properties: {
       skin: { type: "object", additionalProperties: true },
-      protocol: {
-        type: "object",
-        required: ["name", "version", "min_version"],
-        properties: {
-          name: { const: "agent-tui-gateway" },
-          version: { type: "integer" },
-          min_version: { type: "integer" },
-        },
-      },
-      server: {
-        type: "object",
-        required: ["name", "version"],
-        properties: { name: { type: "string" }, version: { type: "string" } },
-      },
+      protocol: { $ref: "#/components/schemas/GatewayProtocol" },
+      server: { $ref: "#/components/schemas/GatewayServer" },
       connection_id: { type: "string" },
       replay_epoch: { type: "string" },
       change_events: { type: "boolean" },
       heartbeat: { type: "boolean" },
-      capabilities: { $ref: "#/components/schemas/GatewayCapabilities" },
+      capabilities: { $ref: "#/components/schemas/ServerCapabilities" },
       limits: { $ref: "#/components/schemas/GatewayLimits" },
     },
+  },
+  GatewayServer: {
+    type: "object",
+    required: ["name", "version"],
+    properties: { name: { type: "string" }, version: { type: "string" } },
   },
   GatewayToolProgressEvent: {
     type: "object",
@@ -700,8 +731,13 @@ export const schemas: SchemaMap = {
   },
   GatewayToolProgressPayload: {
     type: "object",
-    required: ["tool_id", "name", "preview"],
-    properties: { tool_id: { type: "string" }, name: { type: "string" }, preview: { type: "string" } },
+    required: ["tool_id", "name", "preview", "output"],
+    properties: {
+      tool_id: { type: "string" },
+      name: { type: "string" },
+      preview: { type: "string" },
+      output: { type: "string" },
+    },
   },
   GatewayUsage: {
     type: "object",
@@ -853,6 +889,7 @@ export const schemas: SchemaMap = {
       text: { type: "string" },
       status: { type: "string", enum: ["complete", "interrupted", "error"] },
       usage: { $ref: "#/components/schemas/GatewayUsage" },
+      turn_usage: { $ref: "#/components/schemas/GatewayUsage" },
       reasoning: { type: "string" },
       warning: { type: "string" },
       error: { type: "string" },
@@ -864,6 +901,23 @@ export const schemas: SchemaMap = {
       partial: { type: "boolean" },
       undelivered_steer: { type: "array", items: { type: "string" } },
     },
+  },
+  MessageInterimEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "message.interim" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/MessageInterimPayload" },
+    },
+  },
+  MessageInterimPayload: {
+    type: "object",
+    required: ["text", "already_streamed"],
+    properties: { text: { type: "string" }, already_streamed: { const: true } },
   },
   MessageStartEvent: {
     type: "object",
@@ -908,34 +962,19 @@ export const schemas: SchemaMap = {
     required: ["text"],
     properties: { text: { type: "string" }, dropped: { type: "integer", minimum: 0 } },
   },
-  ModelOptions: {
-    type: "object",
-    required: ["providers", "model", "provider"],
-    properties: {
-      providers: {
-        type: "array",
-        items: {
-          type: "object",
-          required: ["slug", "name", "models", "total_models", "is_current", "authenticated"],
-          properties: {
-            slug: { type: "string" },
-            name: { type: "string" },
-            models: { type: "array", items: { type: "string" } },
-            total_models: { type: "integer", minimum: 0 },
-            is_current: { type: "boolean" },
-            authenticated: { type: "boolean" },
-            warning: { type: "string" },
-          },
-        },
-      },
-      model: { type: "string" },
-      provider: { type: "string" },
-    },
-  },
   ModelOptionsParams: {
     type: "object",
     required: [],
     properties: { session_id: { type: "string", maxLength: 256 }, refresh: { type: "boolean" } },
+  },
+  ModelOptionsResult: {
+    type: "object",
+    required: ["providers", "model", "provider"],
+    properties: {
+      providers: { type: "array", items: { $ref: "#/components/schemas/ProviderOption" } },
+      model: { type: "string" },
+      provider: { type: "string" },
+    },
   },
   MostRecent: {
     type: "object",
@@ -971,8 +1010,14 @@ export const schemas: SchemaMap = {
       methods: { type: "array", items: { type: "object", additionalProperties: true } },
     },
   },
-  PetCells: { type: "object", required: ["enabled"], properties: { enabled: { const: false } } },
+  PasteCollapseParams: { type: "object", required: ["text"], properties: { text: { type: "string" } } },
+  PasteCollapseResult: {
+    type: "object",
+    required: ["placeholder", "path", "lines"],
+    properties: { placeholder: { type: "string" }, path: { type: "string" }, lines: { type: "integer", minimum: 1 } },
+  },
   PetCellsParams: { type: "object", required: [], properties: { state: {}, graphics: {} } },
+  PetCellsResult: { type: "object", required: ["enabled"], properties: { enabled: { const: false } } },
   PingParams: { type: "object", required: [], properties: {} },
   PluginDirective: {
     type: "object",
@@ -990,7 +1035,8 @@ export const schemas: SchemaMap = {
     required: ["process_id"],
     properties: { process_id: { type: "string" }, session_id: { type: "string", maxLength: 256 } },
   },
-  ProcessList: {
+  ProcessListParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
+  ProcessListResult: {
     type: "object",
     required: ["processes"],
     properties: {
@@ -1010,7 +1056,6 @@ export const schemas: SchemaMap = {
       },
     },
   },
-  ProcessListParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
   ProcessStopParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
   PromptBackgroundParams: {
     type: "object",
@@ -1036,6 +1081,20 @@ export const schemas: SchemaMap = {
       confirm_truncate: { type: "boolean" },
     },
   },
+  ProviderOption: {
+    type: "object",
+    required: ["slug", "name", "models", "total_models", "is_current", "authenticated"],
+    properties: {
+      slug: { type: "string" },
+      name: { type: "string" },
+      models: { type: "array", items: { type: "string" } },
+      total_models: { type: "integer", minimum: 0 },
+      is_current: { type: "boolean" },
+      authenticated: { type: "boolean" },
+      warning: { type: "string" },
+    },
+  },
+  QuestionExpirePayload: { type: "object", required: ["request_id"], properties: { request_id: { type: "string" } } },
   ReasoningAvailableEvent: {
     type: "object",
     required: ["type", "ts", "payload"],
@@ -1082,6 +1141,11 @@ export const schemas: SchemaMap = {
     type: "object",
     required: ["status"],
     properties: { status: { type: "string", enum: ["confirm_required", "reloaded"] }, message: { type: "string" } },
+  },
+  ReplyResult: {
+    type: "object",
+    required: ["status"],
+    properties: { status: { type: "string", enum: ["ok", "expired"] } },
   },
   RequestAnswerParams: {
     type: "object",
@@ -1145,10 +1209,30 @@ export const schemas: SchemaMap = {
       expires_at: { type: ["number", "null"] },
     },
   },
+  SecretExpireEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "secret.expire" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/QuestionExpirePayload" },
+    },
+  },
   SecretParams: {
     type: "object",
-    required: ["session_id", "payload"],
-    properties: { session_id: { type: "string" }, payload: { $ref: "#/components/schemas/SecretAskedPayload" } },
+    required: ["session_id", "request_id", "prompt", "env_var", "expires_at", "payload"],
+    properties: {
+      session_id: { type: "string" },
+      request_id: { type: "string" },
+      prompt: { type: "string" },
+      env_var: { type: "string" },
+      expires_at: { type: ["number", "null"] },
+      payload: { $ref: "#/components/schemas/SecretAskedPayload" },
+      metadata: { type: "object", additionalProperties: true },
+    },
   },
   SecretRespondParams: {
     type: "object",
@@ -1176,6 +1260,33 @@ export const schemas: SchemaMap = {
       message: { type: "string" },
       notice: { type: "string" },
       when_busy: { type: "string", enum: ["queue"] },
+    },
+  },
+  ServerCapabilities: {
+    type: "object",
+    required: [
+      "event_replay",
+      "resume_cursor",
+      "server_requests",
+      "client_turn_id",
+      "fanout",
+      "busy_modes",
+      "approvals_by_id",
+      "batch_clarify",
+      "voice",
+      "shell_exec",
+    ],
+    properties: {
+      event_replay: { type: "boolean" },
+      resume_cursor: { type: "boolean" },
+      server_requests: { type: "boolean" },
+      client_turn_id: { type: "boolean" },
+      fanout: { type: "boolean" },
+      busy_modes: { type: "array", items: { type: "string", enum: ["queue", "steer", "interrupt", "reject"] } },
+      approvals_by_id: { type: "boolean" },
+      batch_clarify: { type: "boolean" },
+      voice: { type: "boolean" },
+      shell_exec: { type: "boolean" },
     },
   },
   SessionActivateParams: {
@@ -1244,7 +1355,7 @@ export const schemas: SchemaMap = {
   SessionDeleteParams: {
     type: "object",
     required: ["session_id"],
-    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+    properties: { session_id: { type: "string", maxLength: 256 } },
   },
   SessionDetachParams: {
     type: "object",
@@ -1261,15 +1372,6 @@ export const schemas: SchemaMap = {
       since_seq: { type: "integer", minimum: 0 },
     },
   },
-  SessionHistory: {
-    type: "object",
-    required: ["count", "messages", "has_more"],
-    properties: {
-      count: { type: "integer", minimum: 0 },
-      messages: { type: "array", items: { $ref: "#/components/schemas/TranscriptMessage" } },
-      has_more: { type: "boolean" },
-    },
-  },
   SessionHistoryParams: {
     type: "object",
     required: ["session_id"],
@@ -1277,6 +1379,15 @@ export const schemas: SchemaMap = {
       session_id: { type: "string", minLength: 1, maxLength: 256 },
       before: { type: "string", maxLength: 256 },
       limit: { type: "integer", minimum: 1, maximum: 1000 },
+    },
+  },
+  SessionHistoryResult: {
+    type: "object",
+    required: ["count", "messages", "has_more"],
+    properties: {
+      count: { type: "integer", minimum: 0 },
+      messages: { type: "array", items: { $ref: "#/components/schemas/TranscriptMessage" } },
+      has_more: { type: "boolean" },
     },
   },
   SessionInfo: {
@@ -1297,6 +1408,7 @@ export const schemas: SchemaMap = {
       title: { type: "string" },
       version: { type: "string" },
       profile_name: { type: "string" },
+      personality: { type: "string" },
       usage: { $ref: "#/components/schemas/GatewayUsage" },
       mcp_servers: {
         type: "array",
@@ -1407,7 +1519,7 @@ export const schemas: SchemaMap = {
     type: "object",
     required: ["session_id"],
     properties: {
-      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      session_id: { type: "string", maxLength: 256 },
       cols: { type: "integer", minimum: 1, maximum: 10000 },
       lazy: { type: "boolean" },
       omit_messages: { type: "boolean" },
@@ -1429,6 +1541,12 @@ export const schemas: SchemaMap = {
       model: { type: "string" },
     },
   },
+  SessionSaveParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  SessionSaveResult: { type: "object", required: ["file"], properties: { file: { type: "string" } } },
   SessionState: {
     type: "object",
     required: [
@@ -1542,12 +1660,26 @@ export const schemas: SchemaMap = {
     },
   },
   SessionsChangedPayload: { type: "object" },
-  SetupStatus: {
+  SetupStatusParams: { type: "object", required: [], properties: {} },
+  SetupStatusResult: {
     type: "object",
     required: ["provider_configured", "model", "demo"],
     properties: { provider_configured: { type: "boolean" }, model: { type: "string" }, demo: { type: "boolean" } },
   },
-  SetupStatusParams: { type: "object", required: [], properties: {} },
+  ShellExecParams: {
+    type: "object",
+    required: ["command"],
+    properties: {
+      command: { type: "string", maxLength: 40000 },
+      session_id: { type: "string", maxLength: 256 },
+      timeout: { type: "number", minimum: 1, maximum: 600 },
+    },
+  },
+  ShellExecResult: {
+    type: "object",
+    required: ["stdout", "stderr", "code"],
+    properties: { stdout: { type: "string" }, stderr: { type: "string" }, code: { type: "integer" } },
+  },
   SkillDirective: {
     type: "object",
     required: ["type", "name", "message"],
@@ -1557,6 +1689,37 @@ export const schemas: SchemaMap = {
       message: { type: "string" },
       display: { type: "string" },
     },
+  },
+  SkillSummary: {
+    type: "object",
+    required: ["name", "description"],
+    properties: { name: { type: "string" }, description: { type: "string" }, path: { type: "string" } },
+  },
+  SkillsManageParams: {
+    type: "object",
+    required: [],
+    properties: {
+      action: { type: "string", enum: ["list", "search", "inspect"] },
+      query: { type: "string", maxLength: 256 },
+      session_id: { type: "string", maxLength: 256 },
+    },
+  },
+  SkillsManageResult: {
+    type: "object",
+    properties: {
+      skills: { type: "object", additionalProperties: { type: "array", items: { type: "string" } } },
+      results: { type: "array", items: { $ref: "#/components/schemas/SkillSummary" } },
+      info: {
+        type: "object",
+        properties: { name: { type: "string" }, description: { type: "string" }, path: { type: "string" } },
+      },
+    },
+  },
+  SkillsReloadParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
+  SkillsReloadResult: {
+    type: "object",
+    required: ["output", "count"],
+    properties: { output: { type: "string" }, count: { type: "integer", minimum: 0 } },
   },
   SkinChangedEvent: {
     type: "object",
@@ -1612,11 +1775,6 @@ export const schemas: SchemaMap = {
       count: { type: "integer", minimum: 0 },
     },
   },
-  SpawnTreeList: {
-    type: "object",
-    required: ["entries"],
-    properties: { entries: { type: "array", items: { $ref: "#/components/schemas/SpawnTreeEntry" } } },
-  },
   SpawnTreeListParams: {
     type: "object",
     required: [],
@@ -1625,6 +1783,11 @@ export const schemas: SchemaMap = {
       limit: { type: "integer", minimum: 1, maximum: 200 },
       cross_session: { type: "boolean" },
     },
+  },
+  SpawnTreeListResult: {
+    type: "object",
+    required: ["entries"],
+    properties: { entries: { type: "array", items: { $ref: "#/components/schemas/SpawnTreeEntry" } } },
   },
   SpawnTreeLoadParams: { type: "object", required: ["path"], properties: { path: { type: "string", maxLength: 4096 } } },
   SpawnTreeSaveParams: {
@@ -1694,15 +1857,15 @@ export const schemas: SchemaMap = {
       payload: { $ref: "#/components/schemas/SubagentReport" },
     },
   },
-  SubagentInterrupt: {
-    type: "object",
-    required: ["found", "subagent_id"],
-    properties: { found: { type: "boolean" }, subagent_id: { type: "string" } },
-  },
   SubagentInterruptParams: {
     type: "object",
     required: ["subagent_id"],
     properties: { subagent_id: { type: "string" }, session_id: { type: "string", maxLength: 256 } },
+  },
+  SubagentInterruptResult: {
+    type: "object",
+    required: ["found", "subagent_id"],
+    properties: { found: { type: "boolean" }, subagent_id: { type: "string" } },
   },
   SubagentProgressLineEvent: {
     type: "object",
@@ -1739,6 +1902,9 @@ export const schemas: SchemaMap = {
       duration_seconds: { type: "number", minimum: 0 },
       input_tokens: { type: "integer", minimum: 0 },
       output_tokens: { type: "integer", minimum: 0 },
+      reasoning_tokens: { type: "integer", minimum: 0 },
+      api_calls: { type: "integer", minimum: 0 },
+      cost_usd: { type: "number", minimum: 0 },
       child_session_id: { type: "string" },
     },
   },
@@ -1806,10 +1972,28 @@ export const schemas: SchemaMap = {
     required: ["request_id", "command", "expires_at"],
     properties: { request_id: { type: "string" }, command: { type: "string" }, expires_at: { type: ["number", "null"] } },
   },
+  SudoExpireEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "sudo.expire" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/QuestionExpirePayload" },
+    },
+  },
   SudoParams: {
     type: "object",
-    required: ["session_id", "payload"],
-    properties: { session_id: { type: "string" }, payload: { $ref: "#/components/schemas/SudoAskedPayload" } },
+    required: ["session_id", "request_id", "command", "expires_at", "payload"],
+    properties: {
+      session_id: { type: "string" },
+      request_id: { type: "string" },
+      command: { type: "string" },
+      expires_at: { type: ["number", "null"] },
+      payload: { $ref: "#/components/schemas/SudoAskedPayload" },
+    },
   },
   SudoRespondParams: {
     type: "object",
@@ -1952,6 +2136,8 @@ export const schemas: SchemaMap = {
       reasoning: { type: "string" },
       name: { type: "string" },
       context: { type: "string" },
+      status: { type: "string", enum: ["interrupted", "ok", "error", "denied", "aborted", "pending"] },
+      code: { $ref: "#/components/schemas/ToolEndCode" },
     },
   },
   UndoResult: { type: "object", required: ["removed"], properties: { removed: { type: "integer", minimum: 0 } } },
@@ -1982,8 +2168,8 @@ export interface SchemaTypes {
   ClarifyAskedEvent: T.ClarifyAskedEvent;
   ClarifyAskedPayload: T.ClarifyAskedPayload;
   ClarifyParams: T.ClarifyParams;
-  ClarifyQuestion: T.ClarifyQuestion;
   ClarifyRespondParams: T.ClarifyRespondParams;
+  ClarifyResult: T.ClarifyResult;
   CliExecParams: T.CliExecParams;
   CliResult: T.CliResult;
   ClientCapabilitiesParams: T.ClientCapabilitiesParams;
@@ -2005,8 +2191,8 @@ export interface SchemaTypes {
   ConfigValue: T.ConfigValue;
   CreatedSession: T.CreatedSession;
   Cursor: T.Cursor;
-  DelegationStatus: T.DelegationStatus;
   DelegationStatusParams: T.DelegationStatusParams;
+  DelegationStatusResult: T.DelegationStatusResult;
   DeleteResult: T.DeleteResult;
   DetachResult: T.DetachResult;
   Directive: T.Directive;
@@ -2015,14 +2201,18 @@ export interface SchemaTypes {
   EventsSince: T.EventsSince;
   ExecDirective: T.ExecDirective;
   FileChange: T.FileChange;
-  GatewayCapabilities: T.GatewayCapabilities;
+  GatewayCapabilitiesParams: T.GatewayCapabilitiesParams;
+  GatewayCapabilitiesResult: T.GatewayCapabilitiesResult;
   GatewayErrorEvent: T.GatewayErrorEvent;
   GatewayErrorPayload: T.GatewayErrorPayload;
   GatewayEvent: T.GatewayEvent;
   GatewayLimits: T.GatewayLimits;
   GatewayPingParams: T.GatewayPingParams;
+  GatewayProtocol: T.GatewayProtocol;
+  GatewayQuestion: T.GatewayQuestion;
   GatewayReadyEvent: T.GatewayReadyEvent;
   GatewayReadyPayload: T.GatewayReadyPayload;
+  GatewayServer: T.GatewayServer;
   GatewayToolProgressEvent: T.GatewayToolProgressEvent;
   GatewayToolProgressPayload: T.GatewayToolProgressPayload;
   GatewayUsage: T.GatewayUsage;
@@ -2038,27 +2228,33 @@ export interface SchemaTypes {
   LiveStatus: T.LiveStatus;
   MessageCompleteEvent: T.MessageCompleteEvent;
   MessageCompletePayload: T.MessageCompletePayload;
+  MessageInterimEvent: T.MessageInterimEvent;
+  MessageInterimPayload: T.MessageInterimPayload;
   MessageStartEvent: T.MessageStartEvent;
   MessageStartPayload: T.MessageStartPayload;
   MessageTextEvent: T.MessageTextEvent;
   MessageTextPayload: T.MessageTextPayload;
-  ModelOptions: T.ModelOptions;
   ModelOptionsParams: T.ModelOptionsParams;
+  ModelOptionsResult: T.ModelOptionsResult;
   MostRecent: T.MostRecent;
   OpenRequest: T.OpenRequest;
   OpenRpcDocument: T.OpenRpcDocument;
-  PetCells: T.PetCells;
+  PasteCollapseParams: T.PasteCollapseParams;
+  PasteCollapseResult: T.PasteCollapseResult;
   PetCellsParams: T.PetCellsParams;
+  PetCellsResult: T.PetCellsResult;
   PingParams: T.PingParams;
   PluginDirective: T.PluginDirective;
   Pong: T.Pong;
   PrefillDirective: T.PrefillDirective;
   ProcessKillParams: T.ProcessKillParams;
-  ProcessList: T.ProcessList;
   ProcessListParams: T.ProcessListParams;
+  ProcessListResult: T.ProcessListResult;
   ProcessStopParams: T.ProcessStopParams;
   PromptBackgroundParams: T.PromptBackgroundParams;
   PromptSubmitParams: T.PromptSubmitParams;
+  ProviderOption: T.ProviderOption;
+  QuestionExpirePayload: T.QuestionExpirePayload;
   ReasoningAvailableEvent: T.ReasoningAvailableEvent;
   ReasoningAvailablePayload: T.ReasoningAvailablePayload;
   ReasoningTextEvent: T.ReasoningTextEvent;
@@ -2067,6 +2263,7 @@ export interface SchemaTypes {
   ReloadEnvResult: T.ReloadEnvResult;
   ReloadMcpParams: T.ReloadMcpParams;
   ReloadMcpResult: T.ReloadMcpResult;
+  ReplyResult: T.ReplyResult;
   RequestAnswerParams: T.RequestAnswerParams;
   RequestCancelEvent: T.RequestCancelEvent;
   RequestCancelPayload: T.RequestCancelPayload;
@@ -2076,10 +2273,12 @@ export interface SchemaTypes {
   SecretAnswer: T.SecretAnswer;
   SecretAskedEvent: T.SecretAskedEvent;
   SecretAskedPayload: T.SecretAskedPayload;
+  SecretExpireEvent: T.SecretExpireEvent;
   SecretParams: T.SecretParams;
   SecretRespondParams: T.SecretRespondParams;
   SeedMessage: T.SeedMessage;
   SendDirective: T.SendDirective;
+  ServerCapabilities: T.ServerCapabilities;
   SessionActivateParams: T.SessionActivateParams;
   SessionActiveListParams: T.SessionActiveListParams;
   SessionBranchParams: T.SessionBranchParams;
@@ -2091,8 +2290,8 @@ export interface SchemaTypes {
   SessionDeleteParams: T.SessionDeleteParams;
   SessionDetachParams: T.SessionDetachParams;
   SessionEventsSinceParams: T.SessionEventsSinceParams;
-  SessionHistory: T.SessionHistory;
   SessionHistoryParams: T.SessionHistoryParams;
+  SessionHistoryResult: T.SessionHistoryResult;
   SessionInfo: T.SessionInfo;
   SessionInfoEvent: T.SessionInfoEvent;
   SessionInterruptParams: T.SessionInterruptParams;
@@ -2105,6 +2304,8 @@ export interface SchemaTypes {
   SessionReclaimedPayload: T.SessionReclaimedPayload;
   SessionResumeParams: T.SessionResumeParams;
   SessionRow: T.SessionRow;
+  SessionSaveParams: T.SessionSaveParams;
+  SessionSaveResult: T.SessionSaveResult;
   SessionState: T.SessionState;
   SessionStatusParams: T.SessionStatusParams;
   SessionStatusResult: T.SessionStatusResult;
@@ -2118,17 +2319,24 @@ export interface SchemaTypes {
   SessionUsagePayload: T.SessionUsagePayload;
   SessionsChangedEvent: T.SessionsChangedEvent;
   SessionsChangedPayload: T.SessionsChangedPayload;
-  SetupStatus: T.SetupStatus;
   SetupStatusParams: T.SetupStatusParams;
+  SetupStatusResult: T.SetupStatusResult;
+  ShellExecParams: T.ShellExecParams;
+  ShellExecResult: T.ShellExecResult;
   SkillDirective: T.SkillDirective;
+  SkillSummary: T.SkillSummary;
+  SkillsManageParams: T.SkillsManageParams;
+  SkillsManageResult: T.SkillsManageResult;
+  SkillsReloadParams: T.SkillsReloadParams;
+  SkillsReloadResult: T.SkillsReloadResult;
   SkinChangedEvent: T.SkinChangedEvent;
   SkinChangedPayload: T.SkinChangedPayload;
   SlashExecParams: T.SlashExecParams;
   SlashResult: T.SlashResult;
   SpawnTree: T.SpawnTree;
   SpawnTreeEntry: T.SpawnTreeEntry;
-  SpawnTreeList: T.SpawnTreeList;
   SpawnTreeListParams: T.SpawnTreeListParams;
+  SpawnTreeListResult: T.SpawnTreeListResult;
   SpawnTreeLoadParams: T.SpawnTreeLoadParams;
   SpawnTreeSaveParams: T.SpawnTreeSaveParams;
   SpawnTreeSaved: T.SpawnTreeSaved;
@@ -2138,8 +2346,8 @@ export interface SchemaTypes {
   SteerOutcome: T.SteerOutcome;
   SubagentBeganEvent: T.SubagentBeganEvent;
   SubagentEndedEvent: T.SubagentEndedEvent;
-  SubagentInterrupt: T.SubagentInterrupt;
   SubagentInterruptParams: T.SubagentInterruptParams;
+  SubagentInterruptResult: T.SubagentInterruptResult;
   SubagentProgressLineEvent: T.SubagentProgressLineEvent;
   SubagentReport: T.SubagentReport;
   SubagentSpawnRequestedEvent: T.SubagentSpawnRequestedEvent;
@@ -2149,6 +2357,7 @@ export interface SchemaTypes {
   SudoAnswer: T.SudoAnswer;
   SudoAskedEvent: T.SudoAskedEvent;
   SudoAskedPayload: T.SudoAskedPayload;
+  SudoExpireEvent: T.SudoExpireEvent;
   SudoParams: T.SudoParams;
   SudoRespondParams: T.SudoRespondParams;
   TerminalResizeParams: T.TerminalResizeParams;

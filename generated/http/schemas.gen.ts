@@ -5,6 +5,45 @@ import type * as T from "./client/types.gen.ts";
 
 /** JSON Schema 2020-12, by component name; `#/components/schemas/X` points into this map. */
 export const schemas: SchemaMap = {
+  ChatStreamFrame: {
+    oneOf: [{ $ref: "#/components/schemas/ChatCompletionChunk" }, { $ref: "#/components/schemas/ErrorEnvelope" }],
+  },
+  ResponseStreamEvent: {
+    oneOf: [
+      { $ref: "#/components/schemas/ResponseCreatedEvent" },
+      { $ref: "#/components/schemas/ResponseQueuedEvent" },
+      { $ref: "#/components/schemas/ResponseInProgressEvent" },
+      { $ref: "#/components/schemas/ResponseCompletedEvent" },
+      { $ref: "#/components/schemas/ResponseIncompleteEvent" },
+      { $ref: "#/components/schemas/ResponseFailedEvent" },
+      { $ref: "#/components/schemas/ResponseOutputItemAddedEvent" },
+      { $ref: "#/components/schemas/ResponseOutputItemDoneEvent" },
+      { $ref: "#/components/schemas/ResponseContentPartAddedEvent" },
+      { $ref: "#/components/schemas/ResponseContentPartDoneEvent" },
+      { $ref: "#/components/schemas/ResponseTextDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseTextDoneEvent" },
+      { $ref: "#/components/schemas/ResponseRefusalDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseRefusalDoneEvent" },
+      { $ref: "#/components/schemas/ResponseReasoningSummaryPartAddedEvent" },
+      { $ref: "#/components/schemas/ResponseReasoningSummaryPartDoneEvent" },
+      { $ref: "#/components/schemas/ResponseReasoningSummaryTextDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseReasoningSummaryTextDoneEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallInProgressEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallArgumentsDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallArgumentsDoneEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallCompletedEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallFailedEvent" },
+      { $ref: "#/components/schemas/ResponseFunctionCallArgumentsDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseFunctionCallArgumentsDoneEvent" },
+    ],
+  },
+  FeedFrame: {
+    oneOf: [
+      { $ref: "#/components/schemas/FeedEvent" },
+      { $ref: "#/components/schemas/FeedReady" },
+      { $ref: "#/components/schemas/FeedBookmark" },
+    ],
+  },
   SessionEvent: {
     oneOf: [
       { $ref: "#/components/schemas/SessionUpdatedEvent" },
@@ -36,29 +75,81 @@ export const schemas: SchemaMap = {
       data: { $ref: "#/components/schemas/WebhookEventData" },
     },
   },
-  ContentPart: {
+  TextPart: {
     type: "object",
-    required: ["type"],
-    additionalProperties: true,
-    properties: { type: { type: "string" }, text: { type: "string" } },
+    required: ["type", "text"],
+    properties: { type: { const: "text" }, text: { type: "string" } },
   },
-  MessageContent: { oneOf: [{ type: "string" }, { type: "array", items: { $ref: "#/components/schemas/ContentPart" } }] },
+  InputTextPart: {
+    type: "object",
+    required: ["type", "text"],
+    properties: { type: { const: "input_text" }, text: { type: "string" } },
+  },
+  OutputTextPart: {
+    type: "object",
+    required: ["type", "text"],
+    properties: {
+      type: { const: "output_text" },
+      text: { type: "string" },
+      annotations: { type: "array", items: { type: "object", additionalProperties: true } },
+      logprobs: { type: "array", items: { type: "object", additionalProperties: true } },
+    },
+  },
+  RefusalPart: {
+    type: "object",
+    required: ["type", "refusal"],
+    properties: { type: { const: "refusal" }, refusal: { type: "string" } },
+  },
+  ImageUrl: {
+    type: "object",
+    required: ["url"],
+    properties: { url: { type: "string" }, detail: { type: ["string", "null"] } },
+  },
+  ImagePart: {
+    type: "object",
+    required: ["type", "image_url"],
+    properties: { type: { const: "image_url" }, image_url: { $ref: "#/components/schemas/ImageUrl" } },
+  },
+  InputImagePart: {
+    type: "object",
+    required: ["type", "image_url"],
+    properties: { type: { const: "input_image" }, image_url: { type: "string" }, detail: { type: ["string", "null"] } },
+  },
+  FileData: {
+    type: "object",
+    required: ["file_data"],
+    properties: { file_data: { type: "string", minLength: 1 }, filename: { type: ["string", "null"] } },
+  },
+  FilePart: {
+    type: "object",
+    required: ["type", "file"],
+    properties: { type: { const: "file" }, file: { $ref: "#/components/schemas/FileData" } },
+  },
+  InputFilePart: {
+    type: "object",
+    required: ["type", "file_data"],
+    properties: {
+      type: { const: "input_file" },
+      file_data: { type: "string", minLength: 1 },
+      filename: { type: ["string", "null"] },
+    },
+  },
+  ContentPart: { type: "object", required: ["type"], properties: { type: { type: "string" } } },
+  ContentParts: { type: "array", items: { $ref: "#/components/schemas/ContentPart" } },
+  MessageContent: { oneOf: [{ type: "string" }, { $ref: "#/components/schemas/ContentParts" }] },
   ChatSystemMessage: {
     type: "object",
     required: ["role", "content"],
-    additionalProperties: true,
     properties: { role: { const: "system" }, content: { $ref: "#/components/schemas/MessageContent" } },
   },
   ChatDeveloperMessage: {
     type: "object",
     required: ["role", "content"],
-    additionalProperties: true,
     properties: { role: { const: "developer" }, content: { $ref: "#/components/schemas/MessageContent" } },
   },
   ChatUserMessage: {
     type: "object",
     required: ["role", "content"],
-    additionalProperties: true,
     properties: {
       role: { const: "user" },
       content: { $ref: "#/components/schemas/MessageContent" },
@@ -81,7 +172,6 @@ export const schemas: SchemaMap = {
   ChatAssistantMessage: {
     type: "object",
     required: ["role"],
-    additionalProperties: true,
     properties: {
       role: { const: "assistant" },
       content: { oneOf: [{ $ref: "#/components/schemas/MessageContent" }, { type: "null" }] },
@@ -91,7 +181,6 @@ export const schemas: SchemaMap = {
   ChatToolMessage: {
     type: "object",
     required: ["role", "tool_call_id", "content"],
-    additionalProperties: true,
     properties: {
       role: { const: "tool" },
       tool_call_id: { type: "string" },
@@ -138,6 +227,34 @@ export const schemas: SchemaMap = {
       },
     },
   },
+  ChatAllowedTools: {
+    type: "object",
+    required: ["type", "allowed_tools"],
+    additionalProperties: true,
+    properties: {
+      type: { const: "allowed_tools" },
+      allowed_tools: {
+        type: "object",
+        required: ["mode", "tools"],
+        additionalProperties: true,
+        properties: {
+          mode: { type: "string", enum: ["auto", "required"] },
+          tools: { type: "array", maxItems: 128, items: { $ref: "#/components/schemas/ChatToolChoice" } },
+        },
+      },
+    },
+  },
+  JsonSchemaFormat: {
+    type: "object",
+    required: ["name"],
+    additionalProperties: true,
+    properties: {
+      name: { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" },
+      description: { type: ["string", "null"], maxLength: 8192 },
+      schema: { type: ["object", "null"], additionalProperties: true },
+      strict: { type: ["boolean", "null"] },
+    },
+  },
   ApprovalMode: { type: "string", enum: ["wait", "deny"] },
   Webhook: {
     type: "object",
@@ -168,7 +285,6 @@ export const schemas: SchemaMap = {
   ChatCompletionRequest: {
     type: "object",
     required: ["messages"],
-    additionalProperties: true,
     properties: {
       model: { type: "string", maxLength: 256 },
       messages: { type: "array", minItems: 1, items: { $ref: "#/components/schemas/ChatMessage" } },
@@ -177,7 +293,6 @@ export const schemas: SchemaMap = {
         oneOf: [
           {
             type: "object",
-            additionalProperties: true,
             properties: { include_usage: { type: ["boolean", "null"] }, include_progress: { type: ["boolean", "null"] } },
           },
           { type: "null" },
@@ -189,6 +304,7 @@ export const schemas: SchemaMap = {
         oneOf: [
           { type: "string", enum: ["none", "auto", "required"] },
           { $ref: "#/components/schemas/ChatToolChoice" },
+          { $ref: "#/components/schemas/ChatAllowedTools" },
           { type: "null" },
         ],
       },
@@ -199,7 +315,7 @@ export const schemas: SchemaMap = {
             type: "object",
             required: ["type"],
             additionalProperties: true,
-            properties: { type: { type: "string" } },
+            properties: { type: { type: "string" }, json_schema: { $ref: "#/components/schemas/JsonSchemaFormat" } },
           },
           { type: "null" },
         ],
@@ -219,6 +335,19 @@ export const schemas: SchemaMap = {
           { type: "null" },
         ],
       },
+      user: {},
+      store: {},
+      service_tier: {},
+      presence_penalty: {},
+      frequency_penalty: {},
+      logit_bias: {},
+      logprobs: {},
+      top_logprobs: {},
+      modalities: {},
+      prediction: {},
+      verbosity: {},
+      safety_identifier: {},
+      prompt_cache_key: {},
       agent: { $ref: "#/components/schemas/AgentOptions" },
     },
   },
@@ -229,10 +358,40 @@ export const schemas: SchemaMap = {
       role: { const: "assistant" },
       content: { type: ["string", "null"] },
       refusal: { type: ["string", "null"] },
+      reasoning_content: { type: "string" },
       tool_calls: { type: "array", items: { $ref: "#/components/schemas/ChatToolCall" } },
     },
   },
   FinishReason: { type: "string", enum: ["stop", "length", "tool_calls", "content_filter"] },
+  Logprob: {
+    type: "object",
+    required: ["token", "bytes", "logprob", "top_logprobs"],
+    properties: {
+      token: { type: "string" },
+      bytes: { type: "array", items: { type: "integer" } },
+      logprob: { type: "number" },
+      top_logprobs: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["token", "bytes", "logprob"],
+          properties: {
+            token: { type: "string" },
+            bytes: { type: "array", items: { type: "integer" } },
+            logprob: { type: "number" },
+          },
+        },
+      },
+    },
+  },
+  ChatLogprobs: {
+    type: "object",
+    required: ["content", "refusal"],
+    properties: {
+      content: { type: ["array", "null"], items: { $ref: "#/components/schemas/Logprob" } },
+      refusal: { type: ["array", "null"], items: { $ref: "#/components/schemas/Logprob" } },
+    },
+  },
   CompletionUsage: {
     type: "object",
     required: [
@@ -301,61 +460,11 @@ export const schemas: SchemaMap = {
             index: { type: "integer" },
             message: { $ref: "#/components/schemas/ChatCompletionMessage" },
             finish_reason: { $ref: "#/components/schemas/FinishReason" },
-            logprobs: { type: "null" },
+            logprobs: { oneOf: [{ $ref: "#/components/schemas/ChatLogprobs" }, { type: "null" }] },
           },
         },
       },
       usage: { $ref: "#/components/schemas/CompletionUsage" },
-      agent: { $ref: "#/components/schemas/AgentInfo" },
-    },
-  },
-  ChatDelta: {
-    type: "object",
-    properties: {
-      role: { const: "assistant" },
-      content: { type: "string" },
-      reasoning_content: { type: "string" },
-      tool_calls: {
-        type: "array",
-        items: {
-          type: "object",
-          required: ["index", "id", "type", "function"],
-          properties: {
-            index: { type: "integer", minimum: 0 },
-            id: { type: "string" },
-            type: { const: "function" },
-            function: {
-              type: "object",
-              required: ["name", "arguments"],
-              properties: { name: { type: "string" }, arguments: { type: "string" } },
-            },
-          },
-        },
-      },
-    },
-  },
-  ChatCompletionChunk: {
-    type: "object",
-    required: ["id", "object", "created", "model", "choices"],
-    properties: {
-      id: { type: "string" },
-      object: { const: "chat.completion.chunk" },
-      created: { type: "integer" },
-      model: { type: "string" },
-      choices: {
-        type: "array",
-        maxItems: 1,
-        items: {
-          type: "object",
-          required: ["index", "delta", "finish_reason"],
-          properties: {
-            index: { type: "integer" },
-            delta: { $ref: "#/components/schemas/ChatDelta" },
-            finish_reason: { oneOf: [{ $ref: "#/components/schemas/FinishReason" }, { type: "null" }] },
-          },
-        },
-      },
-      usage: { oneOf: [{ $ref: "#/components/schemas/CompletionUsage" }, { type: "null" }] },
       agent: { $ref: "#/components/schemas/AgentInfo" },
     },
   },
@@ -392,6 +501,8 @@ export const schemas: SchemaMap = {
       "invalid_approval_request",
       "invalid_steer_input",
       "invalid_config",
+      "invalid_answer",
+      "invalid_schedule",
       "request_timeout",
       "missing_api_key",
       "invalid_api_key",
@@ -405,11 +516,28 @@ export const schemas: SchemaMap = {
       "response_not_found",
       "previous_response_not_found",
       "ask_not_found",
+      "question_not_found",
+      "route_not_found",
+      "delivery_not_found",
+      "job_not_found",
+      "occurrence_not_found",
+      "message_not_found",
+      "platform_not_found",
       "method_not_allowed",
       "unsupported_media_type",
       "body_too_large",
       "session_busy",
       "ask_not_pending",
+      "question_not_pending",
+      "route_exists",
+      "route_is_static",
+      "delivery_not_replayable",
+      "receiver_disabled",
+      "job_over",
+      "job_busy",
+      "message_not_retryable",
+      "message_being_sent",
+      "platform_not_ready",
       "approval_not_active",
       "approval_not_pending",
       "run_not_active",
@@ -417,6 +545,8 @@ export const schemas: SchemaMap = {
       "response_not_cancellable",
       "idempotency_key_conflict",
       "run_events_expired",
+      "events_expired",
+      "precondition_failed",
       "rate_limit_exceeded",
       "too_many_concurrent_runs",
       "too_many_subscribers",
@@ -449,9 +579,6 @@ export const schemas: SchemaMap = {
     },
   },
   ErrorEnvelope: { type: "object", required: ["error"], properties: { error: { $ref: "#/components/schemas/ErrorBody" } } },
-  ChatStreamFrame: {
-    oneOf: [{ $ref: "#/components/schemas/ChatCompletionChunk" }, { $ref: "#/components/schemas/ErrorEnvelope" }],
-  },
   InputItem: {
     type: "object",
     additionalProperties: true,
@@ -498,10 +625,38 @@ export const schemas: SchemaMap = {
     additionalProperties: true,
     properties: { type: { const: "function" }, name: { type: "string" } },
   },
+  AllowedToolsChoice: {
+    type: "object",
+    required: ["type", "mode", "tools"],
+    properties: {
+      type: { const: "allowed_tools" },
+      mode: { type: "string", enum: ["auto", "required"] },
+      tools: { type: "array", maxItems: 128, items: { $ref: "#/components/schemas/FunctionToolChoice" } },
+    },
+  },
   ResponseMetadata: { type: "object", maxProperties: 16, additionalProperties: { type: "string", maxLength: 512 } },
+  TextFormat: { type: "object", required: ["type"], properties: { type: { const: "text" } } },
+  JsonObjectFormat: { type: "object", required: ["type"], properties: { type: { const: "json_object" } } },
+  JsonSchemaTextFormat: {
+    type: "object",
+    required: ["type", "name", "schema"],
+    properties: {
+      type: { const: "json_schema" },
+      name: { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" },
+      description: { type: "string", maxLength: 8192 },
+      schema: { type: "object", additionalProperties: true },
+      strict: { type: ["boolean", "null"] },
+    },
+  },
+  ResponseTextFormat: {
+    oneOf: [
+      { $ref: "#/components/schemas/TextFormat" },
+      { $ref: "#/components/schemas/JsonObjectFormat" },
+      { $ref: "#/components/schemas/JsonSchemaTextFormat" },
+    ],
+  },
   CreateResponseRequest: {
     type: "object",
-    additionalProperties: true,
     properties: {
       model: { type: "string", maxLength: 256 },
       input: {
@@ -522,6 +677,7 @@ export const schemas: SchemaMap = {
         oneOf: [
           { type: "string", enum: ["none", "auto", "required"] },
           { $ref: "#/components/schemas/FunctionToolChoice" },
+          { $ref: "#/components/schemas/AllowedToolsChoice" },
           { type: "null" },
         ],
       },
@@ -532,15 +688,7 @@ export const schemas: SchemaMap = {
         oneOf: [
           {
             type: "object",
-            additionalProperties: true,
-            properties: {
-              format: {
-                type: "object",
-                required: ["type"],
-                additionalProperties: true,
-                properties: { type: { type: "string" } },
-              },
-            },
+            properties: { format: { oneOf: [{ $ref: "#/components/schemas/ResponseTextFormat" }, { type: "null" }] } },
           },
           { type: "null" },
         ],
@@ -549,7 +697,6 @@ export const schemas: SchemaMap = {
         oneOf: [
           {
             type: "object",
-            additionalProperties: true,
             properties: {
               effort: { type: ["string", "null"], maxLength: 32 },
               summary: { type: ["string", "null"], maxLength: 32 },
@@ -566,6 +713,9 @@ export const schemas: SchemaMap = {
       safety_identifier: { type: ["string", "null"], maxLength: 512 },
       prompt_cache_key: { type: ["string", "null"], maxLength: 512 },
       service_tier: { type: ["string", "null"], maxLength: 32 },
+      include: {},
+      top_logprobs: {},
+      stream_options: {},
       agent: { $ref: "#/components/schemas/AgentOptions" },
     },
   },
@@ -582,27 +732,6 @@ export const schemas: SchemaMap = {
       title: { type: "string" },
     },
   },
-  Logprob: {
-    type: "object",
-    required: ["token", "bytes", "logprob", "top_logprobs"],
-    properties: {
-      token: { type: "string" },
-      bytes: { type: "array", items: { type: "integer" } },
-      logprob: { type: "number" },
-      top_logprobs: {
-        type: "array",
-        items: {
-          type: "object",
-          required: ["token", "bytes", "logprob"],
-          properties: {
-            token: { type: "string" },
-            bytes: { type: "array", items: { type: "integer" } },
-            logprob: { type: "number" },
-          },
-        },
-      },
-    },
-  },
   OutputText: {
     type: "object",
     required: ["type", "text", "annotations", "logprobs"],
@@ -613,6 +742,12 @@ export const schemas: SchemaMap = {
       logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/Logprob" } },
     },
   },
+  OutputRefusal: {
+    type: "object",
+    required: ["type", "refusal"],
+    properties: { type: { const: "refusal" }, refusal: { type: "string" } },
+  },
+  OutputContent: { oneOf: [{ $ref: "#/components/schemas/OutputText" }, { $ref: "#/components/schemas/OutputRefusal" }] },
   MessageItem: {
     type: "object",
     required: ["id", "type", "status", "role", "content"],
@@ -621,7 +756,7 @@ export const schemas: SchemaMap = {
       type: { const: "message" },
       status: { $ref: "#/components/schemas/ItemStatus" },
       role: { const: "assistant" },
-      content: { type: "array", items: { $ref: "#/components/schemas/OutputText" } },
+      content: { type: "array", items: { $ref: "#/components/schemas/OutputContent" } },
     },
   },
   SummaryText: {
@@ -696,6 +831,7 @@ export const schemas: SchemaMap = {
     oneOf: [
       { type: "string", enum: ["none", "auto", "required"] },
       { $ref: "#/components/schemas/FunctionToolChoice" },
+      { $ref: "#/components/schemas/AllowedToolsChoice" },
     ],
   },
   ResponseUsage: {
@@ -720,7 +856,7 @@ export const schemas: SchemaMap = {
       total_tokens: { type: "integer", minimum: 0 },
     },
   },
-  Response: {
+  ResponseObject: {
     type: "object",
     required: [
       "id",
@@ -799,7 +935,7 @@ export const schemas: SchemaMap = {
       text: {
         type: "object",
         required: ["format"],
-        properties: { format: { type: "object", required: ["type"], properties: { type: { const: "text" } } } },
+        properties: { format: { $ref: "#/components/schemas/ResponseTextFormat" } },
       },
       top_p: { type: "number" },
       presence_penalty: { type: "number" },
@@ -832,284 +968,10 @@ export const schemas: SchemaMap = {
       agent: { $ref: "#/components/schemas/AgentInfo" },
     },
   },
-  ResponseCreatedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "response"],
-    properties: {
-      type: { const: "response.created" },
-      sequence_number: { type: "integer", minimum: 0 },
-      response: { $ref: "#/components/schemas/Response" },
-    },
-  },
-  ResponseQueuedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "response"],
-    properties: {
-      type: { const: "response.queued" },
-      sequence_number: { type: "integer", minimum: 0 },
-      response: { $ref: "#/components/schemas/Response" },
-    },
-  },
-  ResponseInProgressEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "response"],
-    properties: {
-      type: { const: "response.in_progress" },
-      sequence_number: { type: "integer", minimum: 0 },
-      response: { $ref: "#/components/schemas/Response" },
-    },
-  },
-  ResponseCompletedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "response"],
-    properties: {
-      type: { const: "response.completed" },
-      sequence_number: { type: "integer", minimum: 0 },
-      response: { $ref: "#/components/schemas/Response" },
-    },
-  },
-  ResponseIncompleteEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "response"],
-    properties: {
-      type: { const: "response.incomplete" },
-      sequence_number: { type: "integer", minimum: 0 },
-      response: { $ref: "#/components/schemas/Response" },
-    },
-  },
-  ResponseFailedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "response"],
-    properties: {
-      type: { const: "response.failed" },
-      sequence_number: { type: "integer", minimum: 0 },
-      response: { $ref: "#/components/schemas/Response" },
-    },
-  },
-  ResponseOutputItemAddedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "output_index", "item"],
-    properties: {
-      type: { const: "response.output_item.added" },
-      sequence_number: { type: "integer", minimum: 0 },
-      output_index: { type: "integer", minimum: 0 },
-      item: { $ref: "#/components/schemas/OutputItem" },
-    },
-  },
-  ResponseOutputItemDoneEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "output_index", "item"],
-    properties: {
-      type: { const: "response.output_item.done" },
-      sequence_number: { type: "integer", minimum: 0 },
-      output_index: { type: "integer", minimum: 0 },
-      item: { $ref: "#/components/schemas/OutputItem" },
-    },
-  },
-  ResponseContentPartAddedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "part"],
-    properties: {
-      type: { const: "response.content_part.added" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      content_index: { type: "integer", minimum: 0 },
-      part: { $ref: "#/components/schemas/OutputText" },
-    },
-  },
-  ResponseContentPartDoneEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "part"],
-    properties: {
-      type: { const: "response.content_part.done" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      content_index: { type: "integer", minimum: 0 },
-      part: { $ref: "#/components/schemas/OutputText" },
-    },
-  },
-  ResponseTextDeltaEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "delta", "logprobs"],
-    properties: {
-      type: { const: "response.output_text.delta" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      content_index: { type: "integer", minimum: 0 },
-      delta: { type: "string" },
-      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/Logprob" } },
-    },
-  },
-  ResponseTextDoneEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "text", "logprobs"],
-    properties: {
-      type: { const: "response.output_text.done" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      content_index: { type: "integer", minimum: 0 },
-      text: { type: "string" },
-      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/Logprob" } },
-    },
-  },
-  ResponseReasoningSummaryPartAddedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "part"],
-    properties: {
-      type: { const: "response.reasoning_summary_part.added" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      summary_index: { type: "integer", minimum: 0 },
-      part: { $ref: "#/components/schemas/SummaryText" },
-    },
-  },
-  ResponseReasoningSummaryPartDoneEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "part"],
-    properties: {
-      type: { const: "response.reasoning_summary_part.done" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      summary_index: { type: "integer", minimum: 0 },
-      part: { $ref: "#/components/schemas/SummaryText" },
-    },
-  },
-  ResponseReasoningSummaryTextDeltaEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "delta"],
-    properties: {
-      type: { const: "response.reasoning_summary_text.delta" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      summary_index: { type: "integer", minimum: 0 },
-      delta: { type: "string" },
-    },
-  },
-  ResponseReasoningSummaryTextDoneEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "text"],
-    properties: {
-      type: { const: "response.reasoning_summary_text.done" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      summary_index: { type: "integer", minimum: 0 },
-      text: { type: "string" },
-    },
-  },
-  ResponseMcpCallInProgressEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index"],
-    properties: {
-      type: { const: "response.mcp_call.in_progress" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-    },
-  },
-  ResponseMcpCallArgumentsDeltaEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "delta"],
-    properties: {
-      type: { const: "response.mcp_call_arguments.delta" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      delta: { type: "string" },
-    },
-  },
-  ResponseMcpCallArgumentsDoneEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "arguments"],
-    properties: {
-      type: { const: "response.mcp_call_arguments.done" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      arguments: { type: "string" },
-    },
-  },
-  ResponseMcpCallCompletedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index"],
-    properties: {
-      type: { const: "response.mcp_call.completed" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-    },
-  },
-  ResponseMcpCallFailedEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index"],
-    properties: {
-      type: { const: "response.mcp_call.failed" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-    },
-  },
-  ResponseFunctionCallArgumentsDeltaEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "output_index", "delta"],
-    properties: {
-      type: { const: "response.function_call_arguments.delta" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      delta: { type: "string" },
-    },
-  },
-  ResponseFunctionCallArgumentsDoneEvent: {
-    type: "object",
-    required: ["type", "sequence_number", "item_id", "name", "output_index", "arguments"],
-    properties: {
-      type: { const: "response.function_call_arguments.done" },
-      sequence_number: { type: "integer", minimum: 0 },
-      item_id: { type: "string" },
-      name: { type: "string" },
-      output_index: { type: "integer", minimum: 0 },
-      arguments: { type: "string" },
-    },
-  },
-  ResponseStreamEvent: {
-    oneOf: [
-      { $ref: "#/components/schemas/ResponseCreatedEvent" },
-      { $ref: "#/components/schemas/ResponseQueuedEvent" },
-      { $ref: "#/components/schemas/ResponseInProgressEvent" },
-      { $ref: "#/components/schemas/ResponseCompletedEvent" },
-      { $ref: "#/components/schemas/ResponseIncompleteEvent" },
-      { $ref: "#/components/schemas/ResponseFailedEvent" },
-      { $ref: "#/components/schemas/ResponseOutputItemAddedEvent" },
-      { $ref: "#/components/schemas/ResponseOutputItemDoneEvent" },
-      { $ref: "#/components/schemas/ResponseContentPartAddedEvent" },
-      { $ref: "#/components/schemas/ResponseContentPartDoneEvent" },
-      { $ref: "#/components/schemas/ResponseTextDeltaEvent" },
-      { $ref: "#/components/schemas/ResponseTextDoneEvent" },
-      { $ref: "#/components/schemas/ResponseReasoningSummaryPartAddedEvent" },
-      { $ref: "#/components/schemas/ResponseReasoningSummaryPartDoneEvent" },
-      { $ref: "#/components/schemas/ResponseReasoningSummaryTextDeltaEvent" },
-      { $ref: "#/components/schemas/ResponseReasoningSummaryTextDoneEvent" },
-      { $ref: "#/components/schemas/ResponseMcpCallInProgressEvent" },
-      { $ref: "#/components/schemas/ResponseMcpCallArgumentsDeltaEvent" },
-      { $ref: "#/components/schemas/ResponseMcpCallArgumentsDoneEvent" },
-      { $ref: "#/components/schemas/ResponseMcpCallCompletedEvent" },
-      { $ref: "#/components/schemas/ResponseMcpCallFailedEvent" },
-      { $ref: "#/components/schemas/ResponseFunctionCallArgumentsDeltaEvent" },
-      { $ref: "#/components/schemas/ResponseFunctionCallArgumentsDoneEvent" },
-    ],
-  },
   DeletedResponse: {
     type: "object",
     required: ["id", "object", "deleted"],
-    properties: { id: { type: "string" }, object: { const: "response" }, deleted: { const: true } },
+    properties: { id: { type: "string" }, object: { const: "response" }, deleted: { type: "boolean" } },
   },
   ResponseItemList: {
     type: "object",
@@ -1368,7 +1230,7 @@ export const schemas: SchemaMap = {
       timestamp: { type: "number" },
       run: { $ref: "#/components/schemas/Run" },
       text: { type: "string" },
-      truncated: { const: true },
+      truncated: { type: "boolean" },
       first_seq: { type: "integer", minimum: 1 },
     },
   },
@@ -1415,6 +1277,7 @@ export const schemas: SchemaMap = {
       run_id: { type: "string" },
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
+      message_id: { type: "string" },
       delta: { type: "string" },
     },
   },
@@ -1429,9 +1292,20 @@ export const schemas: SchemaMap = {
       text: { type: "string" },
     },
   },
+  ToolGeneratingRunEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "tool"],
+    properties: {
+      event: { const: "tool.generating" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      tool: { type: "string" },
+    },
+  },
   ToolKind: {
     type: "string",
-    enum: ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"],
+    enum: ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"],
   },
   ToolStartedEvent: {
     type: "object",
@@ -1494,6 +1368,11 @@ export const schemas: SchemaMap = {
       status: { type: "string", enum: ["pending", "in_progress", "completed", "cancelled"] },
     },
   },
+  ToolImage: {
+    type: "object",
+    required: ["media_type", "data"],
+    properties: { media_type: { type: "string" }, data: { type: "string" } },
+  },
   ToolCompletedEvent: {
     type: "object",
     required: ["event", "run_id", "seq", "timestamp", "tool_call_id", "tool", "status", "duration", "error"],
@@ -1515,6 +1394,7 @@ export const schemas: SchemaMap = {
       exit: { $ref: "#/components/schemas/CommandExit" },
       changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
       todos: { type: "array", items: { $ref: "#/components/schemas/Todo" } },
+      images: { type: "array", items: { $ref: "#/components/schemas/ToolImage" } },
     },
   },
   ToolRequestedEvent: {
@@ -1574,6 +1454,7 @@ export const schemas: SchemaMap = {
       timestamp: { type: "number" },
       request_id: { type: "string" },
       choice: { $ref: "#/components/schemas/AskChoice" },
+      for_session: { type: "boolean" },
       by: { type: "string" },
       reason: { type: "string" },
     },
@@ -1625,6 +1506,7 @@ export const schemas: SchemaMap = {
       timestamp: { type: "number" },
       request_id: { type: "string" },
       answers: { type: "object", additionalProperties: { type: "string" } },
+      ends_turn: { type: "boolean" },
       by: { type: "string" },
     },
   },
@@ -1944,6 +1826,7 @@ export const schemas: SchemaMap = {
       output: { type: ["string", "null"] },
       usage: { $ref: "#/components/schemas/RunUsage" },
       stop: { type: "string", enum: ["end", "length", "max_steps", "refusal", "tool_calls"] },
+      undone: { type: "boolean" },
       required_action: { $ref: "#/components/schemas/RequiredAction" },
       pending_steer: { type: "array", items: { type: "string" } },
     },
@@ -2010,6 +1893,7 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/MessageCompletedEvent" },
       { $ref: "#/components/schemas/ReasoningDeltaEvent" },
       { $ref: "#/components/schemas/ReasoningCompletedEvent" },
+      { $ref: "#/components/schemas/ToolGeneratingRunEvent" },
       { $ref: "#/components/schemas/ToolStartedEvent" },
       { $ref: "#/components/schemas/ToolProgressEvent" },
       { $ref: "#/components/schemas/ToolCompletedEvent" },
@@ -2047,6 +1931,7 @@ export const schemas: SchemaMap = {
   },
   ApprovalBody: {
     type: "object",
+    required: ["choice"],
     additionalProperties: false,
     properties: {
       choice: { type: "string" },
@@ -2075,7 +1960,7 @@ export const schemas: SchemaMap = {
   SteerResult: {
     type: "object",
     required: ["object", "run_id", "accepted"],
-    properties: { object: { const: "agent.run.steer" }, run_id: { type: "string" }, accepted: { const: true } },
+    properties: { object: { const: "agent.run.steer" }, run_id: { type: "string" }, accepted: { type: "boolean" } },
   },
   StopBody: {
     type: "object",
@@ -2089,6 +1974,1133 @@ export const schemas: SchemaMap = {
       object: { const: "agent.run.stop" },
       run_id: { type: "string" },
       status: { type: "string", enum: ["stopping", "completed", "failed", "cancelled", "interrupted"] },
+    },
+  },
+  SessionStatus: { type: "string", enum: ["idle", "running", "waiting"] },
+  ReasoningEffort: { type: "string", enum: ["none", "minimal", "low", "medium", "high", "xhigh"] },
+  SessionContext: {
+    type: "object",
+    required: ["used_tokens", "limit_tokens"],
+    properties: { used_tokens: { type: "integer", minimum: 0 }, limit_tokens: { type: "integer", minimum: 0 } },
+  },
+  Session: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "owner",
+      "title",
+      "preview",
+      "source",
+      "session_key",
+      "model",
+      "reasoning_effort",
+      "cwd",
+      "status",
+      "run_id",
+      "queued",
+      "message_count",
+      "last_seq",
+      "parent_id",
+      "root_id",
+      "usage",
+      "context",
+      "created_at",
+      "updated_at",
+    ],
+    properties: {
+      object: { const: "agent.session" },
+      id: { type: "string" },
+      owner: { type: "string" },
+      title: { type: ["string", "null"] },
+      preview: { type: "string" },
+      source: { type: "string" },
+      session_key: { type: ["string", "null"] },
+      model: { type: ["string", "null"] },
+      reasoning_effort: { oneOf: [{ $ref: "#/components/schemas/ReasoningEffort" }, { type: "null" }] },
+      cwd: { type: ["string", "null"] },
+      status: { $ref: "#/components/schemas/SessionStatus" },
+      run_id: { type: ["string", "null"] },
+      queued: { type: "integer", minimum: 0 },
+      message_count: { type: "integer", minimum: 0 },
+      last_seq: { type: "integer", minimum: 0 },
+      parent_id: { type: ["string", "null"] },
+      root_id: { type: ["string", "null"] },
+      usage: { oneOf: [{ $ref: "#/components/schemas/RunUsage" }, { type: "null" }] },
+      context: { oneOf: [{ $ref: "#/components/schemas/SessionContext" }, { type: "null" }] },
+      created_at: { type: "number" },
+      updated_at: { type: "number" },
+    },
+  },
+  SessionList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Session" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  DeletedSession: {
+    type: "object",
+    required: ["id", "object", "deleted"],
+    properties: { id: { type: "string" }, object: { const: "agent.session" }, deleted: { type: "boolean" } },
+  },
+  UpdateSessionBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      title: { type: ["string", "null"] },
+      model: { type: ["string", "null"], maxLength: 256 },
+      reasoning_effort: { oneOf: [{ $ref: "#/components/schemas/ReasoningEffort" }, { type: "null" }] },
+      cwd: { type: ["string", "null"], maxLength: 4096 },
+    },
+  },
+  SessionAttachment: {
+    type: "object",
+    required: ["kind", "name", "media_type", "bytes"],
+    properties: {
+      kind: { type: "string", enum: ["image", "file"] },
+      name: { type: ["string", "null"] },
+      media_type: { type: "string" },
+      bytes: { type: "integer", minimum: 0 },
+    },
+  },
+  SessionMessage: {
+    type: "object",
+    required: [
+      "object",
+      "sequence",
+      "role",
+      "text",
+      "reasoning",
+      "tool_calls",
+      "tool_call_id",
+      "attachments",
+      "run_id",
+      "is_summary",
+      "created_at",
+    ],
+    properties: {
+      object: { const: "agent.session.message" },
+      sequence: { type: "integer", minimum: 1 },
+      role: { type: "string", enum: ["system", "user", "assistant", "tool"] },
+      text: { type: ["string", "null"] },
+      reasoning: { type: ["string", "null"] },
+      tool_calls: { type: "array", items: { $ref: "#/components/schemas/RunToolCall" } },
+      tool_call_id: { type: ["string", "null"] },
+      attachments: { type: "array", items: { $ref: "#/components/schemas/SessionAttachment" } },
+      run_id: { type: ["string", "null"] },
+      is_summary: { type: "boolean" },
+      created_at: { type: "number" },
+    },
+  },
+  SessionMessageList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/SessionMessage" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  QuestionStatus: { type: "string", enum: ["open", "answered", "expired", "cancelled"] },
+  QuestionKind: { type: "string", enum: ["approval", "clarify", "sudo", "secret"] },
+  QuestionAnswer: {
+    type: "object",
+    required: ["choice", "reason", "answers"],
+    properties: {
+      choice: { oneOf: [{ $ref: "#/components/schemas/AskChoice" }, { type: "null" }] },
+      reason: { type: ["string", "null"] },
+      answers: { oneOf: [{ type: "object", additionalProperties: { type: "string" } }, { type: "null" }] },
+    },
+  },
+  Question: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "owner",
+      "kind",
+      "status",
+      "run_id",
+      "session_id",
+      "source",
+      "tool_call_id",
+      "approval",
+      "questions",
+      "prompt",
+      "answer",
+      "answered_by",
+      "created_at",
+      "expires_at",
+      "answered_at",
+    ],
+    properties: {
+      object: { const: "agent.question" },
+      id: { type: "string" },
+      owner: { type: "string" },
+      kind: { $ref: "#/components/schemas/QuestionKind" },
+      status: { $ref: "#/components/schemas/QuestionStatus" },
+      run_id: { type: "string" },
+      session_id: { type: "string" },
+      source: { type: ["string", "null"] },
+      tool_call_id: { type: ["string", "null"] },
+      approval: { oneOf: [{ $ref: "#/components/schemas/ApprovalRequest" }, { type: "null" }] },
+      questions: {
+        oneOf: [{ type: "array", items: { $ref: "#/components/schemas/ClarifyQuestion" } }, { type: "null" }],
+      },
+      prompt: { type: ["string", "null"] },
+      answer: { oneOf: [{ $ref: "#/components/schemas/QuestionAnswer" }, { type: "null" }] },
+      answered_by: { type: ["string", "null"] },
+      created_at: { type: "number" },
+      expires_at: { type: ["number", "null"] },
+      answered_at: { type: ["number", "null"] },
+    },
+  },
+  QuestionList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Question" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  AnswerBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      choice: { $ref: "#/components/schemas/AskChoice" },
+      reason: { type: "string", maxLength: 1024 },
+      answers: { type: "object", additionalProperties: true },
+      password: { type: "string", maxLength: 65536 },
+      value: { type: "string", maxLength: 65536 },
+      decline: { type: "boolean" },
+    },
+  },
+  JobState: { type: "string", enum: ["scheduled", "paused", "completed", "missed", "error"] },
+  JobLastStatus: { type: "string", enum: ["ok", "error", "delivery_failed", "blocked_config", "unknown", "missed"] },
+  JobTime: {
+    type: "object",
+    required: ["scheduled_at", "wall_time", "shift"],
+    properties: {
+      scheduled_at: { type: "number" },
+      wall_time: { type: "string" },
+      shift: { oneOf: [{ type: "string", enum: ["gap", "repeat"] }, { type: "null" }] },
+    },
+  },
+  JobRepeat: {
+    type: "object",
+    required: ["times", "completed"],
+    properties: { times: { type: ["integer", "null"] }, completed: { type: "integer", minimum: 0 } },
+  },
+  Job: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "owner",
+      "revision",
+      "name",
+      "state",
+      "schedule",
+      "schedule_kind",
+      "time_zone",
+      "next_run_at",
+      "next_runs",
+      "warnings",
+      "repeat",
+      "prompt",
+      "skills",
+      "script",
+      "no_agent",
+      "context_from",
+      "deliver",
+      "failure_deliver",
+      "origin",
+      "workdir",
+      "model",
+      "reasoning_effort",
+      "toolsets",
+      "token_budget",
+      "inactivity_seconds",
+      "catch_up",
+      "misfire_grace_seconds",
+      "overlap",
+      "jitter_seconds",
+      "paused_at",
+      "paused_reason",
+      "run_requested_at",
+      "retry_at",
+      "last_run_at",
+      "last_status",
+      "last_error",
+      "last_delivery_error",
+      "failure_streak",
+      "created_at",
+      "updated_at",
+    ],
+    properties: {
+      object: { const: "agent.job" },
+      id: { type: "string" },
+      owner: { type: "string" },
+      revision: { type: "integer", minimum: 1 },
+      name: { type: "string" },
+      state: { $ref: "#/components/schemas/JobState" },
+      schedule: { type: "string" },
+      schedule_kind: { type: "string", enum: ["once", "interval", "cron"] },
+      time_zone: { type: "string" },
+      next_run_at: { type: ["number", "null"] },
+      next_runs: { oneOf: [{ type: "array", items: { $ref: "#/components/schemas/JobTime" } }, { type: "null" }] },
+      warnings: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      repeat: { $ref: "#/components/schemas/JobRepeat" },
+      prompt: { type: "string" },
+      skills: { type: "array", items: { type: "string" } },
+      script: { type: ["string", "null"] },
+      no_agent: { type: "boolean" },
+      context_from: { type: "array", items: { type: "string" } },
+      deliver: { type: "string" },
+      failure_deliver: { type: ["string", "null"] },
+      origin: { type: ["string", "null"] },
+      workdir: { type: ["string", "null"] },
+      model: { type: ["string", "null"] },
+      reasoning_effort: { type: ["string", "null"] },
+      toolsets: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      token_budget: { type: ["integer", "null"] },
+      inactivity_seconds: { type: ["integer", "null"] },
+      catch_up: { type: ["boolean", "null"] },
+      misfire_grace_seconds: { type: ["integer", "null"] },
+      overlap: { type: "string", enum: ["skip", "allow"] },
+      jitter_seconds: { type: "integer" },
+      paused_at: { type: ["number", "null"] },
+      paused_reason: { type: ["string", "null"] },
+      run_requested_at: { type: ["number", "null"] },
+      retry_at: { type: ["number", "null"] },
+      last_run_at: { type: ["number", "null"] },
+      last_status: { oneOf: [{ $ref: "#/components/schemas/JobLastStatus" }, { type: "null" }] },
+      last_error: { type: ["string", "null"] },
+      last_delivery_error: { type: ["string", "null"] },
+      failure_streak: { type: "integer", minimum: 0 },
+      created_at: { type: "number" },
+      updated_at: { type: "number" },
+    },
+  },
+  JobList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Job" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  CreateJobBody: {
+    type: "object",
+    required: ["schedule"],
+    additionalProperties: false,
+    properties: {
+      schedule: { type: "string", maxLength: 1000 },
+      prompt: { type: ["string", "null"] },
+      name: { type: ["string", "null"] },
+      deliver: { type: ["string", "null"] },
+      failure_deliver: { type: ["string", "null"] },
+      repeat: { type: ["integer", "null"] },
+      skills: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      script: { type: ["string", "null"] },
+      no_agent: { type: ["boolean", "null"] },
+      context_from: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      workdir: { type: ["string", "null"], maxLength: 4096 },
+      model: { type: ["string", "null"], maxLength: 256 },
+      reasoning_effort: { type: ["string", "null"] },
+      toolsets: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      token_budget: { type: ["integer", "null"] },
+      inactivity_seconds: { type: ["integer", "null"] },
+      time_zone: { type: ["string", "null"] },
+      catch_up: { type: ["boolean", "null"] },
+      misfire_grace_seconds: { type: ["integer", "null"] },
+      overlap: { type: ["string", "null"] },
+      jitter_seconds: { type: ["integer", "null"] },
+      paused: { type: ["boolean", "null"] },
+      paused_reason: { type: ["string", "null"] },
+    },
+  },
+  DeletedJob: {
+    type: "object",
+    required: ["id", "object", "deleted"],
+    properties: { id: { type: "string" }, object: { const: "agent.job" }, deleted: { type: "boolean" } },
+  },
+  UpdateJobBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      schedule: { type: "string", maxLength: 1000 },
+      prompt: { type: ["string", "null"] },
+      name: { type: ["string", "null"] },
+      deliver: { type: ["string", "null"] },
+      failure_deliver: { type: ["string", "null"] },
+      repeat: { type: ["integer", "null"] },
+      skills: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      script: { type: ["string", "null"] },
+      no_agent: { type: ["boolean", "null"] },
+      context_from: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      workdir: { type: ["string", "null"], maxLength: 4096 },
+      model: { type: ["string", "null"], maxLength: 256 },
+      reasoning_effort: { type: ["string", "null"] },
+      toolsets: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      token_budget: { type: ["integer", "null"] },
+      inactivity_seconds: { type: ["integer", "null"] },
+      time_zone: { type: ["string", "null"] },
+      catch_up: { type: ["boolean", "null"] },
+      misfire_grace_seconds: { type: ["integer", "null"] },
+      overlap: { type: ["string", "null"] },
+      jitter_seconds: { type: ["integer", "null"] },
+      paused: { type: ["boolean", "null"] },
+      paused_reason: { type: ["string", "null"] },
+    },
+  },
+  PauseJobBody: { type: "object", additionalProperties: false, properties: { reason: { type: "string", maxLength: 500 } } },
+  ResumeJobBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { run_now: { type: "boolean" }, at: { type: "string", maxLength: 200 } },
+  },
+  OccurrenceCause: { type: "string", enum: ["schedule", "manual", "retry"] },
+  OccurrenceTiming: { type: "string", enum: ["on_time", "late", "catch_up"] },
+  OccurrenceStatus: { type: "string", enum: ["claimed", "running", "ok", "failed", "missed", "skipped", "unknown"] },
+  OccurrenceDeliveryStatus: { type: "string", enum: ["pending", "delivered", "failed", "unknown", "silent", "none"] },
+  OccurrenceMessage: {
+    type: "object",
+    required: ["id", "target", "status", "error"],
+    properties: {
+      id: { type: "string" },
+      target: { type: "string" },
+      status: { type: "string", enum: ["due", "sending", "delivered", "dead", "unknown", "dropped"] },
+      error: { type: ["string", "null"] },
+    },
+  },
+  Occurrence: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "owner",
+      "job_id",
+      "job_name",
+      "scheduled_at",
+      "cause",
+      "timing",
+      "status",
+      "reason",
+      "covers_until",
+      "covers_count",
+      "claimed_at",
+      "started_at",
+      "ended_at",
+      "run_id",
+      "session_id",
+      "has_output",
+      "output_file",
+      "delivery_status",
+      "delivery_error",
+      "messages",
+    ],
+    properties: {
+      object: { const: "agent.occurrence" },
+      id: { type: "string" },
+      owner: { type: "string" },
+      job_id: { type: "string" },
+      job_name: { type: "string" },
+      scheduled_at: { type: "number" },
+      cause: { $ref: "#/components/schemas/OccurrenceCause" },
+      timing: { $ref: "#/components/schemas/OccurrenceTiming" },
+      status: { $ref: "#/components/schemas/OccurrenceStatus" },
+      reason: { type: ["string", "null"] },
+      covers_until: { type: ["number", "null"] },
+      covers_count: { type: "integer", minimum: 1 },
+      claimed_at: { type: "number" },
+      started_at: { type: ["number", "null"] },
+      ended_at: { type: ["number", "null"] },
+      run_id: { type: ["string", "null"] },
+      session_id: { type: ["string", "null"] },
+      has_output: { type: "boolean" },
+      output_file: { type: ["string", "null"] },
+      delivery_status: { oneOf: [{ $ref: "#/components/schemas/OccurrenceDeliveryStatus" }, { type: "null" }] },
+      delivery_error: { type: ["string", "null"] },
+      messages: {
+        oneOf: [{ type: "array", items: { $ref: "#/components/schemas/OccurrenceMessage" } }, { type: "null" }],
+      },
+    },
+  },
+  JobRun: {
+    type: "object",
+    required: ["object", "job", "scheduled_at", "occurrence"],
+    properties: {
+      object: { const: "agent.job.run" },
+      job: { $ref: "#/components/schemas/Job" },
+      scheduled_at: { type: "number" },
+      occurrence: { oneOf: [{ $ref: "#/components/schemas/Occurrence" }, { type: "null" }] },
+    },
+  },
+  JobTimeList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/JobTime" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  OccurrenceList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Occurrence" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  CalendarEntry: {
+    type: "object",
+    required: ["kind", "job_id", "job_name", "scheduled_at", "status", "occurrence_id", "covers_count"],
+    properties: {
+      kind: { type: "string", enum: ["occurrence", "planned"] },
+      job_id: { type: "string" },
+      job_name: { type: "string" },
+      scheduled_at: { type: "number" },
+      status: { oneOf: [{ $ref: "#/components/schemas/OccurrenceStatus" }, { type: "null" }] },
+      occurrence_id: { type: ["string", "null"] },
+      covers_count: { type: "integer", minimum: 1 },
+    },
+  },
+  Calendar: {
+    type: "object",
+    required: ["object", "from", "to", "data", "truncated"],
+    properties: {
+      object: { const: "agent.calendar" },
+      from: { type: "number" },
+      to: { type: "number" },
+      data: { type: "array", items: { $ref: "#/components/schemas/CalendarEntry" } },
+      truncated: { type: "boolean" },
+    },
+  },
+  SchedulerTicker: {
+    type: "object",
+    required: ["host", "pid", "state", "started_at", "ticked_at", "succeeded_at", "last_error"],
+    properties: {
+      host: { type: ["string", "null"] },
+      pid: { type: ["integer", "null"] },
+      state: { type: "string", enum: ["ticking", "stalled", "gone"] },
+      started_at: { type: "number" },
+      ticked_at: { type: "number" },
+      succeeded_at: { type: ["number", "null"] },
+      last_error: { type: ["string", "null"] },
+    },
+  },
+  DueJob: {
+    type: "object",
+    required: ["id", "name", "due_at"],
+    properties: { id: { type: "string" }, name: { type: "string" }, due_at: { type: "number" } },
+  },
+  FailingJob: {
+    type: "object",
+    required: ["id", "name", "last_status"],
+    properties: {
+      id: { type: "string" },
+      name: { type: "string" },
+      last_status: { $ref: "#/components/schemas/JobLastStatus" },
+    },
+  },
+  Scheduler: {
+    type: "object",
+    required: [
+      "object",
+      "enabled",
+      "state",
+      "last_tick_at",
+      "tickers",
+      "jobs",
+      "broken",
+      "running",
+      "corrected",
+      "next",
+      "late",
+      "failing",
+    ],
+    properties: {
+      object: { const: "agent.scheduler" },
+      enabled: { type: "boolean" },
+      state: { type: "string", enum: ["ticking", "stalled", "none"] },
+      last_tick_at: { type: ["number", "null"] },
+      tickers: { type: "array", items: { $ref: "#/components/schemas/SchedulerTicker" } },
+      jobs: { type: "object", additionalProperties: { type: "integer" } },
+      broken: { type: "integer", minimum: 0 },
+      running: { type: "integer", minimum: 0 },
+      corrected: {
+        oneOf: [
+          {
+            type: "object",
+            required: ["at", "count"],
+            properties: { at: { type: "number" }, count: { type: "integer" } },
+          },
+          { type: "null" },
+        ],
+      },
+      next: { oneOf: [{ $ref: "#/components/schemas/DueJob" }, { type: "null" }] },
+      late: {
+        type: "object",
+        required: ["count", "oldest_due_at", "jobs"],
+        properties: {
+          count: { type: "integer", minimum: 0 },
+          oldest_due_at: { type: ["number", "null"] },
+          jobs: { type: "array", items: { $ref: "#/components/schemas/DueJob" } },
+        },
+      },
+      failing: {
+        type: "object",
+        required: ["count", "jobs"],
+        properties: {
+          count: { type: "integer", minimum: 0 },
+          jobs: { type: "array", items: { $ref: "#/components/schemas/FailingJob" } },
+        },
+      },
+    },
+  },
+  MessageStatus: { type: "string", enum: ["due", "sending", "delivered", "dead", "unknown", "dropped"] },
+  MessageAttempt: {
+    type: "object",
+    required: ["started_at", "ended_at", "outcome", "error"],
+    properties: {
+      started_at: { type: "number" },
+      ended_at: { type: ["number", "null"] },
+      outcome: { type: "string", enum: ["delivered", "retry", "permanent", "unknown", "stopped", "lost"] },
+      error: { type: ["string", "null"] },
+    },
+  },
+  Message: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "owner",
+      "platform",
+      "target",
+      "status",
+      "ref",
+      "run_id",
+      "delivery_id",
+      "occurrence_id",
+      "attempts",
+      "attempt_log",
+      "parts_sent",
+      "due_at",
+      "waits_for",
+      "last_error",
+      "hint",
+      "text",
+      "created_at",
+      "ended_at",
+    ],
+    properties: {
+      object: { const: "agent.message" },
+      id: { type: "string" },
+      owner: { type: "string" },
+      platform: { type: "string" },
+      target: { type: "string" },
+      status: { $ref: "#/components/schemas/MessageStatus" },
+      ref: { type: ["string", "null"] },
+      run_id: { type: ["string", "null"] },
+      delivery_id: { type: ["string", "null"] },
+      occurrence_id: { type: ["string", "null"] },
+      attempts: { type: "integer" },
+      attempt_log: {
+        oneOf: [{ type: "array", items: { $ref: "#/components/schemas/MessageAttempt" } }, { type: "null" }],
+      },
+      parts_sent: { type: "integer" },
+      due_at: { type: ["number", "null"] },
+      waits_for: { type: ["string", "null"] },
+      last_error: { type: ["string", "null"] },
+      hint: { type: ["string", "null"] },
+      text: { type: ["string", "null"] },
+      created_at: { type: "number" },
+      ended_at: { type: ["number", "null"] },
+    },
+  },
+  MessageList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Message" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  MessageIds: { type: "array", minItems: 1, maxItems: 1000, items: { type: "string", maxLength: 256 } },
+  OpenStatuses: { type: "array", minItems: 1, maxItems: 3, items: { type: "string", enum: ["due", "dead", "unknown"] } },
+  BulkLimit: { type: "integer", minimum: 1, maximum: 1000 },
+  RetryMessagesBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      ids: { $ref: "#/components/schemas/MessageIds" },
+      status: { $ref: "#/components/schemas/OpenStatuses" },
+      platform: { type: "string", maxLength: 64 },
+      from: { type: "number", minimum: 0 },
+      to: { type: "number", minimum: 0 },
+      limit: { $ref: "#/components/schemas/BulkLimit" },
+      accept_duplicate: { type: "boolean" },
+    },
+  },
+  BulkRefusal: {
+    type: "object",
+    required: ["id", "code"],
+    properties: { id: { type: "string" }, code: { $ref: "#/components/schemas/ErrorCode" } },
+  },
+  BulkResult: {
+    type: "object",
+    required: ["matched", "done", "refused", "has_more"],
+    properties: {
+      matched: { type: "integer" },
+      done: { type: "integer" },
+      refused: { type: "array", items: { $ref: "#/components/schemas/BulkRefusal" } },
+      has_more: { type: "boolean" },
+    },
+  },
+  DropMessagesBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      ids: { $ref: "#/components/schemas/MessageIds" },
+      status: { $ref: "#/components/schemas/OpenStatuses" },
+      platform: { type: "string", maxLength: 64 },
+      from: { type: "number", minimum: 0 },
+      to: { type: "number", minimum: 0 },
+      limit: { $ref: "#/components/schemas/BulkLimit" },
+    },
+  },
+  RetryMessageBody: { type: "object", additionalProperties: false, properties: { accept_duplicate: { type: "boolean" } } },
+  PlatformCounts: {
+    type: "object",
+    required: ["due", "sending", "dead", "unknown"],
+    properties: {
+      due: { type: "integer" },
+      sending: { type: "integer" },
+      dead: { type: "integer" },
+      unknown: { type: "integer" },
+    },
+  },
+  Platform: {
+    type: "object",
+    required: ["object", "name", "title", "status", "missing", "home", "keys", "settings_schema", "outbox"],
+    properties: {
+      object: { const: "agent.platform" },
+      name: { type: "string" },
+      title: { type: "string" },
+      status: { type: "string", enum: ["ready", "incomplete", "unset", "off"] },
+      missing: { type: "array", items: { type: "string" } },
+      home: { type: ["string", "null"] },
+      keys: { type: "array", items: { type: "string" } },
+      settings_schema: { oneOf: [{ type: "object", additionalProperties: true }, { type: "null" }] },
+      outbox: { $ref: "#/components/schemas/PlatformCounts" },
+    },
+  },
+  PlatformList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Platform" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  TestPlatformBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      chat_id: { type: "string", minLength: 1, maxLength: 500 },
+      thread_id: { type: "string", minLength: 1, maxLength: 500 },
+      text: { type: "string", minLength: 1, maxLength: 65536 },
+      extra: { type: "object", additionalProperties: true },
+      timeout_seconds: { type: "number", minimum: 1, maximum: 50 },
+    },
+  },
+  PlatformTest: {
+    type: "object",
+    required: ["outcome", "error", "address", "took_ms"],
+    properties: {
+      outcome: { type: "string", enum: ["delivered", "retry", "permanent", "unknown", "busy", "stopped", "lost"] },
+      error: { type: ["string", "null"] },
+      address: { type: "string" },
+      took_ms: { type: "integer" },
+    },
+  },
+  RouteSource: { type: "string", enum: ["config", "subscription"] },
+  RouteSecret: {
+    type: "object",
+    required: ["fingerprint", "from", "expires_at"],
+    properties: {
+      fingerprint: { type: ["string", "null"] },
+      from: { type: "string", enum: ["env", "inline"] },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  Route: {
+    type: "object",
+    required: [
+      "object",
+      "name",
+      "owner",
+      "source",
+      "url",
+      "secret",
+      "secrets",
+      "issues",
+      "last_delivery_at",
+      "created_at",
+      "enabled",
+      "description",
+      "events",
+      "auth",
+      "scheme",
+      "signature",
+      "has_verify_token",
+      "tolerance_seconds",
+      "prompt",
+      "filters",
+      "script",
+      "retry_on_script_failure",
+      "skills",
+      "toolsets",
+      "deliver",
+      "deliver_extra",
+      "deliver_only",
+      "silent",
+      "on_failure",
+      "trusts_sender",
+      "max_concurrent",
+      "coalesce",
+    ],
+    properties: {
+      object: { const: "agent.route" },
+      name: { type: "string" },
+      owner: { type: "string" },
+      source: { $ref: "#/components/schemas/RouteSource" },
+      url: { type: ["string", "null"] },
+      secret: { type: ["string", "null"] },
+      secrets: { type: "array", items: { $ref: "#/components/schemas/RouteSecret" } },
+      issues: { type: "array", items: { type: "string" } },
+      last_delivery_at: { type: ["number", "null"] },
+      created_at: { type: ["number", "null"] },
+      enabled: { type: "boolean" },
+      description: { type: ["string", "null"] },
+      events: { type: "array", items: { type: "string" } },
+      auth: { type: "string" },
+      scheme: { type: "string" },
+      signature: { type: ["object", "null"], additionalProperties: true },
+      has_verify_token: { type: "boolean" },
+      tolerance_seconds: { type: "integer" },
+      prompt: { type: ["string", "null"] },
+      filters: { type: "array", items: { type: "object", additionalProperties: true } },
+      script: { type: ["string", "null"] },
+      retry_on_script_failure: { type: "boolean" },
+      skills: { type: "array", items: { type: "string" } },
+      toolsets: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      deliver: { type: "string" },
+      deliver_extra: { type: "object", additionalProperties: true },
+      deliver_only: { type: "boolean" },
+      silent: { type: "string", enum: ["deliver", "suppress"] },
+      on_failure: { type: ["string", "null"] },
+      trusts_sender: { type: "boolean" },
+      max_concurrent: { type: ["integer", "null"] },
+      coalesce: { type: ["object", "null"], additionalProperties: true },
+    },
+  },
+  RouteList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Route" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  CreateRouteBody: {
+    type: "object",
+    required: ["name"],
+    additionalProperties: false,
+    properties: {
+      name: { type: "string", maxLength: 128, pattern: "^[a-z0-9][a-z0-9_-]*$" },
+      secret: { type: ["string", "null"], minLength: 1, maxLength: 1024 },
+      enabled: { type: ["boolean", "null"] },
+      description: { type: ["string", "null"], maxLength: 500 },
+      events: { type: ["array", "null"], maxItems: 200, items: { type: "string", minLength: 1 } },
+      auth: { type: ["string", "null"], maxLength: 64 },
+      scheme: { type: ["string", "null"], maxLength: 64 },
+      signature: { type: ["object", "null"], additionalProperties: true },
+      verify_token: { type: ["string", "null"], minLength: 1, maxLength: 500 },
+      tolerance_seconds: { type: ["integer", "null"], minimum: 1, maximum: 900 },
+      prompt: { type: ["string", "null"], maxLength: 100000 },
+      filters: { type: ["array", "null"], maxItems: 200, items: { type: "object", additionalProperties: true } },
+      script: { type: ["string", "null"], minLength: 1, maxLength: 1024 },
+      retry_on_script_failure: { type: ["boolean", "null"] },
+      skills: { type: ["array", "null"], maxItems: 50, items: { type: "string", minLength: 1 } },
+      toolsets: { type: ["array", "null"], maxItems: 50, items: { type: "string", minLength: 1 } },
+      deliver: { type: ["string", "null"], minLength: 1, maxLength: 4000 },
+      deliver_extra: { type: ["object", "null"], additionalProperties: true },
+      deliver_only: { type: ["boolean", "null"] },
+      silent: { type: ["string", "null"], maxLength: 64 },
+      on_failure: { type: ["string", "null"], maxLength: 64 },
+      trusts_sender: { type: ["boolean", "null"] },
+      max_concurrent: { type: ["integer", "null"], minimum: 1, maximum: 1000 },
+      coalesce: { type: ["object", "null"], additionalProperties: true },
+    },
+  },
+  DeletedRoute: {
+    type: "object",
+    required: ["id", "object", "deleted"],
+    properties: { id: { type: "string" }, object: { const: "agent.route" }, deleted: { type: "boolean" } },
+  },
+  UpdateRouteBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      enabled: { type: ["boolean", "null"] },
+      description: { type: ["string", "null"], maxLength: 500 },
+      events: { type: ["array", "null"], maxItems: 200, items: { type: "string", minLength: 1 } },
+      auth: { type: ["string", "null"], maxLength: 64 },
+      scheme: { type: ["string", "null"], maxLength: 64 },
+      signature: { type: ["object", "null"], additionalProperties: true },
+      verify_token: { type: ["string", "null"], minLength: 1, maxLength: 500 },
+      tolerance_seconds: { type: ["integer", "null"], minimum: 1, maximum: 900 },
+      prompt: { type: ["string", "null"], maxLength: 100000 },
+      filters: { type: ["array", "null"], maxItems: 200, items: { type: "object", additionalProperties: true } },
+      script: { type: ["string", "null"], minLength: 1, maxLength: 1024 },
+      retry_on_script_failure: { type: ["boolean", "null"] },
+      skills: { type: ["array", "null"], maxItems: 50, items: { type: "string", minLength: 1 } },
+      toolsets: { type: ["array", "null"], maxItems: 50, items: { type: "string", minLength: 1 } },
+      deliver: { type: ["string", "null"], minLength: 1, maxLength: 4000 },
+      deliver_extra: { type: ["object", "null"], additionalProperties: true },
+      deliver_only: { type: ["boolean", "null"] },
+      silent: { type: ["string", "null"], maxLength: 64 },
+      on_failure: { type: ["string", "null"], maxLength: 64 },
+      trusts_sender: { type: ["boolean", "null"] },
+      max_concurrent: { type: ["integer", "null"], minimum: 1, maximum: 1000 },
+      coalesce: { type: ["object", "null"], additionalProperties: true },
+    },
+  },
+  RotateRouteSecretBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      secret: { type: ["string", "null"], minLength: 1, maxLength: 1024 },
+      expire_previous_seconds: { type: "integer", minimum: 0, maximum: 604800 },
+    },
+  },
+  RotatedRouteSecret: {
+    type: "object",
+    required: ["object", "route", "secret", "previous_expires_at"],
+    properties: {
+      object: { const: "agent.route.secret" },
+      route: { type: "string" },
+      secret: { type: ["string", "null"] },
+      previous_expires_at: { type: ["number", "null"] },
+    },
+  },
+  TestRouteBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      payload: {},
+      event: { type: "string", minLength: 1, maxLength: 200 },
+      headers: { type: "object", maxProperties: 100, additionalProperties: { type: "string", maxLength: 8192 } },
+      skip_script: { type: "boolean" },
+    },
+  },
+  DeliveryStageName: {
+    type: "string",
+    enum: ["signature", "rate", "parse", "dedupe", "events", "filters", "script", "render", "admit"],
+  },
+  DeliveryStage: {
+    type: "object",
+    required: ["stage", "result", "detail"],
+    properties: {
+      stage: { $ref: "#/components/schemas/DeliveryStageName" },
+      result: { type: "string", enum: ["pass", "stop"] },
+      detail: { type: ["string", "null"] },
+    },
+  },
+  WebhookResult: {
+    type: "object",
+    required: [
+      "object",
+      "event",
+      "stages",
+      "http_status",
+      "body",
+      "rendered",
+      "targets",
+      "toolsets",
+      "issues",
+      "missing_fields",
+    ],
+    properties: {
+      object: { const: "agent.webhook_result" },
+      event: { type: "string" },
+      stages: { type: "array", items: { $ref: "#/components/schemas/DeliveryStage" } },
+      http_status: { type: ["integer", "null"] },
+      body: { oneOf: [{ type: "object", additionalProperties: true }, { type: "null" }] },
+      rendered: { type: ["string", "null"] },
+      targets: { type: "array", items: { type: "string" } },
+      toolsets: { type: "array", items: { type: "string" } },
+      issues: { type: "array", items: { type: "string" } },
+      missing_fields: { type: "array", items: { type: "string" } },
+    },
+  },
+  DeliveryStatus: {
+    type: "string",
+    enum: [
+      "accepted",
+      "running",
+      "completed",
+      "failed",
+      "delivered",
+      "unknown",
+      "ignored",
+      "duplicate",
+      "refused",
+      "interrupted",
+    ],
+  },
+  Delivery: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "owner",
+      "route",
+      "delivery_id",
+      "event",
+      "status",
+      "reason",
+      "stages",
+      "run_id",
+      "message_id",
+      "replay_of",
+      "headers",
+      "payload",
+      "rendered",
+      "created_at",
+      "ended_at",
+    ],
+    properties: {
+      object: { const: "agent.delivery" },
+      id: { type: "string" },
+      owner: { type: "string" },
+      route: { type: "string" },
+      delivery_id: { type: "string" },
+      event: { type: "string" },
+      status: { $ref: "#/components/schemas/DeliveryStatus" },
+      reason: { type: ["string", "null"] },
+      stages: { oneOf: [{ type: "array", items: { $ref: "#/components/schemas/DeliveryStage" } }, { type: "null" }] },
+      run_id: { type: ["string", "null"] },
+      message_id: { type: ["string", "null"] },
+      replay_of: { type: ["string", "null"] },
+      headers: { oneOf: [{ type: "object", additionalProperties: { type: "string" } }, { type: "null" }] },
+      payload: { type: ["string", "null"] },
+      rendered: { type: ["string", "null"] },
+      created_at: { type: "number" },
+      ended_at: { type: ["number", "null"] },
+    },
+  },
+  DeliveryList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Delivery" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  ReplayDeliveryBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      route: { $ref: "#/components/schemas/UpdateRouteBody" },
+      up_to: { type: "string", enum: ["parse", "dedupe", "events", "filters", "script", "render"] },
+      skip_script: { type: "boolean" },
+    },
+  },
+  FeedEventType: {
+    type: "string",
+    enum: [
+      "session.created",
+      "session.updated",
+      "session.deleted",
+      "run.created",
+      "run.updated",
+      "question.created",
+      "question.updated",
+      "delivery.created",
+      "delivery.updated",
+      "route.created",
+      "route.updated",
+      "route.deleted",
+      "occurrence.created",
+      "occurrence.updated",
+      "message.created",
+      "message.updated",
+      "job.created",
+      "job.updated",
+      "job.deleted",
+    ],
+  },
+  FeedEvent: {
+    type: "object",
+    required: ["id", "object", "type", "created_at", "owner", "actor", "data"],
+    properties: {
+      id: { type: "string" },
+      object: { const: "event" },
+      type: { $ref: "#/components/schemas/FeedEventType" },
+      created_at: { type: "number" },
+      owner: { type: "string" },
+      actor: { type: ["string", "null"] },
+      data: {
+        type: "object",
+        required: ["object", "id"],
+        additionalProperties: true,
+        properties: { object: { type: "string" }, id: { type: "string" } },
+      },
+    },
+  },
+  FeedEventList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/FeedEvent" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
     },
   },
   EndpointInfo: {
@@ -2106,10 +3118,12 @@ export const schemas: SchemaMap = {
       model: { type: "string" },
       auth: {
         type: "object",
-        required: ["type", "required", "scopes"],
+        required: ["type", "required", "key", "owner", "scopes"],
         properties: {
           type: { const: "bearer" },
           required: { type: "boolean" },
+          key: { type: ["string", "null"] },
+          owner: { type: "string" },
           scopes: { type: "array", items: { type: "string" } },
         },
       },
@@ -2146,6 +3160,7 @@ export const schemas: SchemaMap = {
           "input_image",
           "input_file",
           "client_function_tools",
+          "structured_output",
           "sessions_api",
           "jobs_api",
           "cors",
@@ -2177,6 +3192,7 @@ export const schemas: SchemaMap = {
           input_image: { type: "boolean" },
           input_file: { type: "boolean" },
           client_function_tools: { type: "boolean" },
+          structured_output: { type: "boolean" },
           sessions_api: { type: "boolean" },
           jobs_api: { type: "boolean" },
           cors: { type: "boolean" },
@@ -2270,7 +3286,7 @@ export const schemas: SchemaMap = {
   HealthCheck: {
     type: "object",
     required: ["status"],
-    additionalProperties: { type: ["number", "string", "boolean", "null"] },
+    additionalProperties: true,
     properties: { status: { $ref: "#/components/schemas/CheckStatus" }, detail: { type: "string" } },
   },
   OutboxCounts: {
@@ -2336,6 +3352,7 @@ export const schemas: SchemaMap = {
               model: { $ref: "#/components/schemas/HealthCheck" },
               disk: { $ref: "#/components/schemas/HealthCheck" },
               api_server: { $ref: "#/components/schemas/HealthCheck" },
+              sandbox: { $ref: "#/components/schemas/HealthCheck" },
               webhook: { $ref: "#/components/schemas/HealthCheck" },
               webhooks: { $ref: "#/components/schemas/HealthCheck" },
               cron: { $ref: "#/components/schemas/HealthCheck" },
@@ -2365,6 +3382,338 @@ export const schemas: SchemaMap = {
       draining: { type: "boolean" },
     },
   },
+  ChatDelta: {
+    type: "object",
+    properties: {
+      role: { const: "assistant" },
+      content: { type: "string" },
+      refusal: { type: "string" },
+      reasoning_content: { type: "string" },
+      tool_calls: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["index", "id", "type", "function"],
+          properties: {
+            index: { type: "integer", minimum: 0 },
+            id: { type: "string" },
+            type: { const: "function" },
+            function: {
+              type: "object",
+              required: ["name", "arguments"],
+              properties: { name: { type: "string" }, arguments: { type: "string" } },
+            },
+          },
+        },
+      },
+    },
+  },
+  ChatCompletionChunk: {
+    type: "object",
+    required: ["id", "object", "created", "model", "choices"],
+    properties: {
+      id: { type: "string" },
+      object: { const: "chat.completion.chunk" },
+      created: { type: "integer" },
+      model: { type: "string" },
+      choices: {
+        type: "array",
+        maxItems: 1,
+        items: {
+          type: "object",
+          required: ["index", "delta", "finish_reason"],
+          properties: {
+            index: { type: "integer" },
+            delta: { $ref: "#/components/schemas/ChatDelta" },
+            finish_reason: { oneOf: [{ $ref: "#/components/schemas/FinishReason" }, { type: "null" }] },
+          },
+        },
+      },
+      usage: { oneOf: [{ $ref: "#/components/schemas/CompletionUsage" }, { type: "null" }] },
+      agent: { $ref: "#/components/schemas/AgentInfo" },
+    },
+  },
+  ResponseCreatedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.created" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/ResponseObject" },
+    },
+  },
+  ResponseQueuedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.queued" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/ResponseObject" },
+    },
+  },
+  ResponseInProgressEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.in_progress" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/ResponseObject" },
+    },
+  },
+  ResponseCompletedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.completed" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/ResponseObject" },
+    },
+  },
+  ResponseIncompleteEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.incomplete" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/ResponseObject" },
+    },
+  },
+  ResponseFailedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.failed" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/ResponseObject" },
+    },
+  },
+  ResponseOutputItemAddedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "output_index", "item"],
+    properties: {
+      type: { const: "response.output_item.added" },
+      sequence_number: { type: "integer", minimum: 0 },
+      output_index: { type: "integer", minimum: 0 },
+      item: { $ref: "#/components/schemas/OutputItem" },
+    },
+  },
+  ResponseOutputItemDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "output_index", "item"],
+    properties: {
+      type: { const: "response.output_item.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      output_index: { type: "integer", minimum: 0 },
+      item: { $ref: "#/components/schemas/OutputItem" },
+    },
+  },
+  ResponseContentPartAddedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "part"],
+    properties: {
+      type: { const: "response.content_part.added" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      part: { $ref: "#/components/schemas/OutputContent" },
+    },
+  },
+  ResponseContentPartDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "part"],
+    properties: {
+      type: { const: "response.content_part.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      part: { $ref: "#/components/schemas/OutputContent" },
+    },
+  },
+  ResponseTextDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "delta", "logprobs"],
+    properties: {
+      type: { const: "response.output_text.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/Logprob" } },
+    },
+  },
+  ResponseTextDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "text", "logprobs"],
+    properties: {
+      type: { const: "response.output_text.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      text: { type: "string" },
+      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/Logprob" } },
+    },
+  },
+  ResponseRefusalDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "delta"],
+    properties: {
+      type: { const: "response.refusal.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+    },
+  },
+  ResponseRefusalDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "refusal"],
+    properties: {
+      type: { const: "response.refusal.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      refusal: { type: "string" },
+    },
+  },
+  ResponseReasoningSummaryPartAddedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "part"],
+    properties: {
+      type: { const: "response.reasoning_summary_part.added" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      summary_index: { type: "integer", minimum: 0 },
+      part: { $ref: "#/components/schemas/SummaryText" },
+    },
+  },
+  ResponseReasoningSummaryPartDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "part"],
+    properties: {
+      type: { const: "response.reasoning_summary_part.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      summary_index: { type: "integer", minimum: 0 },
+      part: { $ref: "#/components/schemas/SummaryText" },
+    },
+  },
+  ResponseReasoningSummaryTextDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "delta"],
+    properties: {
+      type: { const: "response.reasoning_summary_text.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      summary_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+    },
+  },
+  ResponseReasoningSummaryTextDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "text"],
+    properties: {
+      type: { const: "response.reasoning_summary_text.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      summary_index: { type: "integer", minimum: 0 },
+      text: { type: "string" },
+    },
+  },
+  ResponseMcpCallInProgressEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index"],
+    properties: {
+      type: { const: "response.mcp_call.in_progress" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+    },
+  },
+  ResponseMcpCallArgumentsDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "delta"],
+    properties: {
+      type: { const: "response.mcp_call_arguments.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+    },
+  },
+  ResponseMcpCallArgumentsDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "arguments"],
+    properties: {
+      type: { const: "response.mcp_call_arguments.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      arguments: { type: "string" },
+    },
+  },
+  ResponseMcpCallCompletedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index"],
+    properties: {
+      type: { const: "response.mcp_call.completed" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+    },
+  },
+  ResponseMcpCallFailedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index"],
+    properties: {
+      type: { const: "response.mcp_call.failed" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+    },
+  },
+  ResponseFunctionCallArgumentsDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "delta"],
+    properties: {
+      type: { const: "response.function_call_arguments.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+    },
+  },
+  ResponseFunctionCallArgumentsDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "name", "output_index", "arguments"],
+    properties: {
+      type: { const: "response.function_call_arguments.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      name: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      arguments: { type: "string" },
+    },
+  },
+  FeedReady: {
+    type: "object",
+    required: ["object", "cursor", "epoch"],
+    properties: { object: { const: "feed.ready" }, cursor: { type: "string" }, epoch: { type: "string" } },
+  },
+  FeedBookmark: {
+    type: "object",
+    required: ["object", "cursor"],
+    properties: { object: { const: "feed.bookmark" }, cursor: { type: "string" } },
+  },
   SessionUpdatedEvent: {
     type: "object",
     required: ["event", "session_id", "seq", "timestamp"],
@@ -2373,12 +3722,12 @@ export const schemas: SchemaMap = {
       session_id: { type: "string" },
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
-      title: { type: "string" },
+      title: { type: ["string", "null"] },
       model: { type: ["string", "null"] },
       reasoning_effort: { type: ["string", "null"] },
       yolo: { type: "boolean" },
       mode: { type: "string", enum: ["ask", "accept_edits", "dont_ask", "plan"] },
-      cwd: { type: "string" },
+      cwd: { type: ["string", "null"] },
     },
   },
   SessionUndoneEvent: {
@@ -2415,7 +3764,7 @@ export const schemas: SchemaMap = {
       status: { type: "string", enum: ["completed", "failed", "cancelled", "interrupted", "waiting_for_approval"] },
       stop: { type: "string" },
       output: { type: "string" },
-      output_truncated: { const: true },
+      output_truncated: { type: "boolean" },
       usage: { $ref: "#/components/schemas/RunUsage" },
       error: { $ref: "#/components/schemas/RunError" },
       request_id: { type: "string" },
@@ -2427,9 +3776,23 @@ export const schemas: SchemaMap = {
 
 /** Component name -> TypeScript type. */
 export interface SchemaTypes {
+  ChatStreamFrame: T.ChatStreamFrame;
+  ResponseStreamEvent: T.ResponseStreamEvent;
+  FeedFrame: T.FeedFrame;
   SessionEvent: T.SessionEvent;
   WebhookEvent: T.WebhookEvent;
+  TextPart: T.TextPart;
+  InputTextPart: T.InputTextPart;
+  OutputTextPart: T.OutputTextPart;
+  RefusalPart: T.RefusalPart;
+  ImageUrl: T.ImageUrl;
+  ImagePart: T.ImagePart;
+  InputImagePart: T.InputImagePart;
+  FileData: T.FileData;
+  FilePart: T.FilePart;
+  InputFilePart: T.InputFilePart;
   ContentPart: T.ContentPart;
+  ContentParts: T.ContentParts;
   MessageContent: T.MessageContent;
   ChatSystemMessage: T.ChatSystemMessage;
   ChatDeveloperMessage: T.ChatDeveloperMessage;
@@ -2440,34 +3803,41 @@ export interface SchemaTypes {
   ChatMessage: T.ChatMessage;
   ChatTool: T.ChatTool;
   ChatToolChoice: T.ChatToolChoice;
+  ChatAllowedTools: T.ChatAllowedTools;
+  JsonSchemaFormat: T.JsonSchemaFormat;
   ApprovalMode: T.ApprovalMode;
   Webhook: T.Webhook;
   AgentOptions: T.AgentOptions;
   ChatCompletionRequest: T.ChatCompletionRequest;
   ChatCompletionMessage: T.ChatCompletionMessage;
   FinishReason: T.FinishReason;
+  Logprob: T.Logprob;
+  ChatLogprobs: T.ChatLogprobs;
   CompletionUsage: T.CompletionUsage;
   ToolProgress: T.ToolProgress;
   AgentInfo: T.AgentInfo;
   ChatCompletion: T.ChatCompletion;
-  ChatDelta: T.ChatDelta;
-  ChatCompletionChunk: T.ChatCompletionChunk;
   ErrorType: T.ErrorType;
   ErrorCode: T.ErrorCode;
   ErrorBody: T.ErrorBody;
   ErrorEnvelope: T.ErrorEnvelope;
-  ChatStreamFrame: T.ChatStreamFrame;
   InputItem: T.InputItem;
   ConversationParam: T.ConversationParam;
   FunctionTool: T.FunctionTool;
   FunctionToolChoice: T.FunctionToolChoice;
+  AllowedToolsChoice: T.AllowedToolsChoice;
   ResponseMetadata: T.ResponseMetadata;
+  TextFormat: T.TextFormat;
+  JsonObjectFormat: T.JsonObjectFormat;
+  JsonSchemaTextFormat: T.JsonSchemaTextFormat;
+  ResponseTextFormat: T.ResponseTextFormat;
   CreateResponseRequest: T.CreateResponseRequest;
   ResponseStatus: T.ResponseStatus;
   ItemStatus: T.ItemStatus;
   UrlCitation: T.UrlCitation;
-  Logprob: T.Logprob;
   OutputText: T.OutputText;
+  OutputRefusal: T.OutputRefusal;
+  OutputContent: T.OutputContent;
   MessageItem: T.MessageItem;
   SummaryText: T.SummaryText;
   ReasoningItem: T.ReasoningItem;
@@ -2478,31 +3848,7 @@ export interface SchemaTypes {
   ResponseError: T.ResponseError;
   ResponseToolChoice: T.ResponseToolChoice;
   ResponseUsage: T.ResponseUsage;
-  Response: T.Response;
-  ResponseCreatedEvent: T.ResponseCreatedEvent;
-  ResponseQueuedEvent: T.ResponseQueuedEvent;
-  ResponseInProgressEvent: T.ResponseInProgressEvent;
-  ResponseCompletedEvent: T.ResponseCompletedEvent;
-  ResponseIncompleteEvent: T.ResponseIncompleteEvent;
-  ResponseFailedEvent: T.ResponseFailedEvent;
-  ResponseOutputItemAddedEvent: T.ResponseOutputItemAddedEvent;
-  ResponseOutputItemDoneEvent: T.ResponseOutputItemDoneEvent;
-  ResponseContentPartAddedEvent: T.ResponseContentPartAddedEvent;
-  ResponseContentPartDoneEvent: T.ResponseContentPartDoneEvent;
-  ResponseTextDeltaEvent: T.ResponseTextDeltaEvent;
-  ResponseTextDoneEvent: T.ResponseTextDoneEvent;
-  ResponseReasoningSummaryPartAddedEvent: T.ResponseReasoningSummaryPartAddedEvent;
-  ResponseReasoningSummaryPartDoneEvent: T.ResponseReasoningSummaryPartDoneEvent;
-  ResponseReasoningSummaryTextDeltaEvent: T.ResponseReasoningSummaryTextDeltaEvent;
-  ResponseReasoningSummaryTextDoneEvent: T.ResponseReasoningSummaryTextDoneEvent;
-  ResponseMcpCallInProgressEvent: T.ResponseMcpCallInProgressEvent;
-  ResponseMcpCallArgumentsDeltaEvent: T.ResponseMcpCallArgumentsDeltaEvent;
-  ResponseMcpCallArgumentsDoneEvent: T.ResponseMcpCallArgumentsDoneEvent;
-  ResponseMcpCallCompletedEvent: T.ResponseMcpCallCompletedEvent;
-  ResponseMcpCallFailedEvent: T.ResponseMcpCallFailedEvent;
-  ResponseFunctionCallArgumentsDeltaEvent: T.ResponseFunctionCallArgumentsDeltaEvent;
-  ResponseFunctionCallArgumentsDoneEvent: T.ResponseFunctionCallArgumentsDoneEvent;
-  ResponseStreamEvent: T.ResponseStreamEvent;
+  ResponseObject: T.ResponseObject;
   DeletedResponse: T.DeletedResponse;
   ResponseItemList: T.ResponseItemList;
   RunStatus: T.RunStatus;
@@ -2526,12 +3872,14 @@ export interface SchemaTypes {
   MessageCompletedEvent: T.MessageCompletedEvent;
   ReasoningDeltaEvent: T.ReasoningDeltaEvent;
   ReasoningCompletedEvent: T.ReasoningCompletedEvent;
+  ToolGeneratingRunEvent: T.ToolGeneratingRunEvent;
   ToolKind: T.ToolKind;
   ToolStartedEvent: T.ToolStartedEvent;
   ToolProgressEvent: T.ToolProgressEvent;
   ToolEndCode: T.ToolEndCode;
   CommandExit: T.CommandExit;
   Todo: T.Todo;
+  ToolImage: T.ToolImage;
   ToolCompletedEvent: T.ToolCompletedEvent;
   ToolRequestedEvent: T.ToolRequestedEvent;
   ApprovalRequestEvent: T.ApprovalRequestEvent;
@@ -2572,6 +3920,85 @@ export interface SchemaTypes {
   SteerResult: T.SteerResult;
   StopBody: T.StopBody;
   StopResult: T.StopResult;
+  SessionStatus: T.SessionStatus;
+  ReasoningEffort: T.ReasoningEffort;
+  SessionContext: T.SessionContext;
+  Session: T.Session;
+  SessionList: T.SessionList;
+  DeletedSession: T.DeletedSession;
+  UpdateSessionBody: T.UpdateSessionBody;
+  SessionAttachment: T.SessionAttachment;
+  SessionMessage: T.SessionMessage;
+  SessionMessageList: T.SessionMessageList;
+  QuestionStatus: T.QuestionStatus;
+  QuestionKind: T.QuestionKind;
+  QuestionAnswer: T.QuestionAnswer;
+  Question: T.Question;
+  QuestionList: T.QuestionList;
+  AnswerBody: T.AnswerBody;
+  JobState: T.JobState;
+  JobLastStatus: T.JobLastStatus;
+  JobTime: T.JobTime;
+  JobRepeat: T.JobRepeat;
+  Job: T.Job;
+  JobList: T.JobList;
+  CreateJobBody: T.CreateJobBody;
+  DeletedJob: T.DeletedJob;
+  UpdateJobBody: T.UpdateJobBody;
+  PauseJobBody: T.PauseJobBody;
+  ResumeJobBody: T.ResumeJobBody;
+  OccurrenceCause: T.OccurrenceCause;
+  OccurrenceTiming: T.OccurrenceTiming;
+  OccurrenceStatus: T.OccurrenceStatus;
+  OccurrenceDeliveryStatus: T.OccurrenceDeliveryStatus;
+  OccurrenceMessage: T.OccurrenceMessage;
+  Occurrence: T.Occurrence;
+  JobRun: T.JobRun;
+  JobTimeList: T.JobTimeList;
+  OccurrenceList: T.OccurrenceList;
+  CalendarEntry: T.CalendarEntry;
+  Calendar: T.Calendar;
+  SchedulerTicker: T.SchedulerTicker;
+  DueJob: T.DueJob;
+  FailingJob: T.FailingJob;
+  Scheduler: T.Scheduler;
+  MessageStatus: T.MessageStatus;
+  MessageAttempt: T.MessageAttempt;
+  Message: T.Message;
+  MessageList: T.MessageList;
+  MessageIds: T.MessageIds;
+  OpenStatuses: T.OpenStatuses;
+  BulkLimit: T.BulkLimit;
+  RetryMessagesBody: T.RetryMessagesBody;
+  BulkRefusal: T.BulkRefusal;
+  BulkResult: T.BulkResult;
+  DropMessagesBody: T.DropMessagesBody;
+  RetryMessageBody: T.RetryMessageBody;
+  PlatformCounts: T.PlatformCounts;
+  Platform: T.Platform;
+  PlatformList: T.PlatformList;
+  TestPlatformBody: T.TestPlatformBody;
+  PlatformTest: T.PlatformTest;
+  RouteSource: T.RouteSource;
+  RouteSecret: T.RouteSecret;
+  Route: T.Route;
+  RouteList: T.RouteList;
+  CreateRouteBody: T.CreateRouteBody;
+  DeletedRoute: T.DeletedRoute;
+  UpdateRouteBody: T.UpdateRouteBody;
+  RotateRouteSecretBody: T.RotateRouteSecretBody;
+  RotatedRouteSecret: T.RotatedRouteSecret;
+  TestRouteBody: T.TestRouteBody;
+  DeliveryStageName: T.DeliveryStageName;
+  DeliveryStage: T.DeliveryStage;
+  WebhookResult: T.WebhookResult;
+  DeliveryStatus: T.DeliveryStatus;
+  Delivery: T.Delivery;
+  DeliveryList: T.DeliveryList;
+  ReplayDeliveryBody: T.ReplayDeliveryBody;
+  FeedEventType: T.FeedEventType;
+  FeedEvent: T.FeedEvent;
+  FeedEventList: T.FeedEventList;
   EndpointInfo: T.EndpointInfo;
   Capabilities: T.Capabilities;
   Model: T.Model;
@@ -2583,6 +4010,35 @@ export interface SchemaTypes {
   OutboxCounts: T.OutboxCounts;
   OutboxHealth: T.OutboxHealth;
   DetailedHealth: T.DetailedHealth;
+  ChatDelta: T.ChatDelta;
+  ChatCompletionChunk: T.ChatCompletionChunk;
+  ResponseCreatedEvent: T.ResponseCreatedEvent;
+  ResponseQueuedEvent: T.ResponseQueuedEvent;
+  ResponseInProgressEvent: T.ResponseInProgressEvent;
+  ResponseCompletedEvent: T.ResponseCompletedEvent;
+  ResponseIncompleteEvent: T.ResponseIncompleteEvent;
+  ResponseFailedEvent: T.ResponseFailedEvent;
+  ResponseOutputItemAddedEvent: T.ResponseOutputItemAddedEvent;
+  ResponseOutputItemDoneEvent: T.ResponseOutputItemDoneEvent;
+  ResponseContentPartAddedEvent: T.ResponseContentPartAddedEvent;
+  ResponseContentPartDoneEvent: T.ResponseContentPartDoneEvent;
+  ResponseTextDeltaEvent: T.ResponseTextDeltaEvent;
+  ResponseTextDoneEvent: T.ResponseTextDoneEvent;
+  ResponseRefusalDeltaEvent: T.ResponseRefusalDeltaEvent;
+  ResponseRefusalDoneEvent: T.ResponseRefusalDoneEvent;
+  ResponseReasoningSummaryPartAddedEvent: T.ResponseReasoningSummaryPartAddedEvent;
+  ResponseReasoningSummaryPartDoneEvent: T.ResponseReasoningSummaryPartDoneEvent;
+  ResponseReasoningSummaryTextDeltaEvent: T.ResponseReasoningSummaryTextDeltaEvent;
+  ResponseReasoningSummaryTextDoneEvent: T.ResponseReasoningSummaryTextDoneEvent;
+  ResponseMcpCallInProgressEvent: T.ResponseMcpCallInProgressEvent;
+  ResponseMcpCallArgumentsDeltaEvent: T.ResponseMcpCallArgumentsDeltaEvent;
+  ResponseMcpCallArgumentsDoneEvent: T.ResponseMcpCallArgumentsDoneEvent;
+  ResponseMcpCallCompletedEvent: T.ResponseMcpCallCompletedEvent;
+  ResponseMcpCallFailedEvent: T.ResponseMcpCallFailedEvent;
+  ResponseFunctionCallArgumentsDeltaEvent: T.ResponseFunctionCallArgumentsDeltaEvent;
+  ResponseFunctionCallArgumentsDoneEvent: T.ResponseFunctionCallArgumentsDoneEvent;
+  FeedReady: T.FeedReady;
+  FeedBookmark: T.FeedBookmark;
   SessionUpdatedEvent: T.SessionUpdatedEvent;
   SessionUndoneEvent: T.SessionUndoneEvent;
   BackgroundCompleteEvent: T.BackgroundCompleteEvent;

@@ -18,7 +18,7 @@ export interface Operations {
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[408] }
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
@@ -38,7 +38,7 @@ export interface Operations {
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[408] }
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[415] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateResponseErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[502] }
@@ -117,7 +117,7 @@ export interface Operations {
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[408] }
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[415] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateRunErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[503] }
   };
@@ -158,7 +158,7 @@ export interface Operations {
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[408] }
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[415] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.ResolveRunApprovalErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[503] }
   };
@@ -174,7 +174,7 @@ export interface Operations {
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[408] }
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[415] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.SteerRunErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[503] }
   };
@@ -189,9 +189,576 @@ export interface Operations {
       | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[404] }
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[408] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[415] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.StopRunErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[503] }
+  };
+  /** List sessions, newest first */
+  listSessions: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListSessionsData["query"]>, "internal" | "stateless" | "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListSessionsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListSessionsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListSessionsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionsErrors[503] }
+  };
+  /** Get a session */
+  getSession: {
+    request: { readonly path: NonNullable<T.GetSessionData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.GetSessionData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string }; readonly body: T.GetSessionResponses[200] }
+      | { readonly status: 304; readonly headers?: { readonly etag?: string } }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetSessionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionErrors[503] }
+  };
+  /** Delete a session */
+  deleteSession: {
+    request: { readonly path: NonNullable<T.DeleteSessionData["path"]>; readonly query: WithDefaults<NonNullable<T.DeleteSessionData["query"]>, "force">; readonly headers: LowercaseKeys<NonNullable<T.DeleteSessionData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.DeleteSessionResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteSessionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DeleteSessionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteSessionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteSessionErrors[404] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteSessionErrors[409] }
+      | { readonly status: 412; readonly body: T.DeleteSessionErrors[412] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteSessionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteSessionErrors[503] }
+  };
+  /** Change a session */
+  updateSession: {
+    request: { readonly path: NonNullable<T.UpdateSessionData["path"]>; readonly query: WithDefaults<NonNullable<T.UpdateSessionData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.UpdateSessionData["headers"]>>; readonly body: NonNullable<T.UpdateSessionData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "x-agent-dry-run"?: string }; readonly body: T.UpdateSessionResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateSessionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.UpdateSessionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateSessionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateSessionErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateSessionErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateSessionErrors[409] }
+      | { readonly status: 412; readonly body: T.UpdateSessionErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateSessionErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.UpdateSessionErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateSessionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateSessionErrors[503] }
+  };
+  /** List the messages of a session */
+  listSessionMessages: {
+    request: { readonly path: NonNullable<T.ListSessionMessagesData["path"]>; readonly query: WithDefaults<NonNullable<T.ListSessionMessagesData["query"]>, "order" | "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListSessionMessagesData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.ListSessionMessagesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListSessionMessagesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[503] }
+  };
+  /** List questions, newest first */
+  listQuestions: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListQuestionsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListQuestionsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListQuestionsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListQuestionsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListQuestionsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListQuestionsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListQuestionsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListQuestionsErrors[503] }
+  };
+  /** Get a question */
+  getQuestion: {
+    request: { readonly path: NonNullable<T.GetQuestionData["path"]>; readonly query: NonNullable<T.GetQuestionData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetQuestionData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetQuestionResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetQuestionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetQuestionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetQuestionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetQuestionErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetQuestionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetQuestionErrors[503] }
+  };
+  /** Answer a question */
+  answerQuestion: {
+    request: { readonly path: NonNullable<T.AnswerQuestionData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.AnswerQuestionData["headers"]>>; readonly body: NonNullable<T.AnswerQuestionData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.AnswerQuestionResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.AnswerQuestionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.AnswerQuestionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.AnswerQuestionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.AnswerQuestionErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.AnswerQuestionErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.AnswerQuestionErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.AnswerQuestionErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.AnswerQuestionErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.AnswerQuestionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.AnswerQuestionErrors[503] }
+  };
+  /** List scheduled jobs, newest first */
+  listJobs: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListJobsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListJobsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListJobsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListJobsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobsErrors[503] }
+  };
+  /** Create a scheduled job */
+  createJob: {
+    request: { readonly query: WithDefaults<NonNullable<T.CreateJobData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.CreateJobData["headers"]>>; readonly body: NonNullable<T.CreateJobData["body"]> };
+    response:
+      | { readonly status: 201; readonly headers?: { readonly location?: string; readonly etag?: string; readonly "x-agent-dry-run"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateJobResponses[201] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateJobErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateJobErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[503] }
+  };
+  /** Get a scheduled job */
+  getJob: {
+    request: { readonly path: NonNullable<T.GetJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.GetJobData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string }; readonly body: T.GetJobResponses[200] }
+      | { readonly status: 304; readonly headers?: { readonly etag?: string } }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetJobErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetJobErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetJobErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetJobErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetJobErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetJobErrors[503] }
+  };
+  /** Delete a scheduled job */
+  deleteJob: {
+    request: { readonly path: NonNullable<T.DeleteJobData["path"]>; readonly query: WithDefaults<NonNullable<T.DeleteJobData["query"]>, "keep_outputs" | "stop">; readonly headers: LowercaseKeys<NonNullable<T.DeleteJobData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.DeleteJobResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteJobErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DeleteJobErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteJobErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteJobErrors[404] }
+      | { readonly status: 412; readonly body: T.DeleteJobErrors[412] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteJobErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteJobErrors[503] }
+  };
+  /** Change a scheduled job */
+  updateJob: {
+    request: { readonly path: NonNullable<T.UpdateJobData["path"]>; readonly query: WithDefaults<NonNullable<T.UpdateJobData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.UpdateJobData["headers"]>>; readonly body: NonNullable<T.UpdateJobData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "x-agent-dry-run"?: string }; readonly body: T.UpdateJobResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateJobErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.UpdateJobErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateJobErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateJobErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateJobErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateJobErrors[409] }
+      | { readonly status: 412; readonly body: T.UpdateJobErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateJobErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.UpdateJobErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateJobErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateJobErrors[503] }
+  };
+  /** Pause a scheduled job */
+  pauseJob: {
+    request: { readonly path: NonNullable<T.PauseJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.PauseJobData["headers"]>>; readonly body?: NonNullable<T.PauseJobData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "idempotency-replayed"?: string }; readonly body: T.PauseJobResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.PauseJobErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[409] }
+      | { readonly status: 412; readonly body: T.PauseJobErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.PauseJobErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[503] }
+  };
+  /** Resume a scheduled job */
+  resumeJob: {
+    request: { readonly path: NonNullable<T.ResumeJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.ResumeJobData["headers"]>>; readonly body?: NonNullable<T.ResumeJobData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "idempotency-replayed"?: string }; readonly body: T.ResumeJobResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ResumeJobErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[409] }
+      | { readonly status: 412; readonly body: T.ResumeJobErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.ResumeJobErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[503] }
+  };
+  /** Run a scheduled job now */
+  runJob: {
+    request: { readonly path: NonNullable<T.RunJobData["path"]>; readonly query: NonNullable<T.RunJobData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.RunJobData["headers"]>> };
+    response:
+      | { readonly status: 202; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.RunJobResponses[202] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RunJobErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.RunJobErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RunJobErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RunJobErrors[404] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RunJobErrors[409] }
+      | { readonly status: 412; readonly body: T.RunJobErrors[412] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RunJobErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RunJobErrors[503] }
+  };
+  /** List the times of a schedule, earliest first */
+  listJobTimes: {
+    request: { readonly path: NonNullable<T.ListJobTimesData["path"]>; readonly query: WithDefaults<NonNullable<T.ListJobTimesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListJobTimesData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.ListJobTimesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobTimesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListJobTimesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobTimesErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobTimesErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobTimesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListJobTimesErrors[503] }
+  };
+  /** List occurrences of jobs, newest first */
+  listOccurrences: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListOccurrencesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListOccurrencesData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListOccurrencesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListOccurrencesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListOccurrencesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListOccurrencesErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListOccurrencesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListOccurrencesErrors[503] }
+  };
+  /** Get an occurrence of a job */
+  getOccurrence: {
+    request: { readonly path: NonNullable<T.GetOccurrenceData["path"]>; readonly query: NonNullable<T.GetOccurrenceData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetOccurrenceData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetOccurrenceResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetOccurrenceErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceErrors[503] }
+  };
+  /** Get the output of an occurrence */
+  getOccurrenceOutput: {
+    request: { readonly path: NonNullable<T.GetOccurrenceOutputData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.GetOccurrenceOutputData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly raw: string; readonly contentType: "text/markdown; charset=utf-8" }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceOutputErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetOccurrenceOutputErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceOutputErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceOutputErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceOutputErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceOutputErrors[503] }
+  };
+  /** Show past and planned runs */
+  getCalendar: {
+    request: { readonly query: NonNullable<T.GetCalendarData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetCalendarData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetCalendarResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCalendarErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetCalendarErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCalendarErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCalendarErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCalendarErrors[503] }
+  };
+  /** Get the status of the scheduler */
+  getScheduler: {
+    request: { readonly headers: LowercaseKeys<NonNullable<T.GetSchedulerData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetSchedulerResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSchedulerErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetSchedulerErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSchedulerErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSchedulerErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSchedulerErrors[503] }
+  };
+  /** List outbound messages, newest first */
+  listMessages: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListMessagesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListMessagesData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListMessagesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMessagesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListMessagesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMessagesErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMessagesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMessagesErrors[503] }
+  };
+  /** Retry many messages */
+  retryMessages: {
+    request: { readonly query: WithDefaults<NonNullable<T.RetryMessagesData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.RetryMessagesData["headers"]>>; readonly body: NonNullable<T.RetryMessagesData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string; readonly "x-agent-dry-run"?: string }; readonly body: T.RetryMessagesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessagesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.RetryMessagesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessagesErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessagesErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessagesErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessagesErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.RetryMessagesErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessagesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessagesErrors[503] }
+  };
+  /** Drop many messages */
+  dropMessages: {
+    request: { readonly query: WithDefaults<NonNullable<T.DropMessagesData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.DropMessagesData["headers"]>>; readonly body: NonNullable<T.DropMessagesData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string; readonly "x-agent-dry-run"?: string }; readonly body: T.DropMessagesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessagesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DropMessagesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessagesErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessagesErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessagesErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessagesErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.DropMessagesErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessagesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessagesErrors[503] }
+  };
+  /** Get an outbound message */
+  getMessage: {
+    request: { readonly path: NonNullable<T.GetMessageData["path"]>; readonly query: NonNullable<T.GetMessageData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetMessageData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetMessageResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMessageErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetMessageErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMessageErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMessageErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMessageErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMessageErrors[503] }
+  };
+  /** Retry a message */
+  retryMessage: {
+    request: { readonly path: NonNullable<T.RetryMessageData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.RetryMessageData["headers"]>>; readonly body?: NonNullable<T.RetryMessageData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.RetryMessageResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.RetryMessageErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.RetryMessageErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[503] }
+  };
+  /** Drop a message */
+  dropMessage: {
+    request: { readonly path: NonNullable<T.DropMessageData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.DropMessageData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.DropMessageResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DropMessageErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[404] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[409] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[503] }
+  };
+  /** List platforms */
+  listPlatforms: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListPlatformsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListPlatformsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListPlatformsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListPlatformsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListPlatformsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListPlatformsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListPlatformsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListPlatformsErrors[503] }
+  };
+  /** Get a platform */
+  getPlatform: {
+    request: { readonly path: NonNullable<T.GetPlatformData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.GetPlatformData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetPlatformResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetPlatformErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetPlatformErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetPlatformErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetPlatformErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetPlatformErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetPlatformErrors[503] }
+  };
+  /** Send a test message */
+  testPlatform: {
+    request: { readonly path: NonNullable<T.TestPlatformData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.TestPlatformData["headers"]>>; readonly body?: NonNullable<T.TestPlatformData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.TestPlatformResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.TestPlatformErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.TestPlatformErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[503] }
+  };
+  /** List webhook routes, by name */
+  listRoutes: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListRoutesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListRoutesData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListRoutesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRoutesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListRoutesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRoutesErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRoutesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRoutesErrors[503] }
+  };
+  /** Create a webhook route */
+  createRoute: {
+    request: { readonly query: WithDefaults<NonNullable<T.CreateRouteData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.CreateRouteData["headers"]>>; readonly body: NonNullable<T.CreateRouteData["body"]> };
+    response:
+      | { readonly status: 201; readonly headers?: { readonly etag?: string; readonly location?: string; readonly "x-agent-dry-run"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateRouteResponses[201] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRouteErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateRouteErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRouteErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRouteErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRouteErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRouteErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateRouteErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRouteErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRouteErrors[503] }
+  };
+  /** Get a webhook route */
+  getRoute: {
+    request: { readonly path: NonNullable<T.GetRouteData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.GetRouteData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string }; readonly body: T.GetRouteResponses[200] }
+      | { readonly status: 304; readonly headers?: { readonly etag?: string } }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRouteErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetRouteErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRouteErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRouteErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRouteErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRouteErrors[503] }
+  };
+  /** Delete a webhook route */
+  deleteRoute: {
+    request: { readonly path: NonNullable<T.DeleteRouteData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.DeleteRouteData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.DeleteRouteResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteRouteErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DeleteRouteErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteRouteErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteRouteErrors[404] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteRouteErrors[409] }
+      | { readonly status: 412; readonly body: T.DeleteRouteErrors[412] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteRouteErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteRouteErrors[503] }
+  };
+  /** Change a webhook route */
+  updateRoute: {
+    request: { readonly path: NonNullable<T.UpdateRouteData["path"]>; readonly query: WithDefaults<NonNullable<T.UpdateRouteData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.UpdateRouteData["headers"]>>; readonly body: NonNullable<T.UpdateRouteData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "x-agent-dry-run"?: string }; readonly body: T.UpdateRouteResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateRouteErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.UpdateRouteErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateRouteErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateRouteErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateRouteErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateRouteErrors[409] }
+      | { readonly status: 412; readonly body: T.UpdateRouteErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateRouteErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.UpdateRouteErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateRouteErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateRouteErrors[503] }
+  };
+  /** Replace the secret of a webhook route */
+  rotateRouteSecret: {
+    request: { readonly path: NonNullable<T.RotateRouteSecretData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.RotateRouteSecretData["headers"]>>; readonly body: NonNullable<T.RotateRouteSecretData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "idempotency-replayed"?: string }; readonly body: T.RotateRouteSecretResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateRouteSecretErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.RotateRouteSecretErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateRouteSecretErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateRouteSecretErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateRouteSecretErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateRouteSecretErrors[409] }
+      | { readonly status: 412; readonly body: T.RotateRouteSecretErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateRouteSecretErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.RotateRouteSecretErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateRouteSecretErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateRouteSecretErrors[503] }
+  };
+  /** Test a webhook route */
+  testRoute: {
+    request: { readonly path: NonNullable<T.TestRouteData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.TestRouteData["headers"]>>; readonly body: NonNullable<T.TestRouteData["body"]> };
+    response:
+      | { readonly status: 200; readonly body: T.TestRouteResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.TestRouteErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[408] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.TestRouteErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[429] }
+  };
+  /** List webhook deliveries, newest first */
+  listDeliveries: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListDeliveriesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListDeliveriesData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListDeliveriesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListDeliveriesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListDeliveriesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListDeliveriesErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListDeliveriesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListDeliveriesErrors[503] }
+  };
+  /** Get a webhook delivery */
+  getDelivery: {
+    request: { readonly path: NonNullable<T.GetDeliveryData["path"]>; readonly query: NonNullable<T.GetDeliveryData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetDeliveryData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetDeliveryResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDeliveryErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetDeliveryErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDeliveryErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDeliveryErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDeliveryErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDeliveryErrors[503] }
+  };
+  /** Replay a webhook delivery */
+  replayDelivery: {
+    request: { readonly path: NonNullable<T.ReplayDeliveryData["path"]>; readonly query: WithDefaults<NonNullable<T.ReplayDeliveryData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.ReplayDeliveryData["headers"]>>; readonly body: NonNullable<T.ReplayDeliveryData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-dry-run"?: string }; readonly body: T.ReplayDeliveryResponses[200] }
+      | { readonly status: 202; readonly headers?: { readonly location?: string; readonly "idempotency-replayed"?: string }; readonly body: T.ReplayDeliveryResponses[202] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReplayDeliveryErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ReplayDeliveryErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReplayDeliveryErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReplayDeliveryErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReplayDeliveryErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReplayDeliveryErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReplayDeliveryErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.ReplayDeliveryErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReplayDeliveryErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReplayDeliveryErrors[503] }
+  };
+  /** Follow the changes of all resources */
+  streamEvents: {
+    request: { readonly query: WithDefaults<NonNullable<T.StreamEventsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.StreamEventsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.StreamEventsResponses[200] }
+      | { readonly status: 200; readonly stream: AsyncIterable<SseMessage<T.FeedFrame>> }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamEventsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.StreamEventsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamEventsErrors[403] }
+      | { readonly status: 410; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamEventsErrors[410] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamEventsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamEventsErrors[503] }
   };
   /** Get the capabilities of the server */
   getCapabilities: {
@@ -261,11 +828,18 @@ export interface Operations {
   getMetrics: {
     request: {};
     response:
-      | { readonly status: 200; readonly raw: BodyInit; readonly contentType: "text/plain; version=0.0.4; charset=utf-8" }
+      | { readonly status: 200; readonly raw: string; readonly contentType: "text/plain; version=0.0.4; charset=utf-8" }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetMetricsErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[403] }
       | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[429] }
+  };
+  /** Redirect a browser to the reference */
+  getRoot: {
+    request: {};
+    response:
+      | { readonly status: 302; readonly headers?: { readonly location?: string } }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRootErrors[403] }
   };
   /** Get this document */
   getOpenApi: {
@@ -278,7 +852,7 @@ export interface Operations {
   getDocs: {
     request: {};
     response:
-      | { readonly status: 200; readonly headers?: { readonly "content-security-policy"?: string; readonly "x-content-type-options"?: string; readonly "cache-control"?: string }; readonly raw: BodyInit; readonly contentType: "text/html; charset=utf-8" }
+      | { readonly status: 200; readonly headers?: { readonly "content-security-policy"?: string; readonly "x-content-type-options"?: string; readonly "cache-control"?: string }; readonly raw: string; readonly contentType: "text/html; charset=utf-8" }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDocsErrors[403] }
   };
 }
@@ -364,7 +938,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "415": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -452,7 +1026,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     sse: { event: "type", terminator: "[DONE]" },
     responses: {
       "200": {
-        json: { $ref: "#/components/schemas/Response" },
+        json: { $ref: "#/components/schemas/ResponseObject" },
         sse: { $ref: "#/components/schemas/ResponseStreamEvent" },
         headers: [
           "x-request-id",
@@ -494,7 +1068,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "415": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -571,7 +1145,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     sse: { event: "type", terminator: "[DONE]" },
     responses: {
       "200": {
-        json: { $ref: "#/components/schemas/Response" },
+        json: { $ref: "#/components/schemas/ResponseObject" },
         sse: { $ref: "#/components/schemas/ResponseStreamEvent" },
         headers: ["x-request-id", "traceparent", "x-agent-run-id", "x-agent-session-id"],
       },
@@ -652,7 +1226,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       schema: { type: "object", required: ["response_id"], properties: { response_id: { type: "string" } } },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/Response" }, headers: ["x-request-id", "traceparent"] },
+      "200": { json: { $ref: "#/components/schemas/ResponseObject" }, headers: ["x-request-id", "traceparent"] },
       "401": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "www-authenticate"],
@@ -850,7 +1424,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "415": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -1007,7 +1581,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "415": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -1063,7 +1637,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "415": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -1114,6 +1688,2775 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listSessions: {
+    method: "GET",
+    route: "/v1/sessions",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: {
+        q: "string",
+        title: "string",
+        source: "string[]",
+        cwd: "string",
+        status: "string[]",
+        from: "string",
+        to: "string",
+        internal: "boolean",
+        stateless: "boolean",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { internal: false, stateless: false, limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          q: { type: "string", maxLength: 256 },
+          title: { type: "string", maxLength: 256 },
+          source: { type: "array", items: { type: "string", maxLength: 64 } },
+          cwd: { type: "string", maxLength: 4096 },
+          status: { type: "array", items: { $ref: "#/components/schemas/SessionStatus" } },
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          internal: { type: "boolean" },
+          stateless: { type: "boolean" },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/SessionList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getSession: {
+    method: "GET",
+    route: "/v1/sessions/{session_id}",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-none-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-none-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Session" }, headers: ["x-request-id", "traceparent", "etag"] },
+      "304": { headers: ["x-request-id", "traceparent", "etag"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  deleteSession: {
+    method: "DELETE",
+    route: "/v1/sessions/{session_id}",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "sessions",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    query: {
+      coerce: { force: "boolean" },
+      defaults: { force: false },
+      schema: { type: "object", required: [], properties: { force: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/DeletedSession" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  updateSession: {
+    method: "PATCH",
+    route: "/v1/sessions/{session_id}",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "sessions",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/UpdateSessionBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/Session" },
+        headers: ["x-request-id", "traceparent", "etag", "x-agent-dry-run"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listSessionMessages: {
+    method: "GET",
+    route: "/v1/sessions/{session_id}/messages",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    query: {
+      coerce: { order: "string", include: "string[]", limit: "integer", after: "string" },
+      defaults: { order: "desc", limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          order: { type: "string", enum: ["asc", "desc"] },
+          include: { type: "array", items: { type: "string", enum: ["tool_results"] } },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/SessionMessageList" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listQuestions: {
+    method: "GET",
+    route: "/v1/questions",
+    tags: ["Questions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: {
+        status: "string[]",
+        kind: "string[]",
+        run_id: "string",
+        session_id: "string",
+        from: "string",
+        to: "string",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          status: { type: "array", items: { $ref: "#/components/schemas/QuestionStatus" } },
+          kind: { type: "array", items: { $ref: "#/components/schemas/QuestionKind" } },
+          run_id: { type: "string", maxLength: 256 },
+          session_id: { type: "string", maxLength: 256 },
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/QuestionList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getQuestion: {
+    method: "GET",
+    route: "/v1/questions/{question_id}",
+    tags: ["Questions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { question_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["question_id"],
+        properties: { question_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    query: {
+      coerce: { wait: "number" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { wait: { type: "number", minimum: 0, maximum: 60 } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Question" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  answerQuestion: {
+    method: "POST",
+    route: "/v1/questions/{question_id}/answer",
+    tags: ["Questions"],
+    security: [{ bearerAuth: [] }],
+    scope: "approvals",
+    strict: true,
+    path: {
+      coerce: { question_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["question_id"],
+        properties: { question_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/AnswerBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/Question" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listJobs: {
+    method: "GET",
+    route: "/v1/jobs",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: {
+        state: "string[]",
+        last_status: "string[]",
+        name: "string",
+        q: "string",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          state: { type: "array", items: { $ref: "#/components/schemas/JobState" } },
+          last_status: { type: "array", items: { $ref: "#/components/schemas/JobLastStatus" } },
+          name: { type: "string", maxLength: 256 },
+          q: { type: "string", maxLength: 256 },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/JobList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  createJob: {
+    method: "POST",
+    route: "/v1/jobs",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "jobs",
+    strict: true,
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/CreateJobBody" } },
+    responses: {
+      "201": {
+        json: { $ref: "#/components/schemas/Job" },
+        headers: ["x-request-id", "traceparent", "location", "etag", "x-agent-dry-run", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getJob: {
+    method: "GET",
+    route: "/v1/jobs/{job_id}",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { job_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["job_id"], properties: { job_id: { type: "string", maxLength: 256 } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-none-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-none-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Job" }, headers: ["x-request-id", "traceparent", "etag"] },
+      "304": { headers: ["x-request-id", "traceparent", "etag"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  deleteJob: {
+    method: "DELETE",
+    route: "/v1/jobs/{job_id}",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "jobs",
+    strict: true,
+    path: {
+      coerce: { job_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["job_id"], properties: { job_id: { type: "string", maxLength: 256 } } },
+    },
+    query: {
+      coerce: { keep_outputs: "boolean", stop: "boolean" },
+      defaults: { keep_outputs: false, stop: false },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { keep_outputs: { type: "boolean" }, stop: { type: "boolean" } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/DeletedJob" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  updateJob: {
+    method: "PATCH",
+    route: "/v1/jobs/{job_id}",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "jobs",
+    strict: true,
+    path: {
+      coerce: { job_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["job_id"], properties: { job_id: { type: "string", maxLength: 256 } } },
+    },
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/UpdateJobBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/Job" },
+        headers: ["x-request-id", "traceparent", "etag", "x-agent-dry-run"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  pauseJob: {
+    method: "POST",
+    route: "/v1/jobs/{job_id}/pause",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "jobs",
+    strict: true,
+    path: {
+      coerce: { job_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["job_id"], properties: { job_id: { type: "string", maxLength: 256 } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: false, schema: { $ref: "#/components/schemas/PauseJobBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/Job" },
+        headers: ["x-request-id", "traceparent", "etag", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  resumeJob: {
+    method: "POST",
+    route: "/v1/jobs/{job_id}/resume",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "jobs",
+    strict: true,
+    path: {
+      coerce: { job_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["job_id"], properties: { job_id: { type: "string", maxLength: 256 } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: false, schema: { $ref: "#/components/schemas/ResumeJobBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/Job" },
+        headers: ["x-request-id", "traceparent", "etag", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  runJob: {
+    method: "POST",
+    route: "/v1/jobs/{job_id}/run",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "jobs",
+    strict: true,
+    path: {
+      coerce: { job_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["job_id"], properties: { job_id: { type: "string", maxLength: 256 } } },
+    },
+    query: {
+      coerce: { wait: "number" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { wait: { type: "number", minimum: 0, maximum: 60 } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    responses: {
+      "202": {
+        json: { $ref: "#/components/schemas/JobRun" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listJobTimes: {
+    method: "GET",
+    route: "/v1/jobs/{job_id}/times",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { job_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["job_id"], properties: { job_id: { type: "string", maxLength: 256 } } },
+    },
+    query: {
+      coerce: { from: "string", to: "string", limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/JobTimeList" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listOccurrences: {
+    method: "GET",
+    route: "/v1/occurrences",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: {
+        job_id: "string",
+        status: "string[]",
+        cause: "string[]",
+        timing: "string[]",
+        delivery_status: "string[]",
+        include: "string[]",
+        from: "string",
+        to: "string",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          job_id: { type: "string", maxLength: 256 },
+          status: { type: "array", items: { $ref: "#/components/schemas/OccurrenceStatus" } },
+          cause: { type: "array", items: { $ref: "#/components/schemas/OccurrenceCause" } },
+          timing: { type: "array", items: { $ref: "#/components/schemas/OccurrenceTiming" } },
+          delivery_status: { type: "array", items: { $ref: "#/components/schemas/OccurrenceDeliveryStatus" } },
+          include: { type: "array", items: { type: "string", enum: ["messages"] } },
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/OccurrenceList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getOccurrence: {
+    method: "GET",
+    route: "/v1/occurrences/{occurrence_id}",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { occurrence_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["occurrence_id"],
+        properties: { occurrence_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    query: {
+      coerce: { include: "string[]" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { include: { type: "array", items: { type: "string", enum: ["messages"] } } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Occurrence" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getOccurrenceOutput: {
+    method: "GET",
+    route: "/v1/occurrences/{occurrence_id}/output",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { occurrence_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["occurrence_id"],
+        properties: { occurrence_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { raw: "text/markdown; charset=utf-8", headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getCalendar: {
+    method: "GET",
+    route: "/v1/calendar",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { from: "string", to: "string", job_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          job_id: { type: "string", maxLength: 256 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Calendar" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getScheduler: {
+    method: "GET",
+    route: "/v1/scheduler",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Scheduler" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listMessages: {
+    method: "GET",
+    route: "/v1/outbox",
+    tags: ["Outbox"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: {
+        status: "string[]",
+        platform: "string[]",
+        target: "string",
+        ref: "string",
+        include: "string[]",
+        from: "string",
+        to: "string",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          status: { type: "array", items: { $ref: "#/components/schemas/MessageStatus" } },
+          platform: { type: "array", maxItems: 20, items: { type: "string", maxLength: 64 } },
+          target: { type: "string", maxLength: 1024 },
+          ref: { type: "string", maxLength: 256 },
+          include: { type: "array", items: { type: "string", enum: ["text"] } },
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/MessageList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  retryMessages: {
+    method: "POST",
+    route: "/v1/outbox/retry",
+    tags: ["Outbox"],
+    security: [{ bearerAuth: [] }],
+    scope: "messages",
+    strict: true,
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/RetryMessagesBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/BulkResult" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed", "x-agent-dry-run"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  dropMessages: {
+    method: "POST",
+    route: "/v1/outbox/drop",
+    tags: ["Outbox"],
+    security: [{ bearerAuth: [] }],
+    scope: "messages",
+    strict: true,
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/DropMessagesBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/BulkResult" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed", "x-agent-dry-run"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getMessage: {
+    method: "GET",
+    route: "/v1/outbox/{message_id}",
+    tags: ["Outbox"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { message_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["message_id"],
+        properties: { message_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    query: {
+      coerce: { include: "string[]" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { include: { type: "array", items: { type: "string", enum: ["text"] } } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Message" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  retryMessage: {
+    method: "POST",
+    route: "/v1/outbox/{message_id}/retry",
+    tags: ["Outbox"],
+    security: [{ bearerAuth: [] }],
+    scope: "messages",
+    strict: true,
+    path: {
+      coerce: { message_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["message_id"],
+        properties: { message_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: false, schema: { $ref: "#/components/schemas/RetryMessageBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/Message" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  dropMessage: {
+    method: "POST",
+    route: "/v1/outbox/{message_id}/drop",
+    tags: ["Outbox"],
+    security: [{ bearerAuth: [] }],
+    scope: "messages",
+    strict: true,
+    path: {
+      coerce: { message_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["message_id"],
+        properties: { message_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/Message" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listPlatforms: {
+    method: "GET",
+    route: "/v1/platforms",
+    tags: ["Platforms"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { limit: { type: "integer", minimum: 1, maximum: 100 }, after: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/PlatformList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getPlatform: {
+    method: "GET",
+    route: "/v1/platforms/{platform}",
+    tags: ["Platforms"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { platform: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["platform"], properties: { platform: { type: "string", maxLength: 64 } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Platform" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  testPlatform: {
+    method: "POST",
+    route: "/v1/platforms/{platform}/test",
+    tags: ["Platforms"],
+    security: [{ bearerAuth: [] }],
+    scope: "messages",
+    strict: true,
+    path: {
+      coerce: { platform: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["platform"], properties: { platform: { type: "string", maxLength: 64 } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: false, schema: { $ref: "#/components/schemas/TestPlatformBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/PlatformTest" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listRoutes: {
+    method: "GET",
+    route: "/v1/webhooks/routes",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { source: "string[]", enabled: "boolean", limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          source: { type: "array", items: { $ref: "#/components/schemas/RouteSource" } },
+          enabled: { type: "boolean" },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/RouteList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  createRoute: {
+    method: "POST",
+    route: "/v1/webhooks/routes",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "webhooks",
+    strict: true,
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/CreateRouteBody" } },
+    responses: {
+      "201": {
+        json: { $ref: "#/components/schemas/Route" },
+        headers: ["x-request-id", "traceparent", "etag", "location", "x-agent-dry-run", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getRoute: {
+    method: "GET",
+    route: "/v1/webhooks/routes/{route_name}",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { route_name: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["route_name"],
+        properties: { route_name: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-none-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-none-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Route" }, headers: ["x-request-id", "traceparent", "etag"] },
+      "304": { headers: ["x-request-id", "traceparent", "etag"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  deleteRoute: {
+    method: "DELETE",
+    route: "/v1/webhooks/routes/{route_name}",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "webhooks",
+    strict: true,
+    path: {
+      coerce: { route_name: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["route_name"],
+        properties: { route_name: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/DeletedRoute" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  updateRoute: {
+    method: "PATCH",
+    route: "/v1/webhooks/routes/{route_name}",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "webhooks",
+    strict: true,
+    path: {
+      coerce: { route_name: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["route_name"],
+        properties: { route_name: { type: "string", maxLength: 256 } },
+      },
+    },
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/UpdateRouteBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/Route" },
+        headers: ["x-request-id", "traceparent", "etag", "x-agent-dry-run"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  rotateRouteSecret: {
+    method: "POST",
+    route: "/v1/webhooks/routes/{route_name}/rotate-secret",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "webhooks",
+    strict: true,
+    path: {
+      coerce: { route_name: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["route_name"],
+        properties: { route_name: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "if-match": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "if-match": { type: "string", maxLength: 1024 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/RotateRouteSecretBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/RotatedRouteSecret" },
+        headers: ["x-request-id", "traceparent", "etag", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  testRoute: {
+    method: "POST",
+    route: "/v1/webhooks/routes/{route_name}/test",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "webhooks",
+    strict: true,
+    path: {
+      coerce: { route_name: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["route_name"],
+        properties: { route_name: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/TestRouteBody" } },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/WebhookResult" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listDeliveries: {
+    method: "GET",
+    route: "/v1/webhooks/deliveries",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: {
+        route: "string[]",
+        status: "string[]",
+        event: "string[]",
+        delivery_id: "string",
+        replay_of: "string",
+        from: "string",
+        to: "string",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          route: { type: "array", items: { type: "string", maxLength: 256 } },
+          status: { type: "array", items: { $ref: "#/components/schemas/DeliveryStatus" } },
+          event: { type: "array", items: { type: "string", maxLength: 256 } },
+          delivery_id: { type: "string", maxLength: 512 },
+          replay_of: { type: "string", maxLength: 256 },
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/DeliveryList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getDelivery: {
+    method: "GET",
+    route: "/v1/webhooks/deliveries/{delivery_id}",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { delivery_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["delivery_id"],
+        properties: { delivery_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    query: {
+      coerce: { include: "string[]" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { include: { type: "array", items: { type: "string", enum: ["payload", "rendered"] } } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Delivery" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  replayDelivery: {
+    method: "POST",
+    route: "/v1/webhooks/deliveries/{delivery_id}/replay",
+    tags: ["Webhooks"],
+    security: [{ bearerAuth: [] }],
+    scope: "webhooks",
+    strict: true,
+    path: {
+      coerce: { delivery_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["delivery_id"],
+        properties: { delivery_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/ReplayDeliveryBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/WebhookResult" },
+        headers: ["x-request-id", "traceparent", "x-agent-dry-run"],
+      },
+      "202": {
+        json: { $ref: "#/components/schemas/Delivery" },
+        headers: ["x-request-id", "traceparent", "location", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  streamEvents: {
+    method: "GET",
+    route: "/v1/events",
+    tags: ["Events"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { types: "string[]", limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          types: { type: "array", items: { type: "string", maxLength: 64 } },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 256 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "last-event-id": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "last-event-id": { type: "string", maxLength: 256 },
+        },
+      },
+    },
+    sse: { terminator: "close" },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/FeedEventList" },
+        sse: { $ref: "#/components/schemas/FeedFrame" },
+        headers: ["x-request-id", "traceparent"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "410": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
@@ -1307,6 +4650,19 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getRoot: {
+    method: "GET",
+    route: "/",
+    tags: ["Meta"],
+    security: [],
+    responses: {
+      "302": { headers: ["x-request-id", "traceparent", "location"] },
+      "403": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },

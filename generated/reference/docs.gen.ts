@@ -113,11 +113,75 @@ td:empty{display:none}
 <li><a href="#operation-steer-run"><b class="badge post">POST</b> <span>Steer a run</span></a></li>
 <li><a href="#operation-stop-run"><b class="badge post">POST</b> <span>Stop a run</span></a></li>
 </ul>
+<p><a href="#tag-sessions"><span>Sessions</span></a></p>
+<ul>
+<li><a href="#operation-list-sessions"><b class="badge get">GET</b> <span>List sessions, newest first</span></a></li>
+<li><a href="#operation-get-session"><b class="badge get">GET</b> <span>Get a session</span></a></li>
+<li><a href="#operation-delete-session"><b class="badge delete">DELETE</b> <span>Delete a session</span></a></li>
+<li><a href="#operation-update-session"><b class="badge patch">PATCH</b> <span>Change a session</span></a></li>
+<li><a href="#operation-list-session-messages"><b class="badge get">GET</b> <span>List the messages of a session</span></a></li>
+</ul>
+<p><a href="#tag-questions"><span>Questions</span></a></p>
+<ul>
+<li><a href="#operation-list-questions"><b class="badge get">GET</b> <span>List questions, newest first</span></a></li>
+<li><a href="#operation-get-question"><b class="badge get">GET</b> <span>Get a question</span></a></li>
+<li><a href="#operation-answer-question"><b class="badge post">POST</b> <span>Answer a question</span></a></li>
+</ul>
+<p><a href="#tag-jobs"><span>Jobs</span></a></p>
+<ul>
+<li><a href="#operation-list-jobs"><b class="badge get">GET</b> <span>List scheduled jobs, newest first</span></a></li>
+<li><a href="#operation-create-job"><b class="badge post">POST</b> <span>Create a scheduled job</span></a></li>
+<li><a href="#operation-get-job"><b class="badge get">GET</b> <span>Get a scheduled job</span></a></li>
+<li><a href="#operation-delete-job"><b class="badge delete">DELETE</b> <span>Delete a scheduled job</span></a></li>
+<li><a href="#operation-update-job"><b class="badge patch">PATCH</b> <span>Change a scheduled job</span></a></li>
+<li><a href="#operation-pause-job"><b class="badge post">POST</b> <span>Pause a scheduled job</span></a></li>
+<li><a href="#operation-resume-job"><b class="badge post">POST</b> <span>Resume a scheduled job</span></a></li>
+<li><a href="#operation-run-job"><b class="badge post">POST</b> <span>Run a scheduled job now</span></a></li>
+<li><a href="#operation-list-job-times"><b class="badge get">GET</b> <span>List the times of a schedule, earliest first</span></a></li>
+<li><a href="#operation-list-occurrences"><b class="badge get">GET</b> <span>List occurrences of jobs, newest first</span></a></li>
+<li><a href="#operation-get-occurrence"><b class="badge get">GET</b> <span>Get an occurrence of a job</span></a></li>
+<li><a href="#operation-get-occurrence-output"><b class="badge get">GET</b> <span>Get the output of an occurrence</span></a></li>
+<li><a href="#operation-get-calendar"><b class="badge get">GET</b> <span>Show past and planned runs</span></a></li>
+<li><a href="#operation-get-scheduler"><b class="badge get">GET</b> <span>Get the status of the scheduler</span></a></li>
+</ul>
+<p><a href="#tag-outbox"><span>Outbox</span></a></p>
+<ul>
+<li><a href="#operation-list-messages"><b class="badge get">GET</b> <span>List outbound messages, newest first</span></a></li>
+<li><a href="#operation-retry-messages"><b class="badge post">POST</b> <span>Retry many messages</span></a></li>
+<li><a href="#operation-drop-messages"><b class="badge post">POST</b> <span>Drop many messages</span></a></li>
+<li><a href="#operation-get-message"><b class="badge get">GET</b> <span>Get an outbound message</span></a></li>
+<li><a href="#operation-retry-message"><b class="badge post">POST</b> <span>Retry a message</span></a></li>
+<li><a href="#operation-drop-message"><b class="badge post">POST</b> <span>Drop a message</span></a></li>
+</ul>
+<p><a href="#tag-platforms"><span>Platforms</span></a></p>
+<ul>
+<li><a href="#operation-list-platforms"><b class="badge get">GET</b> <span>List platforms</span></a></li>
+<li><a href="#operation-get-platform"><b class="badge get">GET</b> <span>Get a platform</span></a></li>
+<li><a href="#operation-test-platform"><b class="badge post">POST</b> <span>Send a test message</span></a></li>
+</ul>
+<p><a href="#tag-webhooks"><span>Webhooks</span></a></p>
+<ul>
+<li><a href="#operation-list-routes"><b class="badge get">GET</b> <span>List webhook routes, by name</span></a></li>
+<li><a href="#operation-create-route"><b class="badge post">POST</b> <span>Create a webhook route</span></a></li>
+<li><a href="#operation-get-route"><b class="badge get">GET</b> <span>Get a webhook route</span></a></li>
+<li><a href="#operation-delete-route"><b class="badge delete">DELETE</b> <span>Delete a webhook route</span></a></li>
+<li><a href="#operation-update-route"><b class="badge patch">PATCH</b> <span>Change a webhook route</span></a></li>
+<li><a href="#operation-rotate-route-secret"><b class="badge post">POST</b> <span>Replace the secret of a webhook route</span></a></li>
+<li><a href="#operation-test-route"><b class="badge post">POST</b> <span>Test a webhook route</span></a></li>
+<li><a href="#operation-list-deliveries"><b class="badge get">GET</b> <span>List webhook deliveries, newest first</span></a></li>
+<li><a href="#operation-get-delivery"><b class="badge get">GET</b> <span>Get a webhook delivery</span></a></li>
+<li><a href="#operation-replay-delivery"><b class="badge post">POST</b> <span>Replay a webhook delivery</span></a></li>
+</ul>
+<p><a href="#tag-events"><span>Events</span></a></p>
+<ul>
+<li><a href="#operation-stream-events"><b class="badge get">GET</b> <span>Follow the changes of all resources</span></a></li>
+</ul>
 <p><a href="#tag-meta"><span>Meta</span></a></p>
 <ul>
 <li><a href="#operation-get-capabilities"><b class="badge get">GET</b> <span>Get the capabilities of the server</span></a></li>
 <li><a href="#operation-list-models"><b class="badge get">GET</b> <span>List models</span></a></li>
 <li><a href="#operation-get-model"><b class="badge get">GET</b> <span>Get a model</span></a></li>
+<li><a href="#operation-get-root"><b class="badge get">GET</b> <span>Redirect a browser to the reference</span></a></li>
 <li><a href="#operation-get-open-api"><b class="badge get">GET</b> <span>Get this document</span></a></li>
 <li><a href="#operation-get-docs"><b class="badge get">GET</b> <span>Get this document as HTML</span></a></li>
 </ul>
@@ -137,6 +201,8 @@ td:empty{display:none}
 <ul>
 <li><a href="#schema-agent-info"><span>AgentInfo</span></a></li>
 <li><a href="#schema-agent-options"><span>AgentOptions</span></a></li>
+<li><a href="#schema-allowed-tools-choice"><span>AllowedToolsChoice</span></a></li>
+<li><a href="#schema-answer-body"><span>AnswerBody</span></a></li>
 <li><a href="#schema-approval-body"><span>ApprovalBody</span></a></li>
 <li><a href="#schema-approval-expired-event"><span>ApprovalExpiredEvent</span></a></li>
 <li><a href="#schema-approval-mode"><span>ApprovalMode</span></a></li>
@@ -146,7 +212,13 @@ td:empty{display:none}
 <li><a href="#schema-approval-result"><span>ApprovalResult</span></a></li>
 <li><a href="#schema-ask-choice"><span>AskChoice</span></a></li>
 <li><a href="#schema-background-complete-event"><span>BackgroundCompleteEvent</span></a></li>
+<li><a href="#schema-bulk-limit"><span>BulkLimit</span></a></li>
+<li><a href="#schema-bulk-refusal"><span>BulkRefusal</span></a></li>
+<li><a href="#schema-bulk-result"><span>BulkResult</span></a></li>
+<li><a href="#schema-calendar"><span>Calendar</span></a></li>
+<li><a href="#schema-calendar-entry"><span>CalendarEntry</span></a></li>
 <li><a href="#schema-capabilities"><span>Capabilities</span></a></li>
+<li><a href="#schema-chat-allowed-tools"><span>ChatAllowedTools</span></a></li>
 <li><a href="#schema-chat-assistant-message"><span>ChatAssistantMessage</span></a></li>
 <li><a href="#schema-chat-completion"><span>ChatCompletion</span></a></li>
 <li><a href="#schema-chat-completion-chunk"><span>ChatCompletionChunk</span></a></li>
@@ -154,6 +226,7 @@ td:empty{display:none}
 <li><a href="#schema-chat-completion-request"><span>ChatCompletionRequest</span></a></li>
 <li><a href="#schema-chat-delta"><span>ChatDelta</span></a></li>
 <li><a href="#schema-chat-developer-message"><span>ChatDeveloperMessage</span></a></li>
+<li><a href="#schema-chat-logprobs"><span>ChatLogprobs</span></a></li>
 <li><a href="#schema-chat-message"><span>ChatMessage</span></a></li>
 <li><a href="#schema-chat-stream-frame"><span>ChatStreamFrame</span></a></li>
 <li><a href="#schema-chat-system-message"><span>ChatSystemMessage</span></a></li>
@@ -172,46 +245,112 @@ td:empty{display:none}
 <li><a href="#schema-compression-completed-event"><span>CompressionCompletedEvent</span></a></li>
 <li><a href="#schema-compression-started-event"><span>CompressionStartedEvent</span></a></li>
 <li><a href="#schema-content-part"><span>ContentPart</span></a></li>
+<li><a href="#schema-content-parts"><span>ContentParts</span></a></li>
 <li><a href="#schema-conversation-param"><span>ConversationParam</span></a></li>
+<li><a href="#schema-create-job-body"><span>CreateJobBody</span></a></li>
 <li><a href="#schema-create-response-request"><span>CreateResponseRequest</span></a></li>
+<li><a href="#schema-create-route-body"><span>CreateRouteBody</span></a></li>
 <li><a href="#schema-create-run-request"><span>CreateRunRequest</span></a></li>
+<li><a href="#schema-deleted-job"><span>DeletedJob</span></a></li>
 <li><a href="#schema-deleted-response"><span>DeletedResponse</span></a></li>
+<li><a href="#schema-deleted-route"><span>DeletedRoute</span></a></li>
+<li><a href="#schema-deleted-session"><span>DeletedSession</span></a></li>
+<li><a href="#schema-delivery"><span>Delivery</span></a></li>
+<li><a href="#schema-delivery-list"><span>DeliveryList</span></a></li>
+<li><a href="#schema-delivery-stage"><span>DeliveryStage</span></a></li>
+<li><a href="#schema-delivery-stage-name"><span>DeliveryStageName</span></a></li>
+<li><a href="#schema-delivery-status"><span>DeliveryStatus</span></a></li>
 <li><a href="#schema-detailed-health"><span>DetailedHealth</span></a></li>
+<li><a href="#schema-drop-messages-body"><span>DropMessagesBody</span></a></li>
+<li><a href="#schema-due-job"><span>DueJob</span></a></li>
 <li><a href="#schema-endpoint-info"><span>EndpointInfo</span></a></li>
 <li><a href="#schema-error-body"><span>ErrorBody</span></a></li>
 <li><a href="#schema-error-code"><span>ErrorCode</span></a></li>
 <li><a href="#schema-error-envelope"><span>ErrorEnvelope</span></a></li>
 <li><a href="#schema-error-type"><span>ErrorType</span></a></li>
+<li><a href="#schema-failing-job"><span>FailingJob</span></a></li>
+<li><a href="#schema-feed-bookmark"><span>FeedBookmark</span></a></li>
+<li><a href="#schema-feed-event"><span>FeedEvent</span></a></li>
+<li><a href="#schema-feed-event-list"><span>FeedEventList</span></a></li>
+<li><a href="#schema-feed-event-type"><span>FeedEventType</span></a></li>
+<li><a href="#schema-feed-frame"><span>FeedFrame</span></a></li>
+<li><a href="#schema-feed-ready"><span>FeedReady</span></a></li>
 <li><a href="#schema-file-change"><span>FileChange</span></a></li>
+<li><a href="#schema-file-data"><span>FileData</span></a></li>
+<li><a href="#schema-file-part"><span>FilePart</span></a></li>
 <li><a href="#schema-finish-reason"><span>FinishReason</span></a></li>
 <li><a href="#schema-function-call-item"><span>FunctionCallItem</span></a></li>
 <li><a href="#schema-function-tool"><span>FunctionTool</span></a></li>
 <li><a href="#schema-function-tool-choice"><span>FunctionToolChoice</span></a></li>
 <li><a href="#schema-health"><span>Health</span></a></li>
 <li><a href="#schema-health-check"><span>HealthCheck</span></a></li>
+<li><a href="#schema-image-part"><span>ImagePart</span></a></li>
+<li><a href="#schema-image-url"><span>ImageUrl</span></a></li>
+<li><a href="#schema-input-file-part"><span>InputFilePart</span></a></li>
+<li><a href="#schema-input-image-part"><span>InputImagePart</span></a></li>
 <li><a href="#schema-input-item"><span>InputItem</span></a></li>
+<li><a href="#schema-input-text-part"><span>InputTextPart</span></a></li>
 <li><a href="#schema-item-status"><span>ItemStatus</span></a></li>
+<li><a href="#schema-job"><span>Job</span></a></li>
+<li><a href="#schema-job-last-status"><span>JobLastStatus</span></a></li>
+<li><a href="#schema-job-list"><span>JobList</span></a></li>
+<li><a href="#schema-job-repeat"><span>JobRepeat</span></a></li>
+<li><a href="#schema-job-run"><span>JobRun</span></a></li>
+<li><a href="#schema-job-state"><span>JobState</span></a></li>
+<li><a href="#schema-job-time"><span>JobTime</span></a></li>
+<li><a href="#schema-job-time-list"><span>JobTimeList</span></a></li>
+<li><a href="#schema-json-object-format"><span>JsonObjectFormat</span></a></li>
+<li><a href="#schema-json-schema-format"><span>JsonSchemaFormat</span></a></li>
+<li><a href="#schema-json-schema-text-format"><span>JsonSchemaTextFormat</span></a></li>
 <li><a href="#schema-logprob"><span>Logprob</span></a></li>
 <li><a href="#schema-mcp-call-error"><span>McpCallError</span></a></li>
 <li><a href="#schema-mcp-call-item"><span>McpCallItem</span></a></li>
+<li><a href="#schema-message"><span>Message</span></a></li>
+<li><a href="#schema-message-attempt"><span>MessageAttempt</span></a></li>
 <li><a href="#schema-message-completed-event"><span>MessageCompletedEvent</span></a></li>
 <li><a href="#schema-message-content"><span>MessageContent</span></a></li>
 <li><a href="#schema-message-delta-event"><span>MessageDeltaEvent</span></a></li>
+<li><a href="#schema-message-ids"><span>MessageIds</span></a></li>
 <li><a href="#schema-message-item"><span>MessageItem</span></a></li>
+<li><a href="#schema-message-list"><span>MessageList</span></a></li>
 <li><a href="#schema-message-started-event"><span>MessageStartedEvent</span></a></li>
+<li><a href="#schema-message-status"><span>MessageStatus</span></a></li>
 <li><a href="#schema-model"><span>Model</span></a></li>
 <li><a href="#schema-model-list"><span>ModelList</span></a></li>
 <li><a href="#schema-notice-event"><span>NoticeEvent</span></a></li>
+<li><a href="#schema-occurrence"><span>Occurrence</span></a></li>
+<li><a href="#schema-occurrence-cause"><span>OccurrenceCause</span></a></li>
+<li><a href="#schema-occurrence-delivery-status"><span>OccurrenceDeliveryStatus</span></a></li>
+<li><a href="#schema-occurrence-list"><span>OccurrenceList</span></a></li>
+<li><a href="#schema-occurrence-message"><span>OccurrenceMessage</span></a></li>
+<li><a href="#schema-occurrence-status"><span>OccurrenceStatus</span></a></li>
+<li><a href="#schema-occurrence-timing"><span>OccurrenceTiming</span></a></li>
+<li><a href="#schema-open-statuses"><span>OpenStatuses</span></a></li>
 <li><a href="#schema-outbox-counts"><span>OutboxCounts</span></a></li>
 <li><a href="#schema-outbox-health"><span>OutboxHealth</span></a></li>
+<li><a href="#schema-output-content"><span>OutputContent</span></a></li>
 <li><a href="#schema-output-item"><span>OutputItem</span></a></li>
+<li><a href="#schema-output-refusal"><span>OutputRefusal</span></a></li>
 <li><a href="#schema-output-text"><span>OutputText</span></a></li>
+<li><a href="#schema-output-text-part"><span>OutputTextPart</span></a></li>
+<li><a href="#schema-pause-job-body"><span>PauseJobBody</span></a></li>
+<li><a href="#schema-platform"><span>Platform</span></a></li>
+<li><a href="#schema-platform-counts"><span>PlatformCounts</span></a></li>
+<li><a href="#schema-platform-list"><span>PlatformList</span></a></li>
+<li><a href="#schema-platform-test"><span>PlatformTest</span></a></li>
 <li><a href="#schema-provider-failure"><span>ProviderFailure</span></a></li>
+<li><a href="#schema-question"><span>Question</span></a></li>
+<li><a href="#schema-question-answer"><span>QuestionAnswer</span></a></li>
+<li><a href="#schema-question-kind"><span>QuestionKind</span></a></li>
+<li><a href="#schema-question-list"><span>QuestionList</span></a></li>
+<li><a href="#schema-question-status"><span>QuestionStatus</span></a></li>
 <li><a href="#schema-reasoning-completed-event"><span>ReasoningCompletedEvent</span></a></li>
 <li><a href="#schema-reasoning-delta-event"><span>ReasoningDeltaEvent</span></a></li>
+<li><a href="#schema-reasoning-effort"><span>ReasoningEffort</span></a></li>
 <li><a href="#schema-reasoning-item"><span>ReasoningItem</span></a></li>
+<li><a href="#schema-refusal-part"><span>RefusalPart</span></a></li>
+<li><a href="#schema-replay-delivery-body"><span>ReplayDeliveryBody</span></a></li>
 <li><a href="#schema-required-action"><span>RequiredAction</span></a></li>
-<li><a href="#schema-response"><span>Response</span></a></li>
 <li><a href="#schema-response-completed-event"><span>ResponseCompletedEvent</span></a></li>
 <li><a href="#schema-response-content-part-added-event"><span>ResponseContentPartAddedEvent</span></a></li>
 <li><a href="#schema-response-content-part-done-event"><span>ResponseContentPartDoneEvent</span></a></li>
@@ -229,6 +368,7 @@ td:empty{display:none}
 <li><a href="#schema-response-mcp-call-failed-event"><span>ResponseMcpCallFailedEvent</span></a></li>
 <li><a href="#schema-response-mcp-call-in-progress-event"><span>ResponseMcpCallInProgressEvent</span></a></li>
 <li><a href="#schema-response-metadata"><span>ResponseMetadata</span></a></li>
+<li><a href="#schema-response-object"><span>ResponseObject</span></a></li>
 <li><a href="#schema-response-output-item-added-event"><span>ResponseOutputItemAddedEvent</span></a></li>
 <li><a href="#schema-response-output-item-done-event"><span>ResponseOutputItemDoneEvent</span></a></li>
 <li><a href="#schema-response-queued-event"><span>ResponseQueuedEvent</span></a></li>
@@ -236,12 +376,24 @@ td:empty{display:none}
 <li><a href="#schema-response-reasoning-summary-part-done-event"><span>ResponseReasoningSummaryPartDoneEvent</span></a></li>
 <li><a href="#schema-response-reasoning-summary-text-delta-event"><span>ResponseReasoningSummaryTextDeltaEvent</span></a></li>
 <li><a href="#schema-response-reasoning-summary-text-done-event"><span>ResponseReasoningSummaryTextDoneEvent</span></a></li>
+<li><a href="#schema-response-refusal-delta-event"><span>ResponseRefusalDeltaEvent</span></a></li>
+<li><a href="#schema-response-refusal-done-event"><span>ResponseRefusalDoneEvent</span></a></li>
 <li><a href="#schema-response-status"><span>ResponseStatus</span></a></li>
 <li><a href="#schema-response-stream-event"><span>ResponseStreamEvent</span></a></li>
 <li><a href="#schema-response-text-delta-event"><span>ResponseTextDeltaEvent</span></a></li>
 <li><a href="#schema-response-text-done-event"><span>ResponseTextDoneEvent</span></a></li>
+<li><a href="#schema-response-text-format"><span>ResponseTextFormat</span></a></li>
 <li><a href="#schema-response-tool-choice"><span>ResponseToolChoice</span></a></li>
 <li><a href="#schema-response-usage"><span>ResponseUsage</span></a></li>
+<li><a href="#schema-resume-job-body"><span>ResumeJobBody</span></a></li>
+<li><a href="#schema-retry-message-body"><span>RetryMessageBody</span></a></li>
+<li><a href="#schema-retry-messages-body"><span>RetryMessagesBody</span></a></li>
+<li><a href="#schema-rotate-route-secret-body"><span>RotateRouteSecretBody</span></a></li>
+<li><a href="#schema-rotated-route-secret"><span>RotatedRouteSecret</span></a></li>
+<li><a href="#schema-route"><span>Route</span></a></li>
+<li><a href="#schema-route-list"><span>RouteList</span></a></li>
+<li><a href="#schema-route-secret"><span>RouteSecret</span></a></li>
+<li><a href="#schema-route-source"><span>RouteSource</span></a></li>
 <li><a href="#schema-run"><span>Run</span></a></li>
 <li><a href="#schema-run-accepted"><span>RunAccepted</span></a></li>
 <li><a href="#schema-run-cancelled-event"><span>RunCancelledEvent</span></a></li>
@@ -260,10 +412,19 @@ td:empty{display:none}
 <li><a href="#schema-run-stopping-event"><span>RunStoppingEvent</span></a></li>
 <li><a href="#schema-run-tool-call"><span>RunToolCall</span></a></li>
 <li><a href="#schema-run-usage"><span>RunUsage</span></a></li>
+<li><a href="#schema-scheduler"><span>Scheduler</span></a></li>
+<li><a href="#schema-scheduler-ticker"><span>SchedulerTicker</span></a></li>
 <li><a href="#schema-secret-expired-event"><span>SecretExpiredEvent</span></a></li>
 <li><a href="#schema-secret-request-event"><span>SecretRequestEvent</span></a></li>
 <li><a href="#schema-secret-responded-event"><span>SecretRespondedEvent</span></a></li>
+<li><a href="#schema-session"><span>Session</span></a></li>
+<li><a href="#schema-session-attachment"><span>SessionAttachment</span></a></li>
+<li><a href="#schema-session-context"><span>SessionContext</span></a></li>
 <li><a href="#schema-session-event"><span>SessionEvent</span></a></li>
+<li><a href="#schema-session-list"><span>SessionList</span></a></li>
+<li><a href="#schema-session-message"><span>SessionMessage</span></a></li>
+<li><a href="#schema-session-message-list"><span>SessionMessageList</span></a></li>
+<li><a href="#schema-session-status"><span>SessionStatus</span></a></li>
 <li><a href="#schema-session-undone-event"><span>SessionUndoneEvent</span></a></li>
 <li><a href="#schema-session-updated-event"><span>SessionUpdatedEvent</span></a></li>
 <li><a href="#schema-socket-ticket"><span>SocketTicket</span></a></li>
@@ -282,19 +443,29 @@ td:empty{display:none}
 <li><a href="#schema-sudo-request-event"><span>SudoRequestEvent</span></a></li>
 <li><a href="#schema-sudo-responded-event"><span>SudoRespondedEvent</span></a></li>
 <li><a href="#schema-summary-text"><span>SummaryText</span></a></li>
+<li><a href="#schema-test-platform-body"><span>TestPlatformBody</span></a></li>
+<li><a href="#schema-test-route-body"><span>TestRouteBody</span></a></li>
+<li><a href="#schema-text-format"><span>TextFormat</span></a></li>
+<li><a href="#schema-text-part"><span>TextPart</span></a></li>
 <li><a href="#schema-todo"><span>Todo</span></a></li>
 <li><a href="#schema-tool-completed-event"><span>ToolCompletedEvent</span></a></li>
 <li><a href="#schema-tool-end-code"><span>ToolEndCode</span></a></li>
+<li><a href="#schema-tool-generating-run-event"><span>ToolGeneratingRunEvent</span></a></li>
+<li><a href="#schema-tool-image"><span>ToolImage</span></a></li>
 <li><a href="#schema-tool-kind"><span>ToolKind</span></a></li>
 <li><a href="#schema-tool-progress"><span>ToolProgress</span></a></li>
 <li><a href="#schema-tool-progress-event"><span>ToolProgressEvent</span></a></li>
 <li><a href="#schema-tool-requested-event"><span>ToolRequestedEvent</span></a></li>
 <li><a href="#schema-tool-started-event"><span>ToolStartedEvent</span></a></li>
+<li><a href="#schema-update-job-body"><span>UpdateJobBody</span></a></li>
+<li><a href="#schema-update-route-body"><span>UpdateRouteBody</span></a></li>
+<li><a href="#schema-update-session-body"><span>UpdateSessionBody</span></a></li>
 <li><a href="#schema-url-citation"><span>UrlCitation</span></a></li>
 <li><a href="#schema-usage-updated-event"><span>UsageUpdatedEvent</span></a></li>
 <li><a href="#schema-webhook"><span>Webhook</span></a></li>
 <li><a href="#schema-webhook-event"><span>WebhookEvent</span></a></li>
 <li><a href="#schema-webhook-event-data"><span>WebhookEventData</span></a></li>
+<li><a href="#schema-webhook-result"><span>WebhookResult</span></a></li>
 </ul>
 </details>
 </nav>
@@ -303,8 +474,8 @@ td:empty{display:none}
 <main id="main">
 <h1>agentd HTTP API</h1>
 <p>Drive the agent with any OpenAI-style client and observe its runs.</p>
-<p>Every chat and every response is a run: its events are journaled, can be followed at <code>/v1/runs/{run_id}/events</code> and resume with <code>Last-Event-ID</code>. Every response carries <code>X-Request-Id</code>. Every error body is an ErrorEnvelope. An unknown path returns 404 <code>not_found</code>, an unsupported method 405 <code>method_not_allowed</code> with <code>Allow</code>.</p>
-<p>Server: <code>http://127.0.0.1:8642</code> – The default address.</p>
+<p>Every chat and every response is a run: its events are journaled, can be followed at <code>/v1/runs/{run_id}/events</code> and resume with <code>Last-Event-ID</code>. An operation with <code>x-sse</code> also answers with server-sent events (<code>text/event-stream</code>): <code>data</code> names the schema of each event, <code>event</code> and <code>id</code> name the fields that hold its name and id, and <code>terminator</code> is the text that ends the stream. Every response carries <code>X-Request-Id</code>. Every error body is an ErrorEnvelope. An unknown path returns 404 <code>not_found</code>, an unsupported method 405 <code>method_not_allowed</code> with <code>Allow</code>. An operation with <code>x-strict-query</code> refuses an unknown query parameter, or an unknown value of one, with 400 <code>unsupported_parameter</code>. A list parameter takes several values separated by commas and matches any of them. <code>PATCH</code> takes a JSON Merge Patch (RFC 7396). With <code>If-Match</code>, a change applies only to the version with that <code>ETag</code>; otherwise it returns 412 <code>precondition_failed</code> and the current ETag in <code>details.etag</code>. Every operation with a key takes <code>X-Agent-Owner</code>: with the scope admin, a request acts for that owner instead of the key&#39;s own.</p>
+<p>Server: <code>http://127.0.0.1:8642</code> – The gateway.</p>
 <section id="authentication">
 <h2><a href="#authentication">Authentication</a></h2>
 <table class="c3">
@@ -313,17 +484,21 @@ td:empty{display:none}
 <tr><td><code>bearerAuth</code></td><td><code>Authorization: Bearer &lt;key&gt;</code></td><td>The key in <code>api_server.key</code>, or the one generated at first start in <code>&lt;home&gt;/.env</code>.</td></tr>
 </tbody>
 </table>
-<p>A key has scopes, and each scope opens some operations:</p>
+<p>Each scope of a key allows some operations:</p>
 <table class="c2">
 <thead><tr><th scope="col">Scope</th><th scope="col">Operations</th></tr></thead>
 <tbody>
-<tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a></td></tr>
+<tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a>, <a href="#operation-answer-question">answerQuestion</a></td></tr>
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
+<tr><td><code>messages</code></td><td><a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a></td></tr>
+<tr><td><code>sessions</code></td><td><a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a></td></tr>
+<tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
 </tbody>
 </table>
-<p>No key is needed for <a href="#operation-get-health">getHealth</a>, <a href="#operation-get-health-v1">getHealthV1</a>, <a href="#operation-get-open-api">getOpenApi</a>, <a href="#operation-get-docs">getDocs</a>.</p>
+<p>No key is needed for <a href="#operation-get-health">getHealth</a>, <a href="#operation-get-health-v1">getHealthV1</a>, <a href="#operation-get-root">getRoot</a>, <a href="#operation-get-open-api">getOpenApi</a>, <a href="#operation-get-docs">getDocs</a>.</p>
 </section>
 <section id="tag-chat">
 <h2><a href="#tag-chat">Chat</a></h2>
@@ -331,7 +506,7 @@ td:empty{display:none}
 <section id="operation-create-chat-completion" class="entry">
 <h3><a href="#operation-create-chat-completion"><b class="badge post">POST</b> <code>/v1/chat/completions</code></a></h3>
 <p>Create a chat completion</p>
-<p>With <code>stream: true</code>, returns server-sent events that end with <code>data: [DONE]</code>. If the provider fails after a tool ran, the response carries <code>x-should-retry: false</code>, so that clients do not repeat the tool&#39;s effects. <code>tools</code> are functions of the client: a call of one ends the answer with <code>finish_reason: tool_calls</code>.</p>
+<p>With <code>stream: true</code>, returns server-sent events that end with <code>data: [DONE]</code>. A failure before the first output and within five seconds is reported by its HTTP status, even with <code>stream: true</code>. After a failure that a retry would repeat, or after a tool ran, the response carries <code>x-should-retry: false</code>. <code>tools</code> are functions of the client: a call to one ends the answer with <code>finish_reason: tool_calls</code>. With <code>agent.on_disconnect: continue</code>, the <code>id</code> of a server-sent event is the number of the run&#39;s event, from which a client can resume with GET /v1/runs/{run_id}/events.</p>
 <p>Operation <code>createChatCompletion</code>. Needs a key with the scope <code>chat</code>.</p>
 <section id="operation-create-chat-completion-parameters">
 <h4><a href="#operation-create-chat-completion-parameters">Parameters</a></h4>
@@ -340,7 +515,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session. 1 to 256 characters; matches <code>^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
 <tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key. 1 to 256 characters; matches <code>^[\\x20-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
-<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
+<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body. 1 to 256 characters.</td></tr>
 <tr><td><code>X-Agent-Progress</code></td><td>header</td><td>string</td><td>1 adds tool progress to the stream. Same as <code>stream_options.include_progress</code>.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -361,10 +536,11 @@ td:empty{display:none}
 <tr><td><code>stream_options.include_progress</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>n</code></td><td>integer or null</td><td>Only 1 is supported. At least 1.</td></tr>
 <tr><td><code>tools</code></td><td>array of <a href="#schema-chat-tool">ChatTool</a> or null</td><td>Functions of the client. They replace tools of the agent with the same name. At most 128 items.</td></tr>
-<tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-chat-tool-choice">ChatToolChoice</a> or null</td><td></td></tr>
+<tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-chat-tool-choice">ChatToolChoice</a> or <a href="#schema-chat-allowed-tools">ChatAllowedTools</a> or null</td><td>Chooses among the functions of the client. With <code>required</code> or a named function, every model call of the turn asks for a call until one of them is called. A model that answers in words instead is not an error.</td></tr>
 <tr><td><code>parallel_tool_calls</code></td><td>boolean or null</td><td></td></tr>
-<tr><td><code>response_format</code></td><td>object or null</td><td>Only <code>text</code> is supported.</td></tr>
-<tr><td><code>response_format.type</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>response_format</code></td><td>object or null</td><td>The format of the answer that ends the turn. A provider that supports it gets the schema; otherwise the model is instructed, its answer is checked, and it may correct the answer twice.</td></tr>
+<tr><td><code>response_format.type</code></td><td>string</td><td>Required. <code>text</code>, <code>json_object</code> or <code>json_schema</code>.</td></tr>
+<tr><td><code>response_format.json_schema</code></td><td><a href="#schema-json-schema-format">JsonSchemaFormat</a></td><td></td></tr>
 <tr><td><code>max_tokens</code></td><td>integer or null</td><td>At least 1.</td></tr>
 <tr><td><code>max_completion_tokens</code></td><td>integer or null</td><td>At least 1.</td></tr>
 <tr><td><code>temperature</code></td><td>number or null</td><td>0 to 2.</td></tr>
@@ -373,6 +549,19 @@ td:empty{display:none}
 <tr><td><code>seed</code></td><td>integer or null</td><td></td></tr>
 <tr><td><code>reasoning_effort</code></td><td>string or null</td><td>At most 32 characters.</td></tr>
 <tr><td><code>metadata</code></td><td>map of string or null</td><td>At most 16 fields; each value at most 512 characters.</td></tr>
+<tr><td><code>user</code></td><td>string or null</td><td>Ignored.</td></tr>
+<tr><td><code>store</code></td><td>boolean or null</td><td>Ignored.</td></tr>
+<tr><td><code>service_tier</code></td><td>string or null</td><td>Ignored.</td></tr>
+<tr><td><code>presence_penalty</code></td><td>number or null</td><td>Ignored.</td></tr>
+<tr><td><code>frequency_penalty</code></td><td>number or null</td><td>Ignored.</td></tr>
+<tr><td><code>logit_bias</code></td><td>map of number or null</td><td>Ignored.</td></tr>
+<tr><td><code>logprobs</code></td><td>boolean or null</td><td>Ignored.</td></tr>
+<tr><td><code>top_logprobs</code></td><td>integer or null</td><td>Ignored.</td></tr>
+<tr><td><code>modalities</code></td><td>array of string or null</td><td>Ignored.</td></tr>
+<tr><td><code>prediction</code></td><td>object or null</td><td>Ignored.</td></tr>
+<tr><td><code>verbosity</code></td><td>string or null</td><td>Ignored.</td></tr>
+<tr><td><code>safety_identifier</code></td><td>string or null</td><td>Ignored.</td></tr>
+<tr><td><code>prompt_cache_key</code></td><td>string or null</td><td>Ignored.</td></tr>
 <tr><td><code>agent</code></td><td><a href="#schema-agent-options">AgentOptions</a></td><td></td></tr>
 </tbody>
 </table>
@@ -383,8 +572,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-chat-completion">ChatCompletion</a> or stream of <a href="#schema-chat-stream-frame">ChatStreamFrame</a></td><td>The completion, complete or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 </tbody>
@@ -425,7 +615,7 @@ td:empty{display:none}
 <section id="operation-create-response" class="entry">
 <h3><a href="#operation-create-response"><b class="badge post">POST</b> <code>/v1/responses</code></a></h3>
 <p>Create a response</p>
-<p>With <code>stream: true</code>, returns server-sent events that end with <code>data: [DONE]</code>. With <code>background: true</code>, returns at once with the status <code>queued</code> or <code>in_progress</code>; the run continues without the client.</p>
+<p>With <code>stream: true</code>, returns server-sent events that end with <code>data: [DONE]</code>. A failure before the first output and within five seconds is reported by its HTTP status. With <code>background: true</code>, returns at once with the status <code>queued</code> or <code>in_progress</code>; the run continues without the client.</p>
 <p>Operation <code>createResponse</code>. Needs a key with the scope <code>chat</code>.</p>
 <section id="operation-create-response-parameters">
 <h4><a href="#operation-create-response-parameters">Parameters</a></h4>
@@ -434,7 +624,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session. 1 to 256 characters; matches <code>^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
 <tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key. 1 to 256 characters; matches <code>^[\\x20-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
-<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
+<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body. 1 to 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
@@ -451,17 +641,16 @@ td:empty{display:none}
 <tr><td><code>instructions</code></td><td>string or null</td><td>Applies to this request only.</td></tr>
 <tr><td><code>previous_response_id</code></td><td>string or null</td><td>Continues from this stored response, regardless of session headers. A second request from the same response starts a branch. At most 256 characters.</td></tr>
 <tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s name for a conversation, which is continued or created. Cannot be combined with <code>previous_response_id</code>.</td></tr>
-<tr><td><code>store</code></td><td>boolean or null</td><td>Store the response so that it can be fetched and continued. Default <code>true</code>.</td></tr>
+<tr><td><code>store</code></td><td>boolean or null</td><td>Store the response so that it can be fetched and continued. Default: true.</td></tr>
 <tr><td><code>stream</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>background</code></td><td>boolean or null</td><td>Return at once and run in the background. Fetch or follow the run.</td></tr>
 <tr><td><code>tools</code></td><td>array of <a href="#schema-function-tool">FunctionTool</a> or null</td><td>At most 128 items.</td></tr>
-<tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-function-tool-choice">FunctionToolChoice</a> or null</td><td></td></tr>
+<tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-function-tool-choice">FunctionToolChoice</a> or <a href="#schema-allowed-tools-choice">AllowedToolsChoice</a> or null</td><td>Chooses among the functions of the client. With <code>required</code> or a named function, every model call of the turn asks for a call until one of them is called. A model that answers in words instead is not an error.</td></tr>
 <tr><td><code>parallel_tool_calls</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>metadata</code></td><td><a href="#schema-response-metadata">ResponseMetadata</a> or null</td><td></td></tr>
 <tr><td><code>truncation</code></td><td><code>&quot;auto&quot;</code> or <code>&quot;disabled&quot;</code> or <code>null</code></td><td></td></tr>
 <tr><td><code>text</code></td><td>object or null</td><td></td></tr>
-<tr><td><code>text.format</code></td><td>object</td><td></td></tr>
-<tr><td><code>text.format.type</code></td><td>string</td><td>Required. Only <code>text</code> is supported.</td></tr>
+<tr><td><code>text.format</code></td><td><a href="#schema-response-text-format">ResponseTextFormat</a> or null</td><td>The format of the answer that ends the turn. A provider that supports it gets the schema; otherwise the model is instructed, its answer is checked, and it may correct the answer twice.</td></tr>
 <tr><td><code>reasoning</code></td><td>object or null</td><td></td></tr>
 <tr><td><code>reasoning.effort</code></td><td>string or null</td><td>At most 32 characters.</td></tr>
 <tr><td><code>reasoning.summary</code></td><td>string or null</td><td>At most 32 characters.</td></tr>
@@ -473,6 +662,9 @@ td:empty{display:none}
 <tr><td><code>safety_identifier</code></td><td>string or null</td><td>At most 512 characters.</td></tr>
 <tr><td><code>prompt_cache_key</code></td><td>string or null</td><td>At most 512 characters.</td></tr>
 <tr><td><code>service_tier</code></td><td>string or null</td><td>At most 32 characters.</td></tr>
+<tr><td><code>include</code></td><td>array of string or null</td><td>Ignored.</td></tr>
+<tr><td><code>top_logprobs</code></td><td>integer or null</td><td>Ignored.</td></tr>
+<tr><td><code>stream_options</code></td><td>object or null</td><td>Ignored.</td></tr>
 <tr><td><code>agent</code></td><td><a href="#schema-agent-options">AgentOptions</a></td><td></td></tr>
 </tbody>
 </table>
@@ -482,9 +674,10 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-response">Response</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response, complete or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-response-object">ResponseObject</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response, complete or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 </tbody>
@@ -501,15 +694,17 @@ td:empty{display:none}
 <tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response was created.</td></tr>
 <tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>The response is queued. Background responses only.</td></tr>
 <tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The response is in progress.</td></tr>
-<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last one.</td></tr>
-<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last one.</td></tr>
-<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last one.</td></tr>
+<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last event.</td></tr>
+<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last event.</td></tr>
+<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last event.</td></tr>
 <tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item started.</td></tr>
 <tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is complete.</td></tr>
 <tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A content part started.</td></tr>
 <tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A content part is complete.</td></tr>
 <tr><td><code>response.output_text.delta</code></td><td><a href="#schema-response-text-delta-event">ResponseTextDeltaEvent</a></td><td>More text.</td></tr>
 <tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is complete.</td></tr>
+<tr><td><code>response.refusal.delta</code></td><td><a href="#schema-response-refusal-delta-event">ResponseRefusalDeltaEvent</a></td><td>More text of a refusal.</td></tr>
+<tr><td><code>response.refusal.done</code></td><td><a href="#schema-response-refusal-done-event">ResponseRefusalDoneEvent</a></td><td>The refusal is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A block of reasoning started.</td></tr>
 <tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A block of reasoning is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_text.delta</code></td><td><a href="#schema-response-reasoning-summary-text-delta-event">ResponseReasoningSummaryTextDeltaEvent</a></td><td>More reasoning.</td></tr>
@@ -555,7 +750,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-response">Response</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-response-object">ResponseObject</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -573,15 +768,17 @@ td:empty{display:none}
 <tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response was created.</td></tr>
 <tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>The response is queued. Background responses only.</td></tr>
 <tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The response is in progress.</td></tr>
-<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last one.</td></tr>
-<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last one.</td></tr>
-<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last one.</td></tr>
+<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last event.</td></tr>
+<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last event.</td></tr>
+<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last event.</td></tr>
 <tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item started.</td></tr>
 <tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is complete.</td></tr>
 <tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A content part started.</td></tr>
 <tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A content part is complete.</td></tr>
 <tr><td><code>response.output_text.delta</code></td><td><a href="#schema-response-text-delta-event">ResponseTextDeltaEvent</a></td><td>More text.</td></tr>
 <tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is complete.</td></tr>
+<tr><td><code>response.refusal.delta</code></td><td><a href="#schema-response-refusal-delta-event">ResponseRefusalDeltaEvent</a></td><td>More text of a refusal.</td></tr>
+<tr><td><code>response.refusal.done</code></td><td><a href="#schema-response-refusal-done-event">ResponseRefusalDoneEvent</a></td><td>The refusal is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A block of reasoning started.</td></tr>
 <tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A block of reasoning is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_text.delta</code></td><td><a href="#schema-response-reasoning-summary-text-delta-event">ResponseReasoningSummaryTextDeltaEvent</a></td><td>More reasoning.</td></tr>
@@ -653,7 +850,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-response">Response</a></td><td>The cancelled response.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-response-object">ResponseObject</a></td><td>The cancelled response.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -750,7 +947,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session. 1 to 256 characters; matches <code>^(?!.*\\.\\.)[\\x20-\\x2e\\x30-\\x5b\\x5d-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
 <tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key. 1 to 256 characters; matches <code>^[\\x20-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
-<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
+<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body. 1 to 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
@@ -783,8 +980,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>202</code></td><td><a href="#schema-run-accepted">RunAccepted</a></td><td>The run is recorded. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>, <code>Location</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -862,7 +1060,7 @@ td:empty{display:none}
 </section>
 <section id="operation-stream-run-events-stream">
 <h4><a href="#operation-stream-run-events-stream">Stream</a></h4>
-<p>Server-sent events; the data of each is <a href="#schema-run-event">RunEvent</a>. The name of each event is its field <code>event</code>. Its id is its field <code>seq</code>: send the last one as <code>Last-Event-ID</code> to go on from there. The stream closes after the last event.</p>
+<p>Server-sent events; the data of each is <a href="#schema-run-event">RunEvent</a>. The name of each event is its field <code>event</code>. Its id is its field <code>seq</code>: send the last one as <code>Last-Event-ID</code> to resume from there. The stream closes after the last event.</p>
 <p>An event of a run, as stored in the journal. The name of the server-sent event equals <code>event</code>, its id equals <code>seq</code>.</p>
 <p>One of, distinguished by <code>event</code>:</p>
 <table class="c3">
@@ -870,12 +1068,13 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>run.queued</code></td><td><a href="#schema-run-queued-event">RunQueuedEvent</a></td><td>The run is recorded and queued.</td></tr>
 <tr><td><code>run.started</code></td><td><a href="#schema-run-started-event">RunStartedEvent</a></td><td>The run started.</td></tr>
-<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the number before, so that a client can resume from it. Not journaled.</td></tr>
+<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is one less, so that a client can resume from it. Not journaled.</td></tr>
 <tr><td><code>message.started</code></td><td><a href="#schema-message-started-event">MessageStartedEvent</a></td><td>A message of the agent started.</td></tr>
 <tr><td><code>message.delta</code></td><td><a href="#schema-message-delta-event">MessageDeltaEvent</a></td><td>More text of a message. Deltas that are close in time are merged.</td></tr>
 <tr><td><code>message.completed</code></td><td><a href="#schema-message-completed-event">MessageCompletedEvent</a></td><td>A message is complete. <code>text</code> is the full text.</td></tr>
 <tr><td><code>reasoning.delta</code></td><td><a href="#schema-reasoning-delta-event">ReasoningDeltaEvent</a></td><td>More of the model&#39;s reasoning.</td></tr>
 <tr><td><code>reasoning.completed</code></td><td><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></td><td>A block of reasoning is complete.</td></tr>
+<tr><td><code>tool.generating</code></td><td><a href="#schema-tool-generating-run-event">ToolGeneratingRunEvent</a></td><td>The model begins to write a tool call. It is for display: the call may never come.</td></tr>
 <tr><td><code>tool.started</code></td><td><a href="#schema-tool-started-event">ToolStartedEvent</a></td><td>A tool call started.</td></tr>
 <tr><td><code>tool.progress</code></td><td><a href="#schema-tool-progress-event">ToolProgressEvent</a></td><td>Live output of a tool.</td></tr>
 <tr><td><code>tool.completed</code></td><td><a href="#schema-tool-completed-event">ToolCompletedEvent</a></td><td>A tool call ended.</td></tr>
@@ -905,10 +1104,10 @@ td:empty{display:none}
 <tr><td><code>usage.updated</code></td><td><a href="#schema-usage-updated-event">UsageUpdatedEvent</a></td><td>Usage so far.</td></tr>
 <tr><td><code>run.steered</code></td><td><a href="#schema-run-steered-event">RunSteeredEvent</a></td><td>Steering text was added to the turn.</td></tr>
 <tr><td><code>run.stopping</code></td><td><a href="#schema-run-stopping-event">RunStoppingEvent</a></td><td>A stop of the run was requested.</td></tr>
-<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run completed. The last one.</td></tr>
-<tr><td><code>run.failed</code></td><td><a href="#schema-run-failed-event">RunFailedEvent</a></td><td>Final: the run failed. The last one.</td></tr>
-<tr><td><code>run.cancelled</code></td><td><a href="#schema-run-cancelled-event">RunCancelledEvent</a></td><td>Final: the run was stopped. The last one.</td></tr>
-<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that executed the run ended. The last one.</td></tr>
+<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run completed. The last event.</td></tr>
+<tr><td><code>run.failed</code></td><td><a href="#schema-run-failed-event">RunFailedEvent</a></td><td>Final: the run failed. The last event.</td></tr>
+<tr><td><code>run.cancelled</code></td><td><a href="#schema-run-cancelled-event">RunCancelledEvent</a></td><td>Final: the run was stopped. The last event.</td></tr>
+<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that executed the run ended. The last event.</td></tr>
 </tbody>
 </table>
 </section>
@@ -938,7 +1137,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>choice</code></td><td>string</td><td>once, session, always or deny. approve, approved and allow mean once; reject, rejected and denied mean deny.</td></tr>
+<tr><td><code>choice</code></td><td><code>&quot;once&quot;</code> or <code>&quot;session&quot;</code> or <code>&quot;always&quot;</code> or <code>&quot;deny&quot;</code> or <code>&quot;approve&quot;</code> or <code>&quot;approved&quot;</code> or <code>&quot;allow&quot;</code> or <code>&quot;reject&quot;</code> or <code>&quot;rejected&quot;</code> or <code>&quot;denied&quot;</code></td><td>Required. approve, approved and allow mean once. reject, rejected and denied mean deny.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Id of the question. Default: the oldest one. 1 to 256 characters.</td></tr>
 <tr><td><code>all</code></td><td>boolean</td><td>Answers all pending approvals.</td></tr>
 <tr><td><code>resolve_all</code></td><td>boolean</td><td>Alias of <code>all</code>.</td></tr>
@@ -953,8 +1152,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-approval-result">ApprovalResult</a></td><td>The answer was accepted.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -986,12 +1186,11 @@ td:empty{display:none}
 <section id="operation-steer-run-request-body">
 <h4><a href="#operation-steer-run-request-body">Request body</a></h4>
 <p><code>application/json</code>, required: <a href="#schema-steer-body">SteerBody</a>.</p>
+<p>The server also takes the text as <code>message</code> or as <code>text</code>, in place of <code>input</code>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>input</code></td><td>string</td><td></td></tr>
-<tr><td><code>message</code></td><td>string</td><td>Alias of <code>input</code>.</td></tr>
-<tr><td><code>text</code></td><td>string</td><td>Alias of <code>input</code>.</td></tr>
+<tr><td><code>input</code></td><td>string</td><td>Required. 1 to 1048576 characters.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -1002,8 +1201,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-steer-result">SteerResult</a></td><td>The text is recorded and survives a crash.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -1049,8 +1249,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-stop-result">StopResult</a></td><td>The stop was requested.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
@@ -1058,6 +1259,1901 @@ td:empty{display:none}
 <section id="operation-stop-run-example">
 <h4><a href="#operation-stop-run-example">Example</a></h4>
 <pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/runs/$RUN_ID/stop&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-sessions">
+<h2><a href="#tag-sessions">Sessions</a></h2>
+<p>Saved conversations: list, read, change and delete them.</p>
+<section id="operation-list-sessions" class="entry">
+<h3><a href="#operation-list-sessions"><b class="badge get">GET</b> <code>/v1/sessions</code></a></h3>
+<p>List sessions, newest first</p>
+<p>Sorted by <code>updated_at</code>, to which <code>from</code> and <code>to</code> apply.</p>
+<p>Operation <code>listSessions</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-sessions-parameters">
+<h4><a href="#operation-list-sessions-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>q</code></td><td>query</td><td>string</td><td>Part of the title, or the id. At most 256 characters.</td></tr>
+<tr><td><code>title</code></td><td>query</td><td>string</td><td>Exactly this title. At most 256 characters.</td></tr>
+<tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Any of these sources. Each at most 64 characters.</td></tr>
+<tr><td><code>cwd</code></td><td>query</td><td>string</td><td>Exactly this folder. At most 4096 characters.</td></tr>
+<tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-session-status">SessionStatus</a></td><td>Any of these statuses.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>internal</code></td><td>query</td><td>boolean</td><td>Also sessions of sub-agents and of background work. Default <code>false</code>.</td></tr>
+<tr><td><code>stateless</code></td><td>query</td><td>boolean</td><td>Also sessions of single requests, which are deleted with their run. Default <code>false</code>.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-sessions-responses">
+<h4><a href="#operation-list-sessions-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-session-list">SessionList</a></td><td>A page of sessions. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-sessions-example">
+<h4><a href="#operation-list-sessions-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/sessions \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-session" class="entry">
+<h3><a href="#operation-get-session"><b class="badge get">GET</b> <code>/v1/sessions/{session_id}</code></a></h3>
+<p>Get a session</p>
+<p>The <code>ETag</code> covers title, model, reasoning effort and folder; runs do not change it.</p>
+<p>Operation <code>getSession</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-session-parameters">
+<h4><a href="#operation-get-session-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-session-responses">
+<h4><a href="#operation-get-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-session">Session</a></td><td>The session. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>The session has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-session-example">
+<h4><a href="#operation-get-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-delete-session" class="entry">
+<h3><a href="#operation-delete-session"><b class="badge delete">DELETE</b> <code>/v1/sessions/{session_id}</code></a></h3>
+<p>Delete a session</p>
+<p>Deletes its messages, events, runs and questions.</p>
+<p>Operation <code>deleteSession</code>. Needs a key with the scope <code>sessions</code>.</p>
+<section id="operation-delete-session-parameters">
+<h4><a href="#operation-delete-session-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>force</code></td><td>query</td><td>boolean</td><td>True stops its runs first. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-session-responses">
+<h4><a href="#operation-delete-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-deleted-session">DeletedSession</a></td><td>The session is deleted.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-session-example">
+<h4><a href="#operation-delete-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X DELETE &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-update-session" class="entry">
+<h3><a href="#operation-update-session"><b class="badge patch">PATCH</b> <code>/v1/sessions/{session_id}</code></a></h3>
+<p>Change a session</p>
+<p>Applies from the next run on. While a run is active, the folder cannot change.</p>
+<p>Operation <code>updateSession</code>. Needs a key with the scope <code>sessions</code>.</p>
+<section id="operation-update-session-parameters">
+<h4><a href="#operation-update-session-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-session-request-body">
+<h4><a href="#operation-update-session-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-update-session-body">UpdateSessionBody</a>.</p>
+<p>A JSON Merge Patch: absent fields stay, null restores the default.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>title</code></td><td>string or null</td><td>At most 120 characters, unique among forks.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td><code>provider:model</code> or <code>model</code>. At most 256 characters.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td><a href="#schema-reasoning-effort">ReasoningEffort</a> or null</td><td></td></tr>
+<tr><td><code>cwd</code></td><td>string or null</td><td>An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder. At most 4096 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-update-session-responses">
+<h4><a href="#operation-update-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-session">Session</a></td><td>The session after the change. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-session-example">
+<h4><a href="#operation-update-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X PATCH &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;title&quot;: &quot;Release notes&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-list-session-messages" class="entry">
+<h3><a href="#operation-list-session-messages"><b class="badge get">GET</b> <code>/v1/sessions/{session_id}/messages</code></a></h3>
+<p>List the messages of a session</p>
+<p>Operation <code>listSessionMessages</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-session-messages-parameters">
+<h4><a href="#operation-list-session-messages-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>order</code></td><td>query</td><td><code>&quot;asc&quot;</code> or <code>&quot;desc&quot;</code></td><td>desc: newest first. Default <code>&quot;desc&quot;</code>.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;tool_results&quot;</code></td><td>tool_results: the text of tool results.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-session-messages-responses">
+<h4><a href="#operation-list-session-messages-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-session-message-list">SessionMessageList</a></td><td>A page of messages.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-session-messages-example">
+<h4><a href="#operation-list-session-messages-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID/messages&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-questions">
+<h2><a href="#tag-questions">Questions</a></h2>
+<p>Questions of all runs: approvals, clarifications, passwords and secrets.</p>
+<section id="operation-list-questions" class="entry">
+<h3><a href="#operation-list-questions"><b class="badge get">GET</b> <code>/v1/questions</code></a></h3>
+<p>List questions, newest first</p>
+<p>Operation <code>listQuestions</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-questions-parameters">
+<h4><a href="#operation-list-questions-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-question-status">QuestionStatus</a></td><td>Any of these statuses. Default: open.</td></tr>
+<tr><td><code>kind</code></td><td>query</td><td>array of <a href="#schema-question-kind">QuestionKind</a></td><td>Any of these kinds.</td></tr>
+<tr><td><code>run_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-questions-responses">
+<h4><a href="#operation-list-questions-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-question-list">QuestionList</a></td><td>A page of questions. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-questions-example">
+<h4><a href="#operation-list-questions-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/questions \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-question" class="entry">
+<h3><a href="#operation-get-question"><b class="badge get">GET</b> <code>/v1/questions/{question_id}</code></a></h3>
+<p>Get a question</p>
+<p>Operation <code>getQuestion</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-question-parameters">
+<h4><a href="#operation-get-question-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>question_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>wait</code></td><td>query</td><td>number</td><td>Waits up to this many seconds for its answer. 0 to 60.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-question-responses">
+<h4><a href="#operation-get-question-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-question">Question</a></td><td>The question.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-question-example">
+<h4><a href="#operation-get-question-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/questions/$QUESTION_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-answer-question" class="entry">
+<h3><a href="#operation-answer-question"><b class="badge post">POST</b> <code>/v1/questions/{question_id}/answer</code></a></h3>
+<p>Answer a question</p>
+<p>The first valid answer from any surface wins. Only the process that asks for a password can receive it.</p>
+<p>Operation <code>answerQuestion</code>. Needs a key with the scope <code>approvals</code>.</p>
+<section id="operation-answer-question-parameters">
+<h4><a href="#operation-answer-question-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>question_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-answer-question-request-body">
+<h4><a href="#operation-answer-question-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-answer-body">AnswerBody</a>.</p>
+<p>Exactly one of choice, answers, password, value and decline, as the kind of the question requires.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>choice</code></td><td><a href="#schema-ask-choice">AskChoice</a></td><td></td></tr>
+<tr><td><code>reason</code></td><td>string</td><td>With <code>choice</code>: a message for the agent. At most 1024 characters.</td></tr>
+<tr><td><code>answers</code></td><td>object</td><td>For clarify, by the id of the question: text, or a list of the selected choices.</td></tr>
+<tr><td><code>password</code></td><td>string</td><td>For sudo. At most 65536 characters.</td></tr>
+<tr><td><code>value</code></td><td>string</td><td>For a secret. At most 65536 characters.</td></tr>
+<tr><td><code>decline</code></td><td>boolean</td><td>True declines the question, whatever its kind.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-answer-question-responses">
+<h4><a href="#operation-answer-question-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-question">Question</a></td><td>The answered question. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-answer-question-example">
+<h4><a href="#operation-answer-question-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/questions/$QUESTION_ID/answer&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;choice&quot;: &quot;once&quot;
+}&#39;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-jobs">
+<h2><a href="#tag-jobs">Jobs</a></h2>
+<p>Scheduled jobs, their occurrences and their calendar.</p>
+<section id="operation-list-jobs" class="entry">
+<h3><a href="#operation-list-jobs"><b class="badge get">GET</b> <code>/v1/jobs</code></a></h3>
+<p>List scheduled jobs, newest first</p>
+<p>Operation <code>listJobs</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-jobs-parameters">
+<h4><a href="#operation-list-jobs-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>state</code></td><td>query</td><td>array of <a href="#schema-job-state">JobState</a></td><td>Any of these.</td></tr>
+<tr><td><code>last_status</code></td><td>query</td><td>array of <a href="#schema-job-last-status">JobLastStatus</a></td><td>Any of these.</td></tr>
+<tr><td><code>name</code></td><td>query</td><td>string</td><td>Exactly this name, in any case. At most 256 characters.</td></tr>
+<tr><td><code>q</code></td><td>query</td><td>string</td><td>Part of the name, or the id. At most 256 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-jobs-responses">
+<h4><a href="#operation-list-jobs-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-job-list">JobList</a></td><td>A page of jobs. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-jobs-example">
+<h4><a href="#operation-list-jobs-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/jobs \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-create-job" class="entry">
+<h3><a href="#operation-create-job"><b class="badge post">POST</b> <code>/v1/jobs</code></a></h3>
+<p>Create a scheduled job</p>
+<p>The job belongs to the owner of the key. With <code>dry_run</code>, shows its next times and warnings and creates nothing.</p>
+<p>Operation <code>createJob</code>. Needs a key with the scope <code>jobs</code>.</p>
+<section id="operation-create-job-parameters">
+<h4><a href="#operation-create-job-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-job-request-body">
+<h4><a href="#operation-create-job-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-create-job-body">CreateJobBody</a>.</p>
+<p>Absent fields, and null, take their defaults. A job needs a prompt, a skill or a script.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>schedule</code></td><td>string</td><td>Required. <code>every 2h</code>, <code>in 45m</code>, <code>weekdays at 9am</code>, five cron fields such as <code>0 9 * * 1-5</code>, or a time such as <code>2026-12-24T18:00</code>. At most 1000 characters.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>At most 100,000 characters.</td></tr>
+<tr><td><code>name</code></td><td>string or null</td><td>At most 100 characters. Default: start of the prompt.</td></tr>
+<tr><td><code>deliver</code></td><td>string or null</td><td>Where the answer goes, separated by commas, such as <code>telegram:-100123</code>. Default: <code>local</code>, a file only.</td></tr>
+<tr><td><code>failure_deliver</code></td><td>string or null</td><td>Where failures go. Default: as <code>deliver</code>.</td></tr>
+<tr><td><code>repeat</code></td><td>integer or null</td><td>How many scheduled times run. Default: no limit.</td></tr>
+<tr><td><code>skills</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td>A file in <code>&lt;home&gt;/scripts</code> that runs first.</td></tr>
+<tr><td><code>no_agent</code></td><td>boolean or null</td><td>True: the output of the script is the message.</td></tr>
+<tr><td><code>context_from</code></td><td>array of string or null</td><td>Ids or names of jobs whose newest outputs the agent gets.</td></tr>
+<tr><td><code>workdir</code></td><td>string or null</td><td>An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder. At most 4096 characters.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td>At most 256 characters.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>token_budget</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>inactivity_seconds</code></td><td>integer or null</td><td>0: no limit.</td></tr>
+<tr><td><code>time_zone</code></td><td>string or null</td><td>IANA name. Default: the configured zone.</td></tr>
+<tr><td><code>catch_up</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>misfire_grace_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>overlap</code></td><td>string or null</td><td><code>skip</code> (default) or <code>allow</code>.</td></tr>
+<tr><td><code>jitter_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>paused</code></td><td>boolean or null</td><td>True: the job waits until it is resumed.</td></tr>
+<tr><td><code>paused_reason</code></td><td>string or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-create-job-responses">
+<h4><a href="#operation-create-job-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>201</code></td><td><a href="#schema-job">Job</a></td><td>The job. Headers: <code>Location</code>, <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-job-example">
+<h4><a href="#operation-create-job-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/jobs \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;schedule&quot;: &quot;weekdays at 9am&quot;,
+  &quot;prompt&quot;: &quot;Summarize what is new.&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-get-job" class="entry">
+<h3><a href="#operation-get-job"><b class="badge get">GET</b> <code>/v1/jobs/{job_id}</code></a></h3>
+<p>Get a scheduled job</p>
+<p>The <code>ETag</code> is the revision: runs do not change it.</p>
+<p>Operation <code>getJob</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-job-parameters">
+<h4><a href="#operation-get-job-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-job-responses">
+<h4><a href="#operation-get-job-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The job. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>The job has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-job-example">
+<h4><a href="#operation-get-job-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/jobs/$JOB_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-delete-job" class="entry">
+<h3><a href="#operation-delete-job"><b class="badge delete">DELETE</b> <code>/v1/jobs/{job_id}</code></a></h3>
+<p>Delete a scheduled job</p>
+<p>Deletes its history and its outputs. A run that is active ends normally.</p>
+<p>Operation <code>deleteJob</code>. Needs a key with the scope <code>jobs</code>.</p>
+<section id="operation-delete-job-parameters">
+<h4><a href="#operation-delete-job-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>keep_outputs</code></td><td>query</td><td>boolean</td><td>True keeps the files of its outputs. Default <code>false</code>.</td></tr>
+<tr><td><code>stop</code></td><td>query</td><td>boolean</td><td>True also stops its active runs. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-job-responses">
+<h4><a href="#operation-delete-job-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-deleted-job">DeletedJob</a></td><td>The job is deleted.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-job-example">
+<h4><a href="#operation-delete-job-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X DELETE &quot;http://127.0.0.1:8642/v1/jobs/$JOB_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-update-job" class="entry">
+<h3><a href="#operation-update-job"><b class="badge patch">PATCH</b> <code>/v1/jobs/{job_id}</code></a></h3>
+<p>Change a scheduled job</p>
+<p>Operation <code>updateJob</code>. Needs a key with the scope <code>jobs</code>.</p>
+<section id="operation-update-job-parameters">
+<h4><a href="#operation-update-job-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-job-request-body">
+<h4><a href="#operation-update-job-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-update-job-body">UpdateJobBody</a>.</p>
+<p>A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts the timing of the job; a run that is active goes on.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>schedule</code></td><td>string</td><td>At most 1000 characters.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>name</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>deliver</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>failure_deliver</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>repeat</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>skills</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>no_agent</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>context_from</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>workdir</code></td><td>string or null</td><td>At most 4096 characters.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td>At most 256 characters.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>token_budget</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>inactivity_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>time_zone</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>catch_up</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>misfire_grace_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>overlap</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>jitter_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>paused</code></td><td>boolean or null</td><td>True pauses the job; false and null resume it.</td></tr>
+<tr><td><code>paused_reason</code></td><td>string or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-update-job-responses">
+<h4><a href="#operation-update-job-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The job after the change. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-job-example">
+<h4><a href="#operation-update-job-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X PATCH &quot;http://127.0.0.1:8642/v1/jobs/$JOB_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;schedule&quot;: &quot;every 2h&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-pause-job" class="entry">
+<h3><a href="#operation-pause-job"><b class="badge post">POST</b> <code>/v1/jobs/{job_id}/pause</code></a></h3>
+<p>Pause a scheduled job</p>
+<p>A run that is active goes on.</p>
+<p>Operation <code>pauseJob</code>. Needs a key with the scope <code>jobs</code>.</p>
+<section id="operation-pause-job-parameters">
+<h4><a href="#operation-pause-job-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-pause-job-request-body">
+<h4><a href="#operation-pause-job-request-body">Request body</a></h4>
+<p><code>application/json</code>, optional: <a href="#schema-pause-job-body">PauseJobBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>reason</code></td><td>string</td><td>At most 500 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-pause-job-responses">
+<h4><a href="#operation-pause-job-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The paused job. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-pause-job-example">
+<h4><a href="#operation-pause-job-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/jobs/$JOB_ID/pause&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-resume-job" class="entry">
+<h3><a href="#operation-resume-job"><b class="badge post">POST</b> <code>/v1/jobs/{job_id}/resume</code></a></h3>
+<p>Resume a scheduled job</p>
+<p>A repeating job continues at its next time. A job that runs once and has passed needs a new time.</p>
+<p>Operation <code>resumeJob</code>. Needs a key with the scope <code>jobs</code>.</p>
+<section id="operation-resume-job-parameters">
+<h4><a href="#operation-resume-job-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-resume-job-request-body">
+<h4><a href="#operation-resume-job-request-body">Request body</a></h4>
+<p><code>application/json</code>, optional: <a href="#schema-resume-job-body">ResumeJobBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>run_now</code></td><td>boolean</td><td>True also requests a run now.</td></tr>
+<tr><td><code>at</code></td><td>string</td><td>Time of the next run, such as <code>in 20m</code> or <code>2026-12-24T18:00</code> in the zone of the job. At most 200 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-resume-job-responses">
+<h4><a href="#operation-resume-job-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The resumed job. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-resume-job-example">
+<h4><a href="#operation-resume-job-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/jobs/$JOB_ID/resume&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-run-job" class="entry">
+<h3><a href="#operation-run-job"><b class="badge post">POST</b> <code>/v1/jobs/{job_id}/run</code></a></h3>
+<p>Run a scheduled job now</p>
+<p>Runs outside the schedule, once a scheduler claims it. A second request before that joins the first. A paused job stays paused.</p>
+<p>Operation <code>runJob</code>. Needs a key with the scope <code>jobs</code>.</p>
+<section id="operation-run-job-parameters">
+<h4><a href="#operation-run-job-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>wait</code></td><td>query</td><td>number</td><td>Waits up to this many seconds for the end of the run. 0 to 60.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-run-job-responses">
+<h4><a href="#operation-run-job-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>202</code></td><td><a href="#schema-job-run">JobRun</a></td><td>The requested run. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-run-job-example">
+<h4><a href="#operation-run-job-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/jobs/$JOB_ID/run&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-job-times" class="entry">
+<h3><a href="#operation-list-job-times"><b class="badge get">GET</b> <code>/v1/jobs/{job_id}/times</code></a></h3>
+<p>List the times of a schedule, earliest first</p>
+<p>The instants that match the schedule, from now on by default, whether the job runs or not.</p>
+<p>Operation <code>listJobTimes</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-job-times-parameters">
+<h4><a href="#operation-list-job-times-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-job-times-responses">
+<h4><a href="#operation-list-job-times-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-job-time-list">JobTimeList</a></td><td>A page of instants.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-job-times-example">
+<h4><a href="#operation-list-job-times-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/jobs/$JOB_ID/times&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-occurrences" class="entry">
+<h3><a href="#operation-list-occurrences"><b class="badge get">GET</b> <code>/v1/occurrences</code></a></h3>
+<p>List occurrences of jobs, newest first</p>
+<p><code>from</code> and <code>to</code> apply to <code>scheduled_at</code>.</p>
+<p>Operation <code>listOccurrences</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-occurrences-parameters">
+<h4><a href="#operation-list-occurrences-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
+<tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-occurrence-status">OccurrenceStatus</a></td><td>Any of these.</td></tr>
+<tr><td><code>cause</code></td><td>query</td><td>array of <a href="#schema-occurrence-cause">OccurrenceCause</a></td><td>Any of these.</td></tr>
+<tr><td><code>timing</code></td><td>query</td><td>array of <a href="#schema-occurrence-timing">OccurrenceTiming</a></td><td>Any of these.</td></tr>
+<tr><td><code>delivery_status</code></td><td>query</td><td>array of <a href="#schema-occurrence-delivery-status">OccurrenceDeliveryStatus</a></td><td>Any of these.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;messages&quot;</code></td><td>messages: the outbound messages.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-occurrences-responses">
+<h4><a href="#operation-list-occurrences-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-occurrence-list">OccurrenceList</a></td><td>A page of occurrences. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-occurrences-example">
+<h4><a href="#operation-list-occurrences-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/occurrences \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-occurrence" class="entry">
+<h3><a href="#operation-get-occurrence"><b class="badge get">GET</b> <code>/v1/occurrences/{occurrence_id}</code></a></h3>
+<p>Get an occurrence of a job</p>
+<p>Operation <code>getOccurrence</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-occurrence-parameters">
+<h4><a href="#operation-get-occurrence-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>occurrence_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;messages&quot;</code></td><td>messages: the outbound messages.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-occurrence-responses">
+<h4><a href="#operation-get-occurrence-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-occurrence">Occurrence</a></td><td>The occurrence.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-occurrence-example">
+<h4><a href="#operation-get-occurrence-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/occurrences/$OCCURRENCE_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-occurrence-output" class="entry">
+<h3><a href="#operation-get-occurrence-output"><b class="badge get">GET</b> <code>/v1/occurrences/{occurrence_id}/output</code></a></h3>
+<p>Get the output of an occurrence</p>
+<p>The document with the prompt and the answer, or the error. It is kept on the machine that ran the job; old ones are deleted.</p>
+<p>Operation <code>getOccurrenceOutput</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-occurrence-output-parameters">
+<h4><a href="#operation-get-occurrence-output-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>occurrence_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-occurrence-output-responses">
+<h4><a href="#operation-get-occurrence-output-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><code>text/markdown; charset=utf-8</code></td><td>The output.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-occurrence-output-example">
+<h4><a href="#operation-get-occurrence-output-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/occurrences/$OCCURRENCE_ID/output&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-calendar" class="entry">
+<h3><a href="#operation-get-calendar"><b class="badge get">GET</b> <code>/v1/calendar</code></a></h3>
+<p>Show past and planned runs</p>
+<p>The occurrences and the planned instants of a window of at most 93 days; by default the next seven days.</p>
+<p>Operation <code>getCalendar</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-calendar-parameters">
+<h4><a href="#operation-get-calendar-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>job_id</code></td><td>query</td><td>string</td><td>Only this job. At most 256 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-calendar-responses">
+<h4><a href="#operation-get-calendar-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-calendar">Calendar</a></td><td>The calendar.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-calendar-example">
+<h4><a href="#operation-get-calendar-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/calendar \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-scheduler" class="entry">
+<h3><a href="#operation-get-scheduler"><b class="badge get">GET</b> <code>/v1/scheduler</code></a></h3>
+<p>Get the status of the scheduler</p>
+<p>Operation <code>getScheduler</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-scheduler-parameters">
+<h4><a href="#operation-get-scheduler-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-scheduler-responses">
+<h4><a href="#operation-get-scheduler-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-scheduler">Scheduler</a></td><td>The status.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-scheduler-example">
+<h4><a href="#operation-get-scheduler-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/scheduler \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-outbox">
+<h2><a href="#tag-outbox">Outbox</a></h2>
+<p>Outbound messages: list, retry and drop them.</p>
+<section id="operation-list-messages" class="entry">
+<h3><a href="#operation-list-messages"><b class="badge get">GET</b> <code>/v1/outbox</code></a></h3>
+<p>List outbound messages, newest first</p>
+<p>Operation <code>listMessages</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-messages-parameters">
+<h4><a href="#operation-list-messages-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-message-status">MessageStatus</a></td><td>Any of these statuses.</td></tr>
+<tr><td><code>platform</code></td><td>query</td><td>array of string</td><td>Any of these platforms. At most 20 items; each at most 64 characters.</td></tr>
+<tr><td><code>target</code></td><td>query</td><td>string</td><td>Exactly this address. At most 1024 characters.</td></tr>
+<tr><td><code>ref</code></td><td>query</td><td>string</td><td>The run, webhook delivery or occurrence that enqueued it. At most 256 characters.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;text&quot;</code></td><td>text: the text of messages; needs the scope messages too.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-messages-responses">
+<h4><a href="#operation-list-messages-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-message-list">MessageList</a></td><td>A page of messages. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-messages-example">
+<h4><a href="#operation-list-messages-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/outbox \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-retry-messages" class="entry">
+<h3><a href="#operation-retry-messages"><b class="badge post">POST</b> <code>/v1/outbox/retry</code></a></h3>
+<p>Retry many messages</p>
+<p>Makes each due now with a new set of attempts, at most 1,000 in a call. A request without a filter is refused.</p>
+<p>Operation <code>retryMessages</code>. Needs a key with the scope <code>messages</code>.</p>
+<section id="operation-retry-messages-parameters">
+<h4><a href="#operation-retry-messages-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-retry-messages-request-body">
+<h4><a href="#operation-retry-messages-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-retry-messages-body">RetryMessagesBody</a>.</p>
+<p>Either <code>ids</code>, or <code>status</code> with further filters.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>ids</code></td><td><a href="#schema-message-ids">MessageIds</a></td><td></td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-open-statuses">OpenStatuses</a></td><td></td></tr>
+<tr><td><code>platform</code></td><td>string</td><td>With <code>status</code>: only messages to this platform. At most 64 characters.</td></tr>
+<tr><td><code>from</code></td><td>number</td><td>With <code>status</code>: enqueued then or later; Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>to</code></td><td>number</td><td>With <code>status</code>: enqueued before; Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>limit</code></td><td><a href="#schema-bulk-limit">BulkLimit</a></td><td></td></tr>
+<tr><td><code>accept_duplicate</code></td><td>boolean</td><td>True: also send messages again that may have arrived. Required for the status unknown.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-retry-messages-responses">
+<h4><a href="#operation-retry-messages-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-bulk-result">BulkResult</a></td><td>Counts of the retried and the refused messages. Headers: <code>Idempotency-Replayed</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-retry-messages-example">
+<h4><a href="#operation-retry-messages-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/outbox/retry \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;status&quot;: [
+    &quot;dead&quot;
+  ],
+  &quot;platform&quot;: &quot;telegram&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-drop-messages" class="entry">
+<h3><a href="#operation-drop-messages"><b class="badge post">POST</b> <code>/v1/outbox/drop</code></a></h3>
+<p>Drop many messages</p>
+<p>Gives each up, at most 1,000 in a call; they stay in the outbox with the status dropped. A request without a filter is refused.</p>
+<p>Operation <code>dropMessages</code>. Needs a key with the scope <code>messages</code>.</p>
+<section id="operation-drop-messages-parameters">
+<h4><a href="#operation-drop-messages-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-drop-messages-request-body">
+<h4><a href="#operation-drop-messages-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-drop-messages-body">DropMessagesBody</a>.</p>
+<p>Either <code>ids</code>, or <code>status</code> with further filters.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>ids</code></td><td><a href="#schema-message-ids">MessageIds</a></td><td></td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-open-statuses">OpenStatuses</a></td><td></td></tr>
+<tr><td><code>platform</code></td><td>string</td><td>With <code>status</code>: only messages to this platform. At most 64 characters.</td></tr>
+<tr><td><code>from</code></td><td>number</td><td>With <code>status</code>: enqueued then or later; Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>to</code></td><td>number</td><td>With <code>status</code>: enqueued before; Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>limit</code></td><td><a href="#schema-bulk-limit">BulkLimit</a></td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-drop-messages-responses">
+<h4><a href="#operation-drop-messages-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-bulk-result">BulkResult</a></td><td>Counts of the dropped and the refused messages. Headers: <code>Idempotency-Replayed</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-drop-messages-example">
+<h4><a href="#operation-drop-messages-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/outbox/drop \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;status&quot;: [
+    &quot;dead&quot;
+  ],
+  &quot;platform&quot;: &quot;telegram&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-get-message" class="entry">
+<h3><a href="#operation-get-message"><b class="badge get">GET</b> <code>/v1/outbox/{message_id}</code></a></h3>
+<p>Get an outbound message</p>
+<p>Operation <code>getMessage</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-message-parameters">
+<h4><a href="#operation-get-message-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;text&quot;</code></td><td>text: the text of messages; needs the scope messages too.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-message-responses">
+<h4><a href="#operation-get-message-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-message">Message</a></td><td>The message with its attempts.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-message-example">
+<h4><a href="#operation-get-message-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/outbox/$MESSAGE_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-retry-message" class="entry">
+<h3><a href="#operation-retry-message"><b class="badge post">POST</b> <code>/v1/outbox/{message_id}/retry</code></a></h3>
+<p>Retry a message</p>
+<p>Makes it due now with a new set of attempts, before newer messages to its chat. Parts that arrived are not sent again.</p>
+<p>Operation <code>retryMessage</code>. Needs a key with the scope <code>messages</code>.</p>
+<section id="operation-retry-message-parameters">
+<h4><a href="#operation-retry-message-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-retry-message-request-body">
+<h4><a href="#operation-retry-message-request-body">Request body</a></h4>
+<p><code>application/json</code>, optional: <a href="#schema-retry-message-body">RetryMessageBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>accept_duplicate</code></td><td>boolean</td><td>True: also send a message again that may have arrived. Required for the status unknown.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-retry-message-responses">
+<h4><a href="#operation-retry-message-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-message">Message</a></td><td>The message, which is due now. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-retry-message-example">
+<h4><a href="#operation-retry-message-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/outbox/$MESSAGE_ID/retry&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-drop-message" class="entry">
+<h3><a href="#operation-drop-message"><b class="badge post">POST</b> <code>/v1/outbox/{message_id}/drop</code></a></h3>
+<p>Drop a message</p>
+<p>Gives it up: it is never sent, and stays in the outbox with the status dropped.</p>
+<p>Operation <code>dropMessage</code>. Needs a key with the scope <code>messages</code>.</p>
+<section id="operation-drop-message-parameters">
+<h4><a href="#operation-drop-message-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-drop-message-responses">
+<h4><a href="#operation-drop-message-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-message">Message</a></td><td>The dropped message. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-drop-message-example">
+<h4><a href="#operation-drop-message-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/outbox/$MESSAGE_ID/drop&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-platforms">
+<h2><a href="#tag-platforms">Platforms</a></h2>
+<p>Platforms that messages are sent through: their status, and test messages.</p>
+<section id="operation-list-platforms" class="entry">
+<h3><a href="#operation-list-platforms"><b class="badge get">GET</b> <code>/v1/platforms</code></a></h3>
+<p>List platforms</p>
+<p>Operation <code>listPlatforms</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-platforms-parameters">
+<h4><a href="#operation-list-platforms-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-platforms-responses">
+<h4><a href="#operation-list-platforms-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-platform-list">PlatformList</a></td><td>A page of platforms. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-platforms-example">
+<h4><a href="#operation-list-platforms-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/platforms \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-platform" class="entry">
+<h3><a href="#operation-get-platform"><b class="badge get">GET</b> <code>/v1/platforms/{platform}</code></a></h3>
+<p>Get a platform</p>
+<p>Operation <code>getPlatform</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-platform-parameters">
+<h4><a href="#operation-get-platform-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>platform</code></td><td>path</td><td>string</td><td>Required. At most 64 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-platform-responses">
+<h4><a href="#operation-get-platform-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-platform">Platform</a></td><td>The platform with the schema of its settings.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-platform-example">
+<h4><a href="#operation-get-platform-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/platforms/$PLATFORM&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-test-platform" class="entry">
+<h3><a href="#operation-test-platform"><b class="badge post">POST</b> <code>/v1/platforms/{platform}/test</code></a></h3>
+<p>Send a test message</p>
+<p>Sends one message now through the connection of this server, without the outbox, and without a retry.</p>
+<p>Operation <code>testPlatform</code>. Needs a key with the scope <code>messages</code>.</p>
+<section id="operation-test-platform-parameters">
+<h4><a href="#operation-test-platform-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>platform</code></td><td>path</td><td>string</td><td>Required. At most 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-test-platform-request-body">
+<h4><a href="#operation-test-platform-request-body">Request body</a></h4>
+<p><code>application/json</code>, optional: <a href="#schema-test-platform-body">TestPlatformBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>chat_id</code></td><td>string</td><td>Default: the home channel. 1 to 500 characters.</td></tr>
+<tr><td><code>thread_id</code></td><td>string</td><td>1 to 500 characters.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Markdown. Default: a greeting. 1 to 65536 characters.</td></tr>
+<tr><td><code>extra</code></td><td>object</td><td>Further fields of the platform, as in <code>deliver_extra</code>.</td></tr>
+<tr><td><code>timeout_seconds</code></td><td>number</td><td>Default: 30. 1 to 50.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-test-platform-responses">
+<h4><a href="#operation-test-platform-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-platform-test">PlatformTest</a></td><td>Outcome of the test. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-test-platform-example">
+<h4><a href="#operation-test-platform-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/platforms/$PLATFORM/test&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-webhooks">
+<h2><a href="#tag-webhooks">Webhooks</a></h2>
+<p>Routes that receive webhooks, and their deliveries.</p>
+<section id="operation-list-routes" class="entry">
+<h3><a href="#operation-list-routes"><b class="badge get">GET</b> <code>/v1/webhooks/routes</code></a></h3>
+<p>List webhook routes, by name</p>
+<p>Operation <code>listRoutes</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-routes-parameters">
+<h4><a href="#operation-list-routes-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>source</code></td><td>query</td><td>array of <a href="#schema-route-source">RouteSource</a></td><td>Any of these sources.</td></tr>
+<tr><td><code>enabled</code></td><td>query</td><td>boolean</td><td>Only enabled, or only disabled routes.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-routes-responses">
+<h4><a href="#operation-list-routes-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-route-list">RouteList</a></td><td>A page of routes. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-routes-example">
+<h4><a href="#operation-list-routes-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/webhooks/routes \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-create-route" class="entry">
+<h3><a href="#operation-create-route"><b class="badge post">POST</b> <code>/v1/webhooks/routes</code></a></h3>
+<p>Create a webhook route</p>
+<p>The route accepts requests at once, on every server of the home. Its answer shows the secret, once.</p>
+<p>Operation <code>createRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
+<section id="operation-create-route-parameters">
+<h4><a href="#operation-create-route-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-route-request-body">
+<h4><a href="#operation-create-route-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-create-route-body">CreateRouteBody</a>.</p>
+<p>A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH need the scope admin.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>string</td><td>Required. Its name in the URL: a-z, 0-9, - and _. At most 128 characters; matches <code>^[a-z0-9][a-z0-9_-]*$</code>.</td></tr>
+<tr><td><code>secret</code></td><td>string or null</td><td>Secret that signs requests, or <code>env:NAME</code>. Default: a new one. 1 to 1024 characters.</td></tr>
+<tr><td><code>enabled</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>description</code></td><td>string or null</td><td>At most 500 characters.</td></tr>
+<tr><td><code>events</code></td><td>array of string or null</td><td>Event types to accept. Empty: all. At most 200 items; each not empty.</td></tr>
+<tr><td><code>auth</code></td><td>string or null</td><td>signature, bearer, basic or path. At most 64 characters.</td></tr>
+<tr><td><code>scheme</code></td><td>string or null</td><td>How the service signs. At most 64 characters.</td></tr>
+<tr><td><code>signature</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>verify_token</code></td><td>string or null</td><td>Never shown again. 1 to 500 characters.</td></tr>
+<tr><td><code>tolerance_seconds</code></td><td>integer or null</td><td>1 to 900.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>Template with {fields} of the payload. At most 100000 characters.</td></tr>
+<tr><td><code>filters</code></td><td>array of object or null</td><td>At most 200 items.</td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td>1 to 1024 characters.</td></tr>
+<tr><td><code>retry_on_script_failure</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>skills</code></td><td>array of string or null</td><td>At most 50 items; each not empty.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td>At most 50 items; each not empty.</td></tr>
+<tr><td><code>deliver</code></td><td>string or null</td><td>1 to 4000 characters.</td></tr>
+<tr><td><code>deliver_extra</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>deliver_only</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>silent</code></td><td>string or null</td><td>deliver or suppress. At most 64 characters.</td></tr>
+<tr><td><code>on_failure</code></td><td>string or null</td><td>notice or silent. At most 64 characters.</td></tr>
+<tr><td><code>trusts_sender</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>max_concurrent</code></td><td>integer or null</td><td>1 to 1000.</td></tr>
+<tr><td><code>coalesce</code></td><td>object or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-create-route-responses">
+<h4><a href="#operation-create-route-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>201</code></td><td><a href="#schema-route">Route</a></td><td>The route and its secret. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-route-example">
+<h4><a href="#operation-create-route-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/webhooks/routes \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;name&quot;: &quot;pushes&quot;,
+  &quot;events&quot;: [
+    &quot;push&quot;
+  ],
+  &quot;prompt&quot;: &quot;Summarize what {pusher.name} pushed.&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-get-route" class="entry">
+<h3><a href="#operation-get-route"><b class="badge get">GET</b> <code>/v1/webhooks/routes/{route_name}</code></a></h3>
+<p>Get a webhook route</p>
+<p>The <code>ETag</code> covers its definition and its secrets; deliveries do not change it.</p>
+<p>Operation <code>getRoute</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-route-parameters">
+<h4><a href="#operation-get-route-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-route-responses">
+<h4><a href="#operation-get-route-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-route">Route</a></td><td>The route. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>The route has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-route-example">
+<h4><a href="#operation-get-route-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/webhooks/routes/$ROUTE_NAME&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-delete-route" class="entry">
+<h3><a href="#operation-delete-route"><b class="badge delete">DELETE</b> <code>/v1/webhooks/routes/{route_name}</code></a></h3>
+<p>Delete a webhook route</p>
+<p>Its deliveries, runs and messages stay. A configured route stays: 409 <code>route_is_static</code>.</p>
+<p>Operation <code>deleteRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
+<section id="operation-delete-route-parameters">
+<h4><a href="#operation-delete-route-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-route-responses">
+<h4><a href="#operation-delete-route-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-deleted-route">DeletedRoute</a></td><td>The route is deleted.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-route-example">
+<h4><a href="#operation-delete-route-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X DELETE &quot;http://127.0.0.1:8642/v1/webhooks/routes/$ROUTE_NAME&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-update-route" class="entry">
+<h3><a href="#operation-update-route"><b class="badge patch">PATCH</b> <code>/v1/webhooks/routes/{route_name}</code></a></h3>
+<p>Change a webhook route</p>
+<p>Applies from the next request on. A configured route does not change: 409 <code>route_is_static</code>.</p>
+<p>Operation <code>updateRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
+<section id="operation-update-route-parameters">
+<h4><a href="#operation-update-route-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-route-request-body">
+<h4><a href="#operation-update-route-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-update-route-body">UpdateRouteBody</a>.</p>
+<p>A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores the default. toolsets, trusts_sender and in_file in filters need the scope admin.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>enabled</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>description</code></td><td>string or null</td><td>At most 500 characters.</td></tr>
+<tr><td><code>events</code></td><td>array of string or null</td><td>Event types to accept. Empty: all. At most 200 items; each not empty.</td></tr>
+<tr><td><code>auth</code></td><td>string or null</td><td>signature, bearer, basic or path. At most 64 characters.</td></tr>
+<tr><td><code>scheme</code></td><td>string or null</td><td>How the service signs. At most 64 characters.</td></tr>
+<tr><td><code>signature</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>verify_token</code></td><td>string or null</td><td>Never shown again. 1 to 500 characters.</td></tr>
+<tr><td><code>tolerance_seconds</code></td><td>integer or null</td><td>1 to 900.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>Template with {fields} of the payload. At most 100000 characters.</td></tr>
+<tr><td><code>filters</code></td><td>array of object or null</td><td>At most 200 items.</td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td>1 to 1024 characters.</td></tr>
+<tr><td><code>retry_on_script_failure</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>skills</code></td><td>array of string or null</td><td>At most 50 items; each not empty.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td>At most 50 items; each not empty.</td></tr>
+<tr><td><code>deliver</code></td><td>string or null</td><td>1 to 4000 characters.</td></tr>
+<tr><td><code>deliver_extra</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>deliver_only</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>silent</code></td><td>string or null</td><td>deliver or suppress. At most 64 characters.</td></tr>
+<tr><td><code>on_failure</code></td><td>string or null</td><td>notice or silent. At most 64 characters.</td></tr>
+<tr><td><code>trusts_sender</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>max_concurrent</code></td><td>integer or null</td><td>1 to 1000.</td></tr>
+<tr><td><code>coalesce</code></td><td>object or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-update-route-responses">
+<h4><a href="#operation-update-route-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-route">Route</a></td><td>The route after the change. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-route-example">
+<h4><a href="#operation-update-route-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X PATCH &quot;http://127.0.0.1:8642/v1/webhooks/routes/$ROUTE_NAME&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;events&quot;: [
+    &quot;push&quot;,
+    &quot;release&quot;
+  ]
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-rotate-route-secret" class="entry">
+<h3><a href="#operation-rotate-route-secret"><b class="badge post">POST</b> <code>/v1/webhooks/routes/{route_name}/rotate-secret</code></a></h3>
+<p>Replace the secret of a webhook route</p>
+<p>Earlier secrets stay valid for <code>expire_previous_seconds</code>. The answer shows the new secret, once.</p>
+<p>Operation <code>rotateRouteSecret</code>. Needs a key with the scope <code>webhooks</code>.</p>
+<section id="operation-rotate-route-secret-parameters">
+<h4><a href="#operation-rotate-route-secret-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-rotate-route-secret-request-body">
+<h4><a href="#operation-rotate-route-secret-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-rotate-route-secret-body">RotateRouteSecretBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>secret</code></td><td>string or null</td><td>The new secret, or <code>env:NAME</code>. Default: a new one. 1 to 1024 characters.</td></tr>
+<tr><td><code>expire_previous_seconds</code></td><td>integer</td><td>How long earlier secrets stay valid. Default: 86400. 0 to 604800.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-rotate-route-secret-responses">
+<h4><a href="#operation-rotate-route-secret-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-rotated-route-secret">RotatedRouteSecret</a></td><td>The new secret. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-rotate-route-secret-example">
+<h4><a href="#operation-rotate-route-secret-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/webhooks/routes/$ROUTE_NAME/rotate-secret&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;expire_previous_seconds&quot;: 3600
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-test-route" class="entry">
+<h3><a href="#operation-test-route"><b class="badge post">POST</b> <code>/v1/webhooks/routes/{route_name}/test</code></a></h3>
+<p>Test a webhook route</p>
+<p>Runs a request through all stages, and the script of the route, without storing or sending anything. It works while the receiver is off, too.</p>
+<p>Operation <code>testRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
+<section id="operation-test-route-parameters">
+<h4><a href="#operation-test-route-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-test-route-request-body">
+<h4><a href="#operation-test-route-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-test-route-body">TestRouteBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>payload</code></td><td>any</td><td>The JSON payload. Default: a small example.</td></tr>
+<tr><td><code>event</code></td><td>string</td><td>Default: the first that the route accepts. 1 to 200 characters.</td></tr>
+<tr><td><code>headers</code></td><td>map of string</td><td>Additional headers. At most 100 fields; each value at most 8192 characters.</td></tr>
+<tr><td><code>skip_script</code></td><td>boolean</td><td>True does not run the script of the route.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-test-route-responses">
+<h4><a href="#operation-test-route-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-webhook-result">WebhookResult</a></td><td>The planned result.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-test-route-example">
+<h4><a href="#operation-test-route-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/webhooks/routes/$ROUTE_NAME/test&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;event&quot;: &quot;push&quot;,
+  &quot;payload&quot;: {
+    &quot;ref&quot;: &quot;refs/heads/main&quot;
+  }
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-list-deliveries" class="entry">
+<h3><a href="#operation-list-deliveries"><b class="badge get">GET</b> <code>/v1/webhooks/deliveries</code></a></h3>
+<p>List webhook deliveries, newest first</p>
+<p>Operation <code>listDeliveries</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-deliveries-parameters">
+<h4><a href="#operation-list-deliveries-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>route</code></td><td>query</td><td>array of string</td><td>Any of these routes. Each at most 256 characters.</td></tr>
+<tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-delivery-status">DeliveryStatus</a></td><td>Any of these statuses.</td></tr>
+<tr><td><code>event</code></td><td>query</td><td>array of string</td><td>Any of these event types. Each at most 256 characters.</td></tr>
+<tr><td><code>delivery_id</code></td><td>query</td><td>string</td><td>The sender&#39;s id. At most 512 characters.</td></tr>
+<tr><td><code>replay_of</code></td><td>query</td><td>string</td><td>Only replays of this delivery. At most 256 characters.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-deliveries-responses">
+<h4><a href="#operation-list-deliveries-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-delivery-list">DeliveryList</a></td><td>A page of deliveries. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-deliveries-example">
+<h4><a href="#operation-list-deliveries-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/webhooks/deliveries \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-delivery" class="entry">
+<h3><a href="#operation-get-delivery"><b class="badge get">GET</b> <code>/v1/webhooks/deliveries/{delivery_id}</code></a></h3>
+<p>Get a webhook delivery</p>
+<p>Operation <code>getDelivery</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-delivery-parameters">
+<h4><a href="#operation-get-delivery-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>delivery_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;payload&quot;</code> or <code>&quot;rendered&quot;</code></td><td>payload, rendered: the body and the rendered text. They need the scope webhooks, too.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-delivery-responses">
+<h4><a href="#operation-get-delivery-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-delivery">Delivery</a></td><td>The delivery.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-delivery-example">
+<h4><a href="#operation-get-delivery-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/webhooks/deliveries/$DELIVERY_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-replay-delivery" class="entry">
+<h3><a href="#operation-replay-delivery"><b class="badge post">POST</b> <code>/v1/webhooks/deliveries/{delivery_id}/replay</code></a></h3>
+<p>Replay a webhook delivery</p>
+<p>Handles the stored request again, as its route is now, as a new delivery. With <code>dry_run</code>, reports each stage and starts nothing.</p>
+<p>Operation <code>replayDelivery</code>. Needs a key with the scope <code>webhooks</code>.</p>
+<section id="operation-replay-delivery-parameters">
+<h4><a href="#operation-replay-delivery-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>delivery_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-replay-delivery-request-body">
+<h4><a href="#operation-replay-delivery-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-replay-delivery-body">ReplayDeliveryBody</a>.</p>
+<p>Empty, but for a dry run.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>route</code></td><td><a href="#schema-update-route-body">UpdateRouteBody</a></td><td>In a dry run: changes of the route to try.</td></tr>
+<tr><td><code>up_to</code></td><td><code>&quot;parse&quot;</code> or <code>&quot;dedupe&quot;</code> or <code>&quot;events&quot;</code> or <code>&quot;filters&quot;</code> or <code>&quot;script&quot;</code> or <code>&quot;render&quot;</code></td><td>In a dry run: the last stage that runs.</td></tr>
+<tr><td><code>skip_script</code></td><td>boolean</td><td>In a dry run: true does not run the script of the route.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-replay-delivery-responses">
+<h4><a href="#operation-replay-delivery-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-webhook-result">WebhookResult</a></td><td>With <code>dry_run</code>: the planned result. Headers: <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>202</code></td><td><a href="#schema-delivery">Delivery</a></td><td>The new delivery. Headers: <code>Location</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-replay-delivery-example">
+<h4><a href="#operation-replay-delivery-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/webhooks/deliveries/$DELIVERY_ID/replay&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{}&#39;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-events">
+<h2><a href="#tag-events">Events</a></h2>
+<p>One resumable feed of the changes of all resources.</p>
+<section id="operation-stream-events" class="entry">
+<h3><a href="#operation-stream-events"><b class="badge get">GET</b> <code>/v1/events</code></a></h3>
+<p>Follow the changes of all resources</p>
+<p>Streams one event for each committed change, from <code>after</code> or from now on. The first frame is <code>feed.ready</code>. <code>Last-Event-ID</code> takes precedence over <code>after</code>. A cursor that is older than what is kept, or of another database, returns 410 <code>events_expired</code>: list the resources again. With <code>Accept: application/json</code>, returns the stored events as a list, oldest first. A key has at most 8 streams.</p>
+<p>Operation <code>streamEvents</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-stream-events-parameters">
+<h4><a href="#operation-stream-events-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>types</code></td><td>query</td><td>array of string</td><td>Only these types, such as <code>question.created</code> or <code>run.*</code>. Each at most 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last event already received, or a cursor of a frame or of the header <code>X-Agent-Event-Cursor</code>. At most 256 characters.</td></tr>
+<tr><td><code>Last-Event-ID</code></td><td>header</td><td>string</td><td>Id of the last event already received. At most 256 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-stream-events-responses">
+<h4><a href="#operation-stream-events-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-feed-event-list">FeedEventList</a> or stream of <a href="#schema-feed-frame">FeedFrame</a></td><td>The events, as a stream or a list.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-stream-events-stream">
+<h4><a href="#operation-stream-events-stream">Stream</a></h4>
+<p>Server-sent events; the data of each is <a href="#schema-feed-frame">FeedFrame</a>. The stream closes after the last event.</p>
+<p>A frame of the stream of events.</p>
+<p>One of, distinguished by <code>object</code>:</p>
+<table class="c3">
+<thead><tr><th scope="col">object</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>event</code></td><td><a href="#schema-feed-event">FeedEvent</a></td><td>A committed change of a resource. It holds no titles, prompts or texts: read the resource by <code>data.id</code>.</td></tr>
+<tr><td><code>feed.ready</code></td><td><a href="#schema-feed-ready">FeedReady</a></td><td>First frame of a stream. Events behind <code>cursor</code> follow.</td></tr>
+<tr><td><code>feed.bookmark</code></td><td><a href="#schema-feed-bookmark">FeedBookmark</a></td><td>Sent after 60 seconds without an event of the wanted types. The position moves on.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-stream-events-example">
+<h4><a href="#operation-stream-events-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/events \\
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
@@ -1141,9 +3237,29 @@ td:empty{display:none}
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
+<section id="operation-get-root" class="entry">
+<h3><a href="#operation-get-root"><b class="badge get">GET</b> <code>/</code></a></h3>
+<p>Redirect a browser to the reference</p>
+<p>Operation <code>getRoot</code>. No key needed.</p>
+<section id="operation-get-root-responses">
+<h4><a href="#operation-get-root-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>302</code></td><td>none</td><td>The reference is at <code>Location</code>. No body. Headers: <code>Location</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-root-example">
+<h4><a href="#operation-get-root-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/</code></pre>
+</section>
+</section>
 <section id="operation-get-open-api" class="entry">
 <h3><a href="#operation-get-open-api"><b class="badge get">GET</b> <code>/openapi.json</code></a></h3>
 <p>Get this document</p>
+<p><code>servers</code> names the address of the request.</p>
 <p>Operation <code>getOpenApi</code>. No key needed.</p>
 <section id="operation-get-open-api-responses">
 <h4><a href="#operation-get-open-api-responses">Responses</a></h4>
@@ -1163,6 +3279,7 @@ td:empty{display:none}
 <section id="operation-get-docs" class="entry">
 <h3><a href="#operation-get-docs"><b class="badge get">GET</b> <code>/docs</code></a></h3>
 <p>Get this document as HTML</p>
+<p>The examples name the address of the request.</p>
 <p>Operation <code>getDocs</code>. No key needed.</p>
 <section id="operation-get-docs-responses">
 <h4><a href="#operation-get-docs-responses">Responses</a></h4>
@@ -1310,12 +3427,13 @@ td:empty{display:none}
 </section>
 <section id="errors">
 <h2><a href="#errors">Errors</a></h2>
-<p><code>code</code> of an error says exactly what happened and never changes its meaning; <code>message</code> is for people.</p>
+<p>The <code>code</code> of an error says exactly what happened and never changes its meaning; <code>message</code> is for people.</p>
 <table class="c4">
-<thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Type</th><th scope="col">Worth trying again</th></tr></thead>
+<thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Type</th><th scope="col">Retryable</th></tr></thead>
 <tbody>
 <tr><td><code>400</code></td><td><code>command_usage</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>context_too_long</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
+<tr><td><code>400</code></td><td><code>invalid_answer</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>invalid_approval_choice</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>invalid_approval_request</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>invalid_config</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
@@ -1325,6 +3443,7 @@ td:empty{display:none}
 <tr><td><code>400</code></td><td><code>invalid_image_url</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>invalid_json</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>invalid_request</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
+<tr><td><code>400</code></td><td><code>invalid_schedule</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>invalid_session_id</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>invalid_session_key</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>invalid_steer_input</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
@@ -1341,10 +3460,17 @@ td:empty{display:none}
 <tr><td><code>403</code></td><td><code>insufficient_scope</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>origin_not_allowed</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>ask_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>delivery_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>job_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>message_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>model_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>occurrence_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>platform_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>previous_response_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>question_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>response_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>route_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>run_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>session_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>unknown_command</code></td><td><code>not_found_error</code></td><td>no</td></tr>
@@ -1353,14 +3479,26 @@ td:empty{display:none}
 <tr><td><code>409</code></td><td><code>approval_not_active</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>approval_not_pending</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>ask_not_pending</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>delivery_not_replayable</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>idempotency_key_conflict</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>job_busy</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>job_over</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>message_being_sent</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>message_not_retryable</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>nothing_to_branch</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>nothing_to_undo</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>platform_not_ready</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>question_not_pending</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>receiver_disabled</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>response_not_cancellable</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>route_exists</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>route_is_static</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>run_not_accepting_steer</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>run_not_active</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>session_busy</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>410</code></td><td><code>events_expired</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>410</code></td><td><code>run_events_expired</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>412</code></td><td><code>precondition_failed</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>413</code></td><td><code>body_too_large</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>415</code></td><td><code>unsupported_media_type</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>429</code></td><td><code>budget_exceeded</code></td><td><code>rate_limit_error</code></td><td>no</td></tr>
@@ -1406,12 +3544,40 @@ td:empty{display:none}
 </table>
 <p>Other fields are refused.</p>
 </section>
+<section id="schema-allowed-tools-choice" class="entry">
+<h3><a href="#schema-allowed-tools-choice">AllowedToolsChoice</a></h3>
+<p>Offers only some of the functions in <code>tools</code>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;allowed_tools&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>mode</code></td><td><code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>tools</code></td><td>array of <a href="#schema-function-tool-choice">FunctionToolChoice</a></td><td>Required. At most 128 items.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-answer-body" class="entry">
+<h3><a href="#schema-answer-body">AnswerBody</a></h3>
+<p>Exactly one of choice, answers, password, value and decline, as the kind of the question requires.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>choice</code></td><td><a href="#schema-ask-choice">AskChoice</a></td><td></td></tr>
+<tr><td><code>reason</code></td><td>string</td><td>With <code>choice</code>: a message for the agent. At most 1024 characters.</td></tr>
+<tr><td><code>answers</code></td><td>object</td><td>For clarify, by the id of the question: text, or a list of the selected choices.</td></tr>
+<tr><td><code>password</code></td><td>string</td><td>For sudo. At most 65536 characters.</td></tr>
+<tr><td><code>value</code></td><td>string</td><td>For a secret. At most 65536 characters.</td></tr>
+<tr><td><code>decline</code></td><td>boolean</td><td>True declines the question, whatever its kind.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-approval-body" class="entry">
 <h3><a href="#schema-approval-body">ApprovalBody</a></h3>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>choice</code></td><td>string</td><td>once, session, always or deny. approve, approved and allow mean once; reject, rejected and denied mean deny.</td></tr>
+<tr><td><code>choice</code></td><td><code>&quot;once&quot;</code> or <code>&quot;session&quot;</code> or <code>&quot;always&quot;</code> or <code>&quot;deny&quot;</code> or <code>&quot;approve&quot;</code> or <code>&quot;approved&quot;</code> or <code>&quot;allow&quot;</code> or <code>&quot;reject&quot;</code> or <code>&quot;rejected&quot;</code> or <code>&quot;denied&quot;</code></td><td>Required. approve, approved and allow mean once. reject, rejected and denied mean deny.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Id of the question. Default: the oldest one. 1 to 256 characters.</td></tr>
 <tr><td><code>all</code></td><td>boolean</td><td>Answers all pending approvals.</td></tr>
 <tr><td><code>resolve_all</code></td><td>boolean</td><td>Alias of <code>all</code>.</td></tr>
@@ -1498,6 +3664,7 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>choice</code></td><td><a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
+<tr><td><code>for_session</code></td><td>boolean</td><td>True: the denial holds for the rest of the session.</td></tr>
 <tr><td><code>by</code></td><td>string</td><td></td></tr>
 <tr><td><code>reason</code></td><td>string</td><td>Message that came with the answer.</td></tr>
 </tbody>
@@ -1537,6 +3704,63 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-bulk-limit" class="entry">
+<h3><a href="#schema-bulk-limit">BulkLimit</a></h3>
+<p>With <code>status</code>: the most messages to change, oldest first. Default: 1000.</p>
+<p>Type: integer. 1 to 1000.</p>
+</section>
+<section id="schema-bulk-refusal" class="entry">
+<h3><a href="#schema-bulk-refusal">BulkRefusal</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>code</code></td><td><a href="#schema-error-code">ErrorCode</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-bulk-result" class="entry">
+<h3><a href="#schema-bulk-result">BulkResult</a></h3>
+<p>The result of a change of many messages.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>matched</code></td><td>integer</td><td>Required. The messages that the request named and that exist, or that its filter found.</td></tr>
+<tr><td><code>done</code></td><td>integer</td><td>Required.</td></tr>
+<tr><td><code>refused</code></td><td>array of <a href="#schema-bulk-refusal">BulkRefusal</a></td><td>Required. The messages that did not change.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required. True: the filter matches more messages. Repeat the request.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-calendar" class="entry">
+<h3><a href="#schema-calendar">Calendar</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.calendar&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>from</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>to</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-calendar-entry">CalendarEntry</a></td><td>Required. Earliest first, at most 2,000.</td></tr>
+<tr><td><code>truncated</code></td><td>boolean</td><td>Required. True: later entries are left out.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-calendar-entry" class="entry">
+<h3><a href="#schema-calendar-entry">CalendarEntry</a></h3>
+<p>An occurrence, or an instant at which a job is planned to run.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>kind</code></td><td><code>&quot;occurrence&quot;</code> or <code>&quot;planned&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>job_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>job_name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>scheduled_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-occurrence-status">OccurrenceStatus</a> or null</td><td>Required. Null for planned instants.</td></tr>
+<tr><td><code>occurrence_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>covers_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-capabilities" class="entry">
 <h3><a href="#schema-capabilities">Capabilities</a></h3>
 <p>Features and limits of this server as configured.</p>
@@ -1550,6 +3774,8 @@ td:empty{display:none}
 <tr><td><code>auth</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>auth.type</code></td><td><code>&quot;bearer&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>auth.required</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>auth.key</code></td><td>string or null</td><td>Required. Name of the key that sent the request. Null: keys are off.</td></tr>
+<tr><td><code>auth.owner</code></td><td>string</td><td>Required. Whose data the key reaches.</td></tr>
 <tr><td><code>auth.scopes</code></td><td>array of string</td><td>Required. Scopes of the key that sent the request.</td></tr>
 <tr><td><code>runtime</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>runtime.mode</code></td><td><code>&quot;server_agent&quot;</code></td><td>Required.</td></tr>
@@ -1577,6 +3803,7 @@ td:empty{display:none}
 <tr><td><code>features.input_image</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.input_file</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.client_function_tools</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>features.structured_output</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.sessions_api</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.jobs_api</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.cors</code></td><td>boolean</td><td>Required.</td></tr>
@@ -1596,7 +3823,7 @@ td:empty{display:none}
 <tr><td><code>limits.max_queue_per_session</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.max_stored_responses</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.max_subscribers_per_run</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>limits.max_reader_bytes</code></td><td>number</td><td>Required. Total of all clients.</td></tr>
+<tr><td><code>limits.max_reader_bytes</code></td><td>number</td><td>Required. Total for all clients.</td></tr>
 <tr><td><code>limits.max_answer_bytes</code></td><td>number</td><td>Required. Per model call.</td></tr>
 <tr><td><code>limits.run_status_ttl_seconds</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.run_event_ttl_seconds</code></td><td>number</td><td>Required.</td></tr>
@@ -1608,6 +3835,19 @@ td:empty{display:none}
 <tr><td><code>limits.run_timeout_seconds</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.webhook_attempts</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>endpoints</code></td><td>map of <a href="#schema-endpoint-info">EndpointInfo</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-chat-allowed-tools" class="entry">
+<h3><a href="#schema-chat-allowed-tools">ChatAllowedTools</a></h3>
+<p>Offers only some of the functions in <code>tools</code>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;allowed_tools&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>allowed_tools</code></td><td>object</td><td>Required.</td></tr>
+<tr><td><code>allowed_tools.mode</code></td><td><code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>allowed_tools.tools</code></td><td>array of <a href="#schema-chat-tool-choice">ChatToolChoice</a></td><td>Required. At most 128 items.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1631,11 +3871,11 @@ td:empty{display:none}
 <tr><td><code>object</code></td><td><code>&quot;chat.completion&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>created</code></td><td>integer</td><td>Required.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required. The model name of the request.</td></tr>
-<tr><td><code>choices</code></td><td>array of object</td><td>Required. Exactly 1 items.</td></tr>
+<tr><td><code>choices</code></td><td>array of object</td><td>Required. Exactly 1 item.</td></tr>
 <tr><td><code>choices[].index</code></td><td>integer</td><td>Required.</td></tr>
 <tr><td><code>choices[].message</code></td><td><a href="#schema-chat-completion-message">ChatCompletionMessage</a></td><td>Required.</td></tr>
 <tr><td><code>choices[].finish_reason</code></td><td><a href="#schema-finish-reason">FinishReason</a></td><td>Required.</td></tr>
-<tr><td><code>choices[].logprobs</code></td><td>null</td><td>Required.</td></tr>
+<tr><td><code>choices[].logprobs</code></td><td><a href="#schema-chat-logprobs">ChatLogprobs</a> or null</td><td>Required. Always null.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-completion-usage">CompletionUsage</a></td><td>Required.</td></tr>
 <tr><td><code>agent</code></td><td><a href="#schema-agent-info">AgentInfo</a></td><td></td></tr>
 </tbody>
@@ -1650,7 +3890,7 @@ td:empty{display:none}
 <tr><td><code>object</code></td><td><code>&quot;chat.completion.chunk&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>created</code></td><td>integer</td><td>Required.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>choices</code></td><td>array of object</td><td>Required. At most 1 items.</td></tr>
+<tr><td><code>choices</code></td><td>array of object</td><td>Required. At most 1 item.</td></tr>
 <tr><td><code>choices[].index</code></td><td>integer</td><td>Required.</td></tr>
 <tr><td><code>choices[].delta</code></td><td><a href="#schema-chat-delta">ChatDelta</a></td><td>Required.</td></tr>
 <tr><td><code>choices[].finish_reason</code></td><td><a href="#schema-finish-reason">FinishReason</a> or null</td><td>Required.</td></tr>
@@ -1666,7 +3906,8 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>role</code></td><td><code>&quot;assistant&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>content</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>refusal</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>refusal</code></td><td>string or null</td><td>Required. Why the model refused, in a request with a response format.</td></tr>
+<tr><td><code>reasoning_content</code></td><td>string</td><td>Reasoning of the model.</td></tr>
 <tr><td><code>tool_calls</code></td><td>array of <a href="#schema-chat-tool-call">ChatToolCall</a></td><td>Calls for the client to make and to answer in its next request.</td></tr>
 </tbody>
 </table>
@@ -1685,10 +3926,11 @@ td:empty{display:none}
 <tr><td><code>stream_options.include_progress</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>n</code></td><td>integer or null</td><td>Only 1 is supported. At least 1.</td></tr>
 <tr><td><code>tools</code></td><td>array of <a href="#schema-chat-tool">ChatTool</a> or null</td><td>Functions of the client. They replace tools of the agent with the same name. At most 128 items.</td></tr>
-<tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-chat-tool-choice">ChatToolChoice</a> or null</td><td></td></tr>
+<tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-chat-tool-choice">ChatToolChoice</a> or <a href="#schema-chat-allowed-tools">ChatAllowedTools</a> or null</td><td>Chooses among the functions of the client. With <code>required</code> or a named function, every model call of the turn asks for a call until one of them is called. A model that answers in words instead is not an error.</td></tr>
 <tr><td><code>parallel_tool_calls</code></td><td>boolean or null</td><td></td></tr>
-<tr><td><code>response_format</code></td><td>object or null</td><td>Only <code>text</code> is supported.</td></tr>
-<tr><td><code>response_format.type</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>response_format</code></td><td>object or null</td><td>The format of the answer that ends the turn. A provider that supports it gets the schema; otherwise the model is instructed, its answer is checked, and it may correct the answer twice.</td></tr>
+<tr><td><code>response_format.type</code></td><td>string</td><td>Required. <code>text</code>, <code>json_object</code> or <code>json_schema</code>.</td></tr>
+<tr><td><code>response_format.json_schema</code></td><td><a href="#schema-json-schema-format">JsonSchemaFormat</a></td><td></td></tr>
 <tr><td><code>max_tokens</code></td><td>integer or null</td><td>At least 1.</td></tr>
 <tr><td><code>max_completion_tokens</code></td><td>integer or null</td><td>At least 1.</td></tr>
 <tr><td><code>temperature</code></td><td>number or null</td><td>0 to 2.</td></tr>
@@ -1697,6 +3939,19 @@ td:empty{display:none}
 <tr><td><code>seed</code></td><td>integer or null</td><td></td></tr>
 <tr><td><code>reasoning_effort</code></td><td>string or null</td><td>At most 32 characters.</td></tr>
 <tr><td><code>metadata</code></td><td>map of string or null</td><td>At most 16 fields; each value at most 512 characters.</td></tr>
+<tr><td><code>user</code></td><td>string or null</td><td>Ignored.</td></tr>
+<tr><td><code>store</code></td><td>boolean or null</td><td>Ignored.</td></tr>
+<tr><td><code>service_tier</code></td><td>string or null</td><td>Ignored.</td></tr>
+<tr><td><code>presence_penalty</code></td><td>number or null</td><td>Ignored.</td></tr>
+<tr><td><code>frequency_penalty</code></td><td>number or null</td><td>Ignored.</td></tr>
+<tr><td><code>logit_bias</code></td><td>map of number or null</td><td>Ignored.</td></tr>
+<tr><td><code>logprobs</code></td><td>boolean or null</td><td>Ignored.</td></tr>
+<tr><td><code>top_logprobs</code></td><td>integer or null</td><td>Ignored.</td></tr>
+<tr><td><code>modalities</code></td><td>array of string or null</td><td>Ignored.</td></tr>
+<tr><td><code>prediction</code></td><td>object or null</td><td>Ignored.</td></tr>
+<tr><td><code>verbosity</code></td><td>string or null</td><td>Ignored.</td></tr>
+<tr><td><code>safety_identifier</code></td><td>string or null</td><td>Ignored.</td></tr>
+<tr><td><code>prompt_cache_key</code></td><td>string or null</td><td>Ignored.</td></tr>
 <tr><td><code>agent</code></td><td><a href="#schema-agent-options">AgentOptions</a></td><td></td></tr>
 </tbody>
 </table>
@@ -1708,6 +3963,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>role</code></td><td><code>&quot;assistant&quot;</code></td><td></td></tr>
 <tr><td><code>content</code></td><td>string</td><td></td></tr>
+<tr><td><code>refusal</code></td><td>string</td><td></td></tr>
 <tr><td><code>reasoning_content</code></td><td>string</td><td></td></tr>
 <tr><td><code>tool_calls</code></td><td>array of object</td><td></td></tr>
 <tr><td><code>tool_calls[].index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
@@ -1726,6 +3982,17 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>role</code></td><td><code>&quot;developer&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>content</code></td><td><a href="#schema-message-content">MessageContent</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-chat-logprobs" class="entry">
+<h3><a href="#schema-chat-logprobs">ChatLogprobs</a></h3>
+<p>Part of the format; the agent sets no value.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>content</code></td><td>array of <a href="#schema-logprob">Logprob</a> or null</td><td>Required.</td></tr>
+<tr><td><code>refusal</code></td><td>array of <a href="#schema-logprob">Logprob</a> or null</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1887,6 +4154,7 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>answers</code></td><td>map of string</td><td>Required. Answers by question id.</td></tr>
+<tr><td><code>ends_turn</code></td><td>boolean</td><td>True: the questions are in the conversation, where the next prompt answers them.</td></tr>
 <tr><td><code>by</code></td><td>string</td><td></td></tr>
 </tbody>
 </table>
@@ -1955,14 +4223,25 @@ td:empty{display:none}
 </section>
 <section id="schema-content-part" class="entry">
 <h3><a href="#schema-content-part">ContentPart</a></h3>
-<p>A content part of a message: text (<code>text</code>, <code>input_text</code>), an image (<code>image_url</code>, <code>input_image</code>: a data URL or base64) or a file (<code>file</code>, <code>input_file</code>: a data URL).</p>
+<p>A part of the content of a message. Every message may contain text parts; only messages of the user may contain images and files. Audio, and files by id or address, are not supported.</p>
+<p>One of, distinguished by <code>type</code>:</p>
 <table class="c3">
-<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>type</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>text</code></td><td>string</td><td></td></tr>
+<tr><td><code>text</code></td><td><a href="#schema-text-part">TextPart</a></td><td></td></tr>
+<tr><td><code>input_text</code></td><td><a href="#schema-input-text-part">InputTextPart</a></td><td>Text in the responses format.</td></tr>
+<tr><td><code>output_text</code></td><td><a href="#schema-output-text-part">OutputTextPart</a></td><td>Text of an earlier answer in the responses format.</td></tr>
+<tr><td><code>refusal</code></td><td><a href="#schema-refusal-part">RefusalPart</a></td><td>Text of an earlier answer that was a refusal.</td></tr>
+<tr><td><code>image_url</code></td><td><a href="#schema-image-part">ImagePart</a></td><td>An image: PNG, JPEG, GIF or WebP.</td></tr>
+<tr><td><code>input_image</code></td><td><a href="#schema-input-image-part">InputImagePart</a></td><td>An image in the responses format: PNG, JPEG, GIF or WebP.</td></tr>
+<tr><td><code>file</code></td><td><a href="#schema-file-part">FilePart</a></td><td></td></tr>
+<tr><td><code>input_file</code></td><td><a href="#schema-input-file-part">InputFilePart</a></td><td>A file in the responses format.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-content-parts" class="entry">
+<h3><a href="#schema-content-parts">ContentParts</a></h3>
+<p>Type: array of <a href="#schema-content-part">ContentPart</a></p>
 </section>
 <section id="schema-conversation-param" class="entry">
 <h3><a href="#schema-conversation-param">ConversationParam</a></h3>
@@ -1982,6 +4261,39 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-create-job-body" class="entry">
+<h3><a href="#schema-create-job-body">CreateJobBody</a></h3>
+<p>Absent fields, and null, take their defaults. A job needs a prompt, a skill or a script.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>schedule</code></td><td>string</td><td>Required. <code>every 2h</code>, <code>in 45m</code>, <code>weekdays at 9am</code>, five cron fields such as <code>0 9 * * 1-5</code>, or a time such as <code>2026-12-24T18:00</code>. At most 1000 characters.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>At most 100,000 characters.</td></tr>
+<tr><td><code>name</code></td><td>string or null</td><td>At most 100 characters. Default: start of the prompt.</td></tr>
+<tr><td><code>deliver</code></td><td>string or null</td><td>Where the answer goes, separated by commas, such as <code>telegram:-100123</code>. Default: <code>local</code>, a file only.</td></tr>
+<tr><td><code>failure_deliver</code></td><td>string or null</td><td>Where failures go. Default: as <code>deliver</code>.</td></tr>
+<tr><td><code>repeat</code></td><td>integer or null</td><td>How many scheduled times run. Default: no limit.</td></tr>
+<tr><td><code>skills</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td>A file in <code>&lt;home&gt;/scripts</code> that runs first.</td></tr>
+<tr><td><code>no_agent</code></td><td>boolean or null</td><td>True: the output of the script is the message.</td></tr>
+<tr><td><code>context_from</code></td><td>array of string or null</td><td>Ids or names of jobs whose newest outputs the agent gets.</td></tr>
+<tr><td><code>workdir</code></td><td>string or null</td><td>An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder. At most 4096 characters.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td>At most 256 characters.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>token_budget</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>inactivity_seconds</code></td><td>integer or null</td><td>0: no limit.</td></tr>
+<tr><td><code>time_zone</code></td><td>string or null</td><td>IANA name. Default: the configured zone.</td></tr>
+<tr><td><code>catch_up</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>misfire_grace_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>overlap</code></td><td>string or null</td><td><code>skip</code> (default) or <code>allow</code>.</td></tr>
+<tr><td><code>jitter_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>paused</code></td><td>boolean or null</td><td>True: the job waits until it is resumed.</td></tr>
+<tr><td><code>paused_reason</code></td><td>string or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-create-response-request" class="entry">
 <h3><a href="#schema-create-response-request">CreateResponseRequest</a></h3>
 <p>The responses format. Unknown fields are ignored.</p>
@@ -1993,17 +4305,16 @@ td:empty{display:none}
 <tr><td><code>instructions</code></td><td>string or null</td><td>Applies to this request only.</td></tr>
 <tr><td><code>previous_response_id</code></td><td>string or null</td><td>Continues from this stored response, regardless of session headers. A second request from the same response starts a branch. At most 256 characters.</td></tr>
 <tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s name for a conversation, which is continued or created. Cannot be combined with <code>previous_response_id</code>.</td></tr>
-<tr><td><code>store</code></td><td>boolean or null</td><td>Store the response so that it can be fetched and continued. Default <code>true</code>.</td></tr>
+<tr><td><code>store</code></td><td>boolean or null</td><td>Store the response so that it can be fetched and continued. Default: true.</td></tr>
 <tr><td><code>stream</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>background</code></td><td>boolean or null</td><td>Return at once and run in the background. Fetch or follow the run.</td></tr>
 <tr><td><code>tools</code></td><td>array of <a href="#schema-function-tool">FunctionTool</a> or null</td><td>At most 128 items.</td></tr>
-<tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-function-tool-choice">FunctionToolChoice</a> or null</td><td></td></tr>
+<tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-function-tool-choice">FunctionToolChoice</a> or <a href="#schema-allowed-tools-choice">AllowedToolsChoice</a> or null</td><td>Chooses among the functions of the client. With <code>required</code> or a named function, every model call of the turn asks for a call until one of them is called. A model that answers in words instead is not an error.</td></tr>
 <tr><td><code>parallel_tool_calls</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>metadata</code></td><td><a href="#schema-response-metadata">ResponseMetadata</a> or null</td><td></td></tr>
 <tr><td><code>truncation</code></td><td><code>&quot;auto&quot;</code> or <code>&quot;disabled&quot;</code> or <code>null</code></td><td></td></tr>
 <tr><td><code>text</code></td><td>object or null</td><td></td></tr>
-<tr><td><code>text.format</code></td><td>object</td><td></td></tr>
-<tr><td><code>text.format.type</code></td><td>string</td><td>Required. Only <code>text</code> is supported.</td></tr>
+<tr><td><code>text.format</code></td><td><a href="#schema-response-text-format">ResponseTextFormat</a> or null</td><td>The format of the answer that ends the turn. A provider that supports it gets the schema; otherwise the model is instructed, its answer is checked, and it may correct the answer twice.</td></tr>
 <tr><td><code>reasoning</code></td><td>object or null</td><td></td></tr>
 <tr><td><code>reasoning.effort</code></td><td>string or null</td><td>At most 32 characters.</td></tr>
 <tr><td><code>reasoning.summary</code></td><td>string or null</td><td>At most 32 characters.</td></tr>
@@ -2015,9 +4326,46 @@ td:empty{display:none}
 <tr><td><code>safety_identifier</code></td><td>string or null</td><td>At most 512 characters.</td></tr>
 <tr><td><code>prompt_cache_key</code></td><td>string or null</td><td>At most 512 characters.</td></tr>
 <tr><td><code>service_tier</code></td><td>string or null</td><td>At most 32 characters.</td></tr>
+<tr><td><code>include</code></td><td>array of string or null</td><td>Ignored.</td></tr>
+<tr><td><code>top_logprobs</code></td><td>integer or null</td><td>Ignored.</td></tr>
+<tr><td><code>stream_options</code></td><td>object or null</td><td>Ignored.</td></tr>
 <tr><td><code>agent</code></td><td><a href="#schema-agent-options">AgentOptions</a></td><td></td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-create-route-body" class="entry">
+<h3><a href="#schema-create-route-body">CreateRouteBody</a></h3>
+<p>A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH need the scope admin.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>string</td><td>Required. Its name in the URL: a-z, 0-9, - and _. At most 128 characters; matches <code>^[a-z0-9][a-z0-9_-]*$</code>.</td></tr>
+<tr><td><code>secret</code></td><td>string or null</td><td>Secret that signs requests, or <code>env:NAME</code>. Default: a new one. 1 to 1024 characters.</td></tr>
+<tr><td><code>enabled</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>description</code></td><td>string or null</td><td>At most 500 characters.</td></tr>
+<tr><td><code>events</code></td><td>array of string or null</td><td>Event types to accept. Empty: all. At most 200 items; each not empty.</td></tr>
+<tr><td><code>auth</code></td><td>string or null</td><td>signature, bearer, basic or path. At most 64 characters.</td></tr>
+<tr><td><code>scheme</code></td><td>string or null</td><td>How the service signs. At most 64 characters.</td></tr>
+<tr><td><code>signature</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>verify_token</code></td><td>string or null</td><td>Never shown again. 1 to 500 characters.</td></tr>
+<tr><td><code>tolerance_seconds</code></td><td>integer or null</td><td>1 to 900.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>Template with {fields} of the payload. At most 100000 characters.</td></tr>
+<tr><td><code>filters</code></td><td>array of object or null</td><td>At most 200 items.</td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td>1 to 1024 characters.</td></tr>
+<tr><td><code>retry_on_script_failure</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>skills</code></td><td>array of string or null</td><td>At most 50 items; each not empty.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td>At most 50 items; each not empty.</td></tr>
+<tr><td><code>deliver</code></td><td>string or null</td><td>1 to 4000 characters.</td></tr>
+<tr><td><code>deliver_extra</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>deliver_only</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>silent</code></td><td>string or null</td><td>deliver or suppress. At most 64 characters.</td></tr>
+<tr><td><code>on_failure</code></td><td>string or null</td><td>notice or silent. At most 64 characters.</td></tr>
+<tr><td><code>trusts_sender</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>max_concurrent</code></td><td>integer or null</td><td>1 to 1000.</td></tr>
+<tr><td><code>coalesce</code></td><td>object or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
 </section>
 <section id="schema-create-run-request" class="entry">
 <h3><a href="#schema-create-run-request">CreateRunRequest</a></h3>
@@ -2040,6 +4388,17 @@ td:empty{display:none}
 </table>
 <p>Other fields are refused.</p>
 </section>
+<section id="schema-deleted-job" class="entry">
+<h3><a href="#schema-deleted-job">DeletedJob</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>object</code></td><td><code>&quot;agent.job&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>deleted</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-deleted-response" class="entry">
 <h3><a href="#schema-deleted-response">DeletedResponse</a></h3>
 <table class="c3">
@@ -2047,9 +4406,91 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>object</code></td><td><code>&quot;response&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>deleted</code></td><td><code>true</code></td><td>Required.</td></tr>
+<tr><td><code>deleted</code></td><td>boolean</td><td>Required. Always true.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-deleted-route" class="entry">
+<h3><a href="#schema-deleted-route">DeletedRoute</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required. Its name.</td></tr>
+<tr><td><code>object</code></td><td><code>&quot;agent.route&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>deleted</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-deleted-session" class="entry">
+<h3><a href="#schema-deleted-session">DeletedSession</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>object</code></td><td><code>&quot;agent.session&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>deleted</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-delivery" class="entry">
+<h3><a href="#schema-delivery">Delivery</a></h3>
+<p>A received webhook. Secrets are redacted.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.delivery&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required. Owner of the route when it arrived.</td></tr>
+<tr><td><code>route</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>delivery_id</code></td><td>string</td><td>Required. The sender&#39;s id, or the id of the request.</td></tr>
+<tr><td><code>event</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-delivery-status">DeliveryStatus</a></td><td>Required.</td></tr>
+<tr><td><code>reason</code></td><td>string or null</td><td>Required. Why a stage stopped it, or how it failed.</td></tr>
+<tr><td><code>stages</code></td><td>array of <a href="#schema-delivery-stage">DeliveryStage</a> or null</td><td>Required. In order. Null in lists.</td></tr>
+<tr><td><code>run_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>message_id</code></td><td>string or null</td><td>Required. The first message that was sent for it.</td></tr>
+<tr><td><code>replay_of</code></td><td>string or null</td><td>Required. The delivery that it replays.</td></tr>
+<tr><td><code>headers</code></td><td>map of string or null</td><td>Required. Names in lower case; the values of credentials are <code>[redacted]</code>. Null in lists.</td></tr>
+<tr><td><code>payload</code></td><td>string or null</td><td>Required. The body as text, with <code>include=payload</code>.</td></tr>
+<tr><td><code>rendered</code></td><td>string or null</td><td>Required. The prompt or message, with <code>include=rendered</code>.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>ended_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null while it is open.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-delivery-list" class="entry">
+<h3><a href="#schema-delivery-list">DeliveryList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-delivery">Delivery</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-delivery-stage" class="entry">
+<h3><a href="#schema-delivery-stage">DeliveryStage</a></h3>
+<p>The result of a stage.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>stage</code></td><td><a href="#schema-delivery-stage-name">DeliveryStageName</a></td><td>Required.</td></tr>
+<tr><td><code>result</code></td><td><code>&quot;pass&quot;</code> or <code>&quot;stop&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>detail</code></td><td>string or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-delivery-stage-name" class="entry">
+<h3><a href="#schema-delivery-stage-name">DeliveryStageName</a></h3>
+<p>Type: <code>&quot;signature&quot;</code> or <code>&quot;rate&quot;</code> or <code>&quot;parse&quot;</code> or <code>&quot;dedupe&quot;</code> or <code>&quot;events&quot;</code> or <code>&quot;filters&quot;</code> or <code>&quot;script&quot;</code> or <code>&quot;render&quot;</code> or <code>&quot;admit&quot;</code></p>
+</section>
+<section id="schema-delivery-status" class="entry">
+<h3><a href="#schema-delivery-status">DeliveryStatus</a></h3>
+<p>accepted: its run or message waits. delivered: a direct message arrived. unknown: it may have arrived. ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.</p>
+<p>Type: <code>&quot;accepted&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;delivered&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;ignored&quot;</code> or <code>&quot;duplicate&quot;</code> or <code>&quot;refused&quot;</code> or <code>&quot;interrupted&quot;</code></p>
 </section>
 <section id="schema-detailed-health" class="entry">
 <h3><a href="#schema-detailed-health">DetailedHealth</a></h3>
@@ -2070,6 +4511,7 @@ td:empty{display:none}
 <tr><td><code>readiness.checks.model</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
 <tr><td><code>readiness.checks.disk</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent if the runtime does not report free space.</td></tr>
 <tr><td><code>readiness.checks.api_server</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
+<tr><td><code>readiness.checks.sandbox</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Whether commands run in the operating system&#39;s sandbox (<code>active</code>), its <code>kind</code> (bubblewrap or seatbelt), and whether commands can reach allowed hosts (<code>network</code>). If it is not active, <code>detail</code> says why.</td></tr>
 <tr><td><code>readiness.checks.webhook</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Pending and failed outbound messages. Absent if the database does not respond.</td></tr>
 <tr><td><code>readiness.checks.webhooks</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>The webhook receiver: its <code>url</code> (null if it cannot listen yet; <code>detail</code> says why), the number of <code>routes</code>, the number of runs <code>waiting</code> for capacity, and the number of deliveries of the last hour by status, out of the newest 10,000. Absent if it is disabled.</td></tr>
 <tr><td><code>readiness.checks.cron</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Scheduled jobs in the database: whether this server runs them (<code>enabled</code>), the state of the <code>scheduler</code> (ticking; stalled: no tick for 200 s; none), <code>last_tick_at</code> and <code>next_due_at</code> (RFC 3339 or null), the number of jobs that are <code>late</code> by more than a minute and since when (<code>late_since</code>), the number of <code>scheduled</code>, <code>paused</code>, <code>completed</code> and <code>missed</code> jobs and of those in <code>error</code>, the number of <code>broken</code> rows, the number of active runs (<code>at_work</code>), and the number of jobs whose last run failed (<code>failing</code>). Absent if the database does not respond.</td></tr>
@@ -2086,6 +4528,33 @@ td:empty{display:none}
 <tr><td><code>outbox</code></td><td><a href="#schema-outbox-health">OutboxHealth</a></td><td>Absent if the database does not respond.</td></tr>
 <tr><td><code>recovering</code></td><td>boolean</td><td>Required. True after a start, until the runs of dead processes are closed. New prompts to their sessions wait until then.</td></tr>
 <tr><td><code>draining</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-drop-messages-body" class="entry">
+<h3><a href="#schema-drop-messages-body">DropMessagesBody</a></h3>
+<p>Either <code>ids</code>, or <code>status</code> with further filters.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>ids</code></td><td><a href="#schema-message-ids">MessageIds</a></td><td></td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-open-statuses">OpenStatuses</a></td><td></td></tr>
+<tr><td><code>platform</code></td><td>string</td><td>With <code>status</code>: only messages to this platform. At most 64 characters.</td></tr>
+<tr><td><code>from</code></td><td>number</td><td>With <code>status</code>: enqueued then or later; Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>to</code></td><td>number</td><td>With <code>status</code>: enqueued before; Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>limit</code></td><td><a href="#schema-bulk-limit">BulkLimit</a></td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-due-job" class="entry">
+<h3><a href="#schema-due-job">DueJob</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>due_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2115,7 +4584,7 @@ td:empty{display:none}
 <section id="schema-error-code" class="entry">
 <h3><a href="#schema-error-code">ErrorCode</a></h3>
 <p>Stable name of the error.</p>
-<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
+<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>
@@ -2132,6 +4601,90 @@ td:empty{display:none}
 <p>Coarse class of an error. <code>code</code> says exactly what happened.</p>
 <p>Type: <code>&quot;invalid_request_error&quot;</code> or <code>&quot;authentication_error&quot;</code> or <code>&quot;permission_error&quot;</code> or <code>&quot;not_found_error&quot;</code> or <code>&quot;conflict_error&quot;</code> or <code>&quot;rate_limit_error&quot;</code> or <code>&quot;server_error&quot;</code> or <code>&quot;overloaded_error&quot;</code></p>
 </section>
+<section id="schema-failing-job" class="entry">
+<h3><a href="#schema-failing-job">FailingJob</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>last_status</code></td><td><a href="#schema-job-last-status">JobLastStatus</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-feed-bookmark" class="entry">
+<h3><a href="#schema-feed-bookmark">FeedBookmark</a></h3>
+<p>Sent after 60 seconds without an event of the wanted types. The position moves on.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;feed.bookmark&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>cursor</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-feed-event" class="entry">
+<h3><a href="#schema-feed-event">FeedEvent</a></h3>
+<p>A committed change of a resource. It holds no titles, prompts or texts: read the resource by <code>data.id</code>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required. Opaque position in the feed; pass it as <code>after</code>.</td></tr>
+<tr><td><code>object</code></td><td><code>&quot;event&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>type</code></td><td><a href="#schema-feed-event-type">FeedEventType</a></td><td>Required.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>actor</code></td><td>string or null</td><td>Required. Author of the change: the name of a key, or a surface such as <code>http:ci</code>. Null: the server.</td></tr>
+<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision.</td></tr>
+<tr><td><code>data.object</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>data.id</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-feed-event-list" class="entry">
+<h3><a href="#schema-feed-event-list">FeedEventList</a></h3>
+<p>Events, oldest first.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-feed-event">FeedEvent</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-feed-event-type" class="entry">
+<h3><a href="#schema-feed-event-type">FeedEventType</a></h3>
+<p>The kind of a resource and its change.</p>
+<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code></p>
+</section>
+<section id="schema-feed-frame" class="entry">
+<h3><a href="#schema-feed-frame">FeedFrame</a></h3>
+<p>A frame of the stream of events.</p>
+<p>One of, distinguished by <code>object</code>:</p>
+<table class="c3">
+<thead><tr><th scope="col">object</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>event</code></td><td><a href="#schema-feed-event">FeedEvent</a></td><td>A committed change of a resource. It holds no titles, prompts or texts: read the resource by <code>data.id</code>.</td></tr>
+<tr><td><code>feed.ready</code></td><td><a href="#schema-feed-ready">FeedReady</a></td><td>First frame of a stream. Events behind <code>cursor</code> follow.</td></tr>
+<tr><td><code>feed.bookmark</code></td><td><a href="#schema-feed-bookmark">FeedBookmark</a></td><td>Sent after 60 seconds without an event of the wanted types. The position moves on.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-feed-ready" class="entry">
+<h3><a href="#schema-feed-ready">FeedReady</a></h3>
+<p>First frame of a stream. Events behind <code>cursor</code> follow.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;feed.ready&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>cursor</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>epoch</code></td><td>string</td><td>Required. Changes with the database: cursors of another epoch are invalid.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-file-change" class="entry">
 <h3><a href="#schema-file-change">FileChange</a></h3>
 <p>A change to one file. Texts of more than 131072 characters are omitted; <code>diff</code> is always present and truncated if it is long.</p>
@@ -2144,6 +4697,26 @@ td:empty{display:none}
 <tr><td><code>diff</code></td><td>string</td><td>Required. Unified diff.</td></tr>
 <tr><td><code>omitted</code></td><td><code>&quot;binary&quot;</code> or <code>&quot;large&quot;</code></td><td>Reason why texts and diff are missing.</td></tr>
 <tr><td><code>size</code></td><td>integer</td><td>Size of the larger text in bytes, if something was omitted. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-file-data" class="entry">
+<h3><a href="#schema-file-data">FileData</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>file_data</code></td><td>string</td><td>Required. A data URL in base64. Not empty.</td></tr>
+<tr><td><code>filename</code></td><td>string or null</td><td></td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-file-part" class="entry">
+<h3><a href="#schema-file-part">FilePart</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;file&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>file</code></td><td><a href="#schema-file-data">FileData</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2203,7 +4776,7 @@ td:empty{display:none}
 </section>
 <section id="schema-health-check" class="entry">
 <h3><a href="#schema-health-check">HealthCheck</a></h3>
-<p>State of a component, with optional metrics.</p>
+<p>State of a component, with metrics as numbers, strings, booleans or null.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2212,29 +4785,241 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-image-part" class="entry">
+<h3><a href="#schema-image-part">ImagePart</a></h3>
+<p>An image: PNG, JPEG, GIF or WebP.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;image_url&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>image_url</code></td><td><a href="#schema-image-url">ImageUrl</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-image-url" class="entry">
+<h3><a href="#schema-image-url">ImageUrl</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>url</code></td><td>string</td><td>Required. A data URL in base64, or an http address that the server fetches.</td></tr>
+<tr><td><code>detail</code></td><td>string or null</td><td>Ignored.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-input-file-part" class="entry">
+<h3><a href="#schema-input-file-part">InputFilePart</a></h3>
+<p>A file in the responses format.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;input_file&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>file_data</code></td><td>string</td><td>Required. A data URL in base64. Not empty.</td></tr>
+<tr><td><code>filename</code></td><td>string or null</td><td></td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-input-image-part" class="entry">
+<h3><a href="#schema-input-image-part">InputImagePart</a></h3>
+<p>An image in the responses format: PNG, JPEG, GIF or WebP.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;input_image&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>image_url</code></td><td>string</td><td>Required. A data URL in base64, or an http address that the server fetches.</td></tr>
+<tr><td><code>detail</code></td><td>string or null</td><td>Ignored.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-input-item" class="entry">
 <h3><a href="#schema-input-item">InputItem</a></h3>
-<p>An item of the conversation: <code>message</code> (also without a type, with <code>role</code> and <code>content</code>), <code>function_call</code>, <code>function_call_output</code>, <code>reasoning</code>, <code>item_reference</code> or <code>mcp_call</code> (ignored). Content parts are <code>input_text</code>, <code>output_text</code>, <code>input_image</code> and <code>input_file</code>.</p>
+<p>An item of the conversation: <code>message</code> (the type may be absent if <code>role</code> and <code>content</code> are set), <code>function_call</code>, <code>function_call_output</code>, <code>mcp_call</code>, <code>item_reference</code> or <code>reasoning</code> (ignored). Content parts are <code>input_text</code>, <code>output_text</code>, <code>input_image</code> and <code>input_file</code>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>type</code></td><td>string</td><td></td></tr>
 <tr><td><code>id</code></td><td>string or null</td><td></td></tr>
 <tr><td><code>role</code></td><td><code>&quot;user&quot;</code> or <code>&quot;assistant&quot;</code> or <code>&quot;system&quot;</code> or <code>&quot;developer&quot;</code> or <code>&quot;tool&quot;</code></td><td></td></tr>
-<tr><td><code>content</code></td><td>any</td><td></td></tr>
+<tr><td><code>content</code></td><td><a href="#schema-message-content">MessageContent</a> or null</td><td>Content of a message.</td></tr>
 <tr><td><code>tool_call_id</code></td><td>string</td><td>Id of the call, in a chat format message with the role <code>tool</code>.</td></tr>
 <tr><td><code>tool_calls</code></td><td>array of <a href="#schema-chat-tool-call">ChatToolCall</a> or null</td><td>Calls in a chat format message with the role <code>assistant</code>.</td></tr>
 <tr><td><code>call_id</code></td><td>string</td><td></td></tr>
 <tr><td><code>name</code></td><td>string</td><td></td></tr>
 <tr><td><code>arguments</code></td><td>string</td><td></td></tr>
-<tr><td><code>output</code></td><td>any</td><td></td></tr>
+<tr><td><code>output</code></td><td><a href="#schema-message-content">MessageContent</a> or null</td><td>Result of a <code>function_call_output</code>.</td></tr>
 <tr><td><code>status</code></td><td>string or null</td><td></td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-input-text-part" class="entry">
+<h3><a href="#schema-input-text-part">InputTextPart</a></h3>
+<p>Text in the responses format.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;input_text&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-item-status" class="entry">
 <h3><a href="#schema-item-status">ItemStatus</a></h3>
 <p>Type: <code>&quot;in_progress&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;incomplete&quot;</code></p>
+</section>
+<section id="schema-job" class="entry">
+<h3><a href="#schema-job">Job</a></h3>
+<p>A scheduled job. It runs, spends and delivers as its owner. Secrets are redacted.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.job&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>revision</code></td><td>integer</td><td>Required. Grows when people change the job. At least 1.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>state</code></td><td><a href="#schema-job-state">JobState</a></td><td>Required.</td></tr>
+<tr><td><code>schedule</code></td><td>string</td><td>Required. Such as <code>every 2h</code>, five cron fields, or a time in UTC.</td></tr>
+<tr><td><code>schedule_kind</code></td><td><code>&quot;once&quot;</code> or <code>&quot;interval&quot;</code> or <code>&quot;cron&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>time_zone</code></td><td>string</td><td>Required. IANA name.</td></tr>
+<tr><td><code>next_run_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>next_runs</code></td><td>array of <a href="#schema-job-time">JobTime</a> or null</td><td>Required. The next five times. Null in lists.</td></tr>
+<tr><td><code>warnings</code></td><td>array of string or null</td><td>Required. Why the job may not do what it should. Null where only an existing job is read.</td></tr>
+<tr><td><code>repeat</code></td><td><a href="#schema-job-repeat">JobRepeat</a></td><td>Required.</td></tr>
+<tr><td><code>prompt</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>skills</code></td><td>array of string</td><td>Required.</td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>no_agent</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>context_from</code></td><td>array of string</td><td>Required. Ids of jobs.</td></tr>
+<tr><td><code>deliver</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>failure_deliver</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>origin</code></td><td>string or null</td><td>Required. The chat in which the job was created.</td></tr>
+<tr><td><code>workdir</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td>Required. <code>provider:model</code>. Null: the default model.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td>Required. Null: the configuration decides.</td></tr>
+<tr><td><code>token_budget</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>inactivity_seconds</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>catch_up</code></td><td>boolean or null</td><td>Required. Null: the configuration decides.</td></tr>
+<tr><td><code>misfire_grace_seconds</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>overlap</code></td><td><code>&quot;skip&quot;</code> or <code>&quot;allow&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>jitter_seconds</code></td><td>integer</td><td>Required.</td></tr>
+<tr><td><code>paused_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>paused_reason</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>run_requested_at</code></td><td>number or null</td><td>Required. Unix time in seconds, until the requested run is claimed.</td></tr>
+<tr><td><code>retry_at</code></td><td>number or null</td><td>Required. When a run that reached no model is retried.</td></tr>
+<tr><td><code>last_run_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>last_status</code></td><td><a href="#schema-job-last-status">JobLastStatus</a> or null</td><td>Required.</td></tr>
+<tr><td><code>last_error</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_delivery_error</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>failure_streak</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>updated_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-job-last-status" class="entry">
+<h3><a href="#schema-job-last-status">JobLastStatus</a></h3>
+<p>delivery_failed: the run was ok, and its message did not arrive. blocked_config: the configuration does not allow the job to run. unknown: the process that ran it is gone.</p>
+<p>Type: <code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;delivery_failed&quot;</code> or <code>&quot;blocked_config&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;missed&quot;</code></p>
+</section>
+<section id="schema-job-list" class="entry">
+<h3><a href="#schema-job-list">JobList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-job">Job</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required. Opaque position of the first job.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Opaque position of the last job; pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-job-repeat" class="entry">
+<h3><a href="#schema-job-repeat">JobRepeat</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>times</code></td><td>integer or null</td><td>Required. How many scheduled times run. Null: no limit.</td></tr>
+<tr><td><code>completed</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-job-run" class="entry">
+<h3><a href="#schema-job-run">JobRun</a></h3>
+<p>A requested run of a job.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.job.run&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>job</code></td><td><a href="#schema-job">Job</a></td><td>Required.</td></tr>
+<tr><td><code>scheduled_at</code></td><td>number</td><td>Required. The instant of the run, Unix time in seconds. With the cause manual it names the occurrence.</td></tr>
+<tr><td><code>occurrence</code></td><td><a href="#schema-occurrence">Occurrence</a> or null</td><td>Required. Null until a scheduler has claimed it.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-job-state" class="entry">
+<h3><a href="#schema-job-state">JobState</a></h3>
+<p>scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left. missed: it was to run once, and no scheduler was running at its time. error: its next time cannot be computed, which is retried.</p>
+<p>Type: <code>&quot;scheduled&quot;</code> or <code>&quot;paused&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;missed&quot;</code> or <code>&quot;error&quot;</code></p>
+</section>
+<section id="schema-job-time" class="entry">
+<h3><a href="#schema-job-time">JobTime</a></h3>
+<p>An instant of a schedule.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>scheduled_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>wall_time</code></td><td>string</td><td>Required. RFC 3339, in the zone of the job, such as 2026-03-29T09:00:00+02:00.</td></tr>
+<tr><td><code>shift</code></td><td><code>&quot;gap&quot;</code> or <code>&quot;repeat&quot;</code> or null</td><td>Required. Effect of a clock change on an instant of a cron expression. gap: clocks skip its time, so it is at the end of the gap. repeat: clocks show its time for the second time.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-job-time-list" class="entry">
+<h3><a href="#schema-job-time-list">JobTimeList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-job-time">JobTime</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-json-object-format" class="entry">
+<h3><a href="#schema-json-object-format">JsonObjectFormat</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;json_object&quot;</code></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-json-schema-format" class="entry">
+<h3><a href="#schema-json-schema-format">JsonSchemaFormat</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>string</td><td>Required. Matches <code>^[a-zA-Z0-9_-]{1,64}$</code>.</td></tr>
+<tr><td><code>description</code></td><td>string or null</td><td>At most 8192 characters.</td></tr>
+<tr><td><code>schema</code></td><td>object or null</td><td>JSON Schema of the answer.</td></tr>
+<tr><td><code>strict</code></td><td>boolean or null</td><td></td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-json-schema-text-format" class="entry">
+<h3><a href="#schema-json-schema-text-format">JsonSchemaTextFormat</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;json_schema&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required. Matches <code>^[a-zA-Z0-9_-]{1,64}$</code>.</td></tr>
+<tr><td><code>description</code></td><td>string</td><td>At most 8192 characters.</td></tr>
+<tr><td><code>schema</code></td><td>object</td><td>Required. JSON Schema of the answer.</td></tr>
+<tr><td><code>strict</code></td><td>boolean or null</td><td></td></tr>
+</tbody>
+</table>
 </section>
 <section id="schema-logprob" class="entry">
 <h3><a href="#schema-logprob">Logprob</a></h3>
@@ -2280,6 +5065,48 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-message" class="entry">
+<h3><a href="#schema-message">Message</a></h3>
+<p>An outbound message in the outbox.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.message&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>platform</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>target</code></td><td>string</td><td>Required. The whole address: the platform, the chat and the thread.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-message-status">MessageStatus</a></td><td>Required.</td></tr>
+<tr><td><code>ref</code></td><td>string or null</td><td>Required. The run, webhook delivery or occurrence that enqueued it.</td></tr>
+<tr><td><code>run_id</code></td><td>string or null</td><td>Required. The run whose answer or event it is.</td></tr>
+<tr><td><code>delivery_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>occurrence_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>attempts</code></td><td>integer</td><td>Required. Attempts since it was enqueued or retried by a person.</td></tr>
+<tr><td><code>attempt_log</code></td><td>array of <a href="#schema-message-attempt">MessageAttempt</a> or null</td><td>Required. The latest finished attempts, oldest first. Null in lists.</td></tr>
+<tr><td><code>parts_sent</code></td><td>integer</td><td>Required. Parts of a long message that have arrived.</td></tr>
+<tr><td><code>due_at</code></td><td>number or null</td><td>Required. When it is due; Unix time in seconds. Null unless it is due.</td></tr>
+<tr><td><code>waits_for</code></td><td>string or null</td><td>Required. The oldest pending message to the same chat, which goes first.</td></tr>
+<tr><td><code>last_error</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>hint</code></td><td>string or null</td><td>Required. Advice: the next step for a person.</td></tr>
+<tr><td><code>text</code></td><td>string or null</td><td>Required. With <code>include=text</code>, secrets redacted; in lists at most 2,000 characters.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>ended_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null while it is pending.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-message-attempt" class="entry">
+<h3><a href="#schema-message-attempt">MessageAttempt</a></h3>
+<p>A finished attempt to send a message.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>started_at</code></td><td>number</td><td>Required. When the attempt began, or its last part; Unix time in seconds.</td></tr>
+<tr><td><code>ended_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: unknown.</td></tr>
+<tr><td><code>outcome</code></td><td><code>&quot;delivered&quot;</code> or <code>&quot;retry&quot;</code> or <code>&quot;permanent&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;stopped&quot;</code> or <code>&quot;lost&quot;</code></td><td>Required. stopped: the service ended. lost: the process of the attempt ended first.</td></tr>
+<tr><td><code>error</code></td><td>string or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-message-completed-event" class="entry">
 <h3><a href="#schema-message-completed-event">MessageCompletedEvent</a></h3>
 <p>A message is complete. <code>text</code> is the full text.</p>
@@ -2302,7 +5129,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td>string</td><td></td></tr>
-<tr><td>array of <a href="#schema-content-part">ContentPart</a></td><td></td></tr>
+<tr><td><a href="#schema-content-parts">ContentParts</a></td><td></td></tr>
 </tbody>
 </table>
 </section>
@@ -2321,6 +5148,11 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-message-ids" class="entry">
+<h3><a href="#schema-message-ids">MessageIds</a></h3>
+<p>Ids of messages.</p>
+<p>Type: array of string. 1 to 1000 items; each at most 256 characters.</p>
+</section>
 <section id="schema-message-item" class="entry">
 <h3><a href="#schema-message-item">MessageItem</a></h3>
 <table class="c3">
@@ -2330,7 +5162,20 @@ td:empty{display:none}
 <tr><td><code>type</code></td><td><code>&quot;message&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>status</code></td><td><a href="#schema-item-status">ItemStatus</a></td><td>Required.</td></tr>
 <tr><td><code>role</code></td><td><code>&quot;assistant&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>content</code></td><td>array of <a href="#schema-output-text">OutputText</a></td><td>Required.</td></tr>
+<tr><td><code>content</code></td><td>array of <a href="#schema-output-content">OutputContent</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-message-list" class="entry">
+<h3><a href="#schema-message-list">MessageList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-message">Message</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2347,6 +5192,11 @@ td:empty{display:none}
 <tr><td><code>message_id</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-message-status" class="entry">
+<h3><a href="#schema-message-status">MessageStatus</a></h3>
+<p>due: it waits for its next attempt. sending: a process sends it. delivered: the platform took it. dead: no attempt is left. unknown: it may have arrived. dropped: a person gave it up.</p>
+<p>Type: <code>&quot;due&quot;</code> or <code>&quot;sending&quot;</code> or <code>&quot;delivered&quot;</code> or <code>&quot;dead&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;dropped&quot;</code></p>
 </section>
 <section id="schema-model" class="entry">
 <h3><a href="#schema-model">Model</a></h3>
@@ -2384,6 +5234,87 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-occurrence" class="entry">
+<h3><a href="#schema-occurrence">Occurrence</a></h3>
+<p>An instant at which a job was due, and its result.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.occurrence&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>job_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>job_name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>scheduled_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>cause</code></td><td><a href="#schema-occurrence-cause">OccurrenceCause</a></td><td>Required.</td></tr>
+<tr><td><code>timing</code></td><td><a href="#schema-occurrence-timing">OccurrenceTiming</a></td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-occurrence-status">OccurrenceStatus</a></td><td>Required.</td></tr>
+<tr><td><code>reason</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>covers_until</code></td><td>number or null</td><td>Required. Last instant that a missed occurrence covers.</td></tr>
+<tr><td><code>covers_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
+<tr><td><code>claimed_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>started_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>ended_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>run_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>session_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>has_output</code></td><td>boolean</td><td>Required. Whether an output was written. Old outputs are deleted.</td></tr>
+<tr><td><code>output_file</code></td><td>string or null</td><td>Required. Name of the file in the folder of the job&#39;s outputs.</td></tr>
+<tr><td><code>delivery_status</code></td><td><a href="#schema-occurrence-delivery-status">OccurrenceDeliveryStatus</a> or null</td><td>Required. Null before the end.</td></tr>
+<tr><td><code>delivery_error</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>messages</code></td><td>array of <a href="#schema-occurrence-message">OccurrenceMessage</a> or null</td><td>Required. Null without <code>include=messages</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-occurrence-cause" class="entry">
+<h3><a href="#schema-occurrence-cause">OccurrenceCause</a></h3>
+<p>Type: <code>&quot;schedule&quot;</code> or <code>&quot;manual&quot;</code> or <code>&quot;retry&quot;</code></p>
+</section>
+<section id="schema-occurrence-delivery-status" class="entry">
+<h3><a href="#schema-occurrence-delivery-status">OccurrenceDeliveryStatus</a></h3>
+<p>none: only the output is kept. silent: the answer asked not to be delivered.</p>
+<p>Type: <code>&quot;pending&quot;</code> or <code>&quot;delivered&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;silent&quot;</code> or <code>&quot;none&quot;</code></p>
+</section>
+<section id="schema-occurrence-list" class="entry">
+<h3><a href="#schema-occurrence-list">OccurrenceList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-occurrence">Occurrence</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-occurrence-message" class="entry">
+<h3><a href="#schema-occurrence-message">OccurrenceMessage</a></h3>
+<p>An outbound message about an occurrence.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>target</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;due&quot;</code> or <code>&quot;sending&quot;</code> or <code>&quot;delivered&quot;</code> or <code>&quot;dead&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;dropped&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>error</code></td><td>string or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-occurrence-status" class="entry">
+<h3><a href="#schema-occurrence-status">OccurrenceStatus</a></h3>
+<p>claimed: a scheduler has it, and nothing has started. missed: no scheduler was running; one occurrence may cover several instants. skipped: the previous run was still running. unknown: its process is gone, and it is not repeated.</p>
+<p>Type: <code>&quot;claimed&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;ok&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;missed&quot;</code> or <code>&quot;skipped&quot;</code> or <code>&quot;unknown&quot;</code></p>
+</section>
+<section id="schema-occurrence-timing" class="entry">
+<h3><a href="#schema-occurrence-timing">OccurrenceTiming</a></h3>
+<p>late: more than 5 minutes after its instant. catch_up: it replaces instants that were missed.</p>
+<p>Type: <code>&quot;on_time&quot;</code> or <code>&quot;late&quot;</code> or <code>&quot;catch_up&quot;</code></p>
+</section>
+<section id="schema-open-statuses" class="entry">
+<h3><a href="#schema-open-statuses">OpenStatuses</a></h3>
+<p>Any of these statuses.</p>
+<p>Type: array of <code>&quot;due&quot;</code> or <code>&quot;dead&quot;</code> or <code>&quot;unknown&quot;</code>. 1 to 3 items.</p>
+</section>
 <section id="schema-outbox-counts" class="entry">
 <h3><a href="#schema-outbox-counts">OutboxCounts</a></h3>
 <table class="c3">
@@ -2411,6 +5342,17 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-output-content" class="entry">
+<h3><a href="#schema-output-content">OutputContent</a></h3>
+<p>One of, distinguished by <code>type</code>:</p>
+<table class="c3">
+<thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>output_text</code></td><td><a href="#schema-output-text">OutputText</a></td><td></td></tr>
+<tr><td><code>refusal</code></td><td><a href="#schema-output-refusal">OutputRefusal</a></td><td>Why the model refused, in a request with a text format.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-output-item" class="entry">
 <h3><a href="#schema-output-item">OutputItem</a></h3>
 <p>One of, distinguished by <code>type</code>:</p>
@@ -2421,6 +5363,17 @@ td:empty{display:none}
 <tr><td><code>reasoning</code></td><td><a href="#schema-reasoning-item">ReasoningItem</a></td><td></td></tr>
 <tr><td><code>mcp_call</code></td><td><a href="#schema-mcp-call-item">McpCallItem</a></td><td>A call of one of the agent&#39;s own tools, made by the agent.</td></tr>
 <tr><td><code>function_call</code></td><td><a href="#schema-function-call-item">FunctionCallItem</a></td><td>A call for the client to make.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-output-refusal" class="entry">
+<h3><a href="#schema-output-refusal">OutputRefusal</a></h3>
+<p>Why the model refused, in a request with a text format.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;refusal&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>refusal</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2436,6 +5389,86 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-output-text-part" class="entry">
+<h3><a href="#schema-output-text-part">OutputTextPart</a></h3>
+<p>Text of an earlier answer in the responses format.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;output_text&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>annotations</code></td><td>array of object</td><td>Ignored.</td></tr>
+<tr><td><code>logprobs</code></td><td>array of object</td><td>Ignored.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-pause-job-body" class="entry">
+<h3><a href="#schema-pause-job-body">PauseJobBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>reason</code></td><td>string</td><td>At most 500 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-platform" class="entry">
+<h3><a href="#schema-platform">Platform</a></h3>
+<p>A platform that messages can be sent through.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.platform&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required. Its name in addresses.</td></tr>
+<tr><td><code>title</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;ready&quot;</code> or <code>&quot;incomplete&quot;</code> or <code>&quot;unset&quot;</code> or <code>&quot;off&quot;</code></td><td>Required. incomplete: settings are missing. unset: no setting has a value. off: disabled in the configuration.</td></tr>
+<tr><td><code>missing</code></td><td>array of string</td><td>Required. The missing settings, each with its key and its variable.</td></tr>
+<tr><td><code>home</code></td><td>string or null</td><td>Required. The home channel: chat, or chat and thread.</td></tr>
+<tr><td><code>keys</code></td><td>array of string</td><td>Required. The settings that have a value.</td></tr>
+<tr><td><code>settings_schema</code></td><td>object or null</td><td>Required. JSON Schema of its settings in <code>platforms.&lt;name&gt;</code>. Null in lists.</td></tr>
+<tr><td><code>outbox</code></td><td><a href="#schema-platform-counts">PlatformCounts</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-platform-counts" class="entry">
+<h3><a href="#schema-platform-counts">PlatformCounts</a></h3>
+<p>The messages of the owner that wait or failed.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>due</code></td><td>integer</td><td>Required.</td></tr>
+<tr><td><code>sending</code></td><td>integer</td><td>Required.</td></tr>
+<tr><td><code>dead</code></td><td>integer</td><td>Required. No attempt is left.</td></tr>
+<tr><td><code>unknown</code></td><td>integer</td><td>Required. They may have arrived.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-platform-list" class="entry">
+<h3><a href="#schema-platform-list">PlatformList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-platform">Platform</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-platform-test" class="entry">
+<h3><a href="#schema-platform-test">PlatformTest</a></h3>
+<p>The result of a test message.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>outcome</code></td><td><code>&quot;delivered&quot;</code> or <code>&quot;retry&quot;</code> or <code>&quot;permanent&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;busy&quot;</code> or <code>&quot;stopped&quot;</code> or <code>&quot;lost&quot;</code></td><td>Required. retry: the platform may take it later. permanent: it refused the message. unknown: it may have arrived. busy: another process has the only connection that the platform allows, and nothing was sent. stopped: the client or the server ended it.</td></tr>
+<tr><td><code>error</code></td><td>string or null</td><td>Required. Reason, and the next step for a person.</td></tr>
+<tr><td><code>address</code></td><td>string</td><td>Required. The chat and thread after the platform&#39;s name. Empty: none.</td></tr>
+<tr><td><code>took_ms</code></td><td>integer</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-provider-failure" class="entry">
 <h3><a href="#schema-provider-failure">ProviderFailure</a></h3>
 <p>Kind of provider failure that ended the run.</p>
@@ -2447,6 +5480,67 @@ td:empty{display:none}
 <tr><td><code>retryable</code></td><td>boolean</td><td>Required. True if a retry may succeed.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-question" class="entry">
+<h3><a href="#schema-question">Question</a></h3>
+<p>A question of a run to people.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.question&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>kind</code></td><td><a href="#schema-question-kind">QuestionKind</a></td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-question-status">QuestionStatus</a></td><td>Required.</td></tr>
+<tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>source</code></td><td>string or null</td><td>Required. The surface that created the session.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>approval</code></td><td><a href="#schema-approval-request">ApprovalRequest</a> or null</td><td>Required. For an approval.</td></tr>
+<tr><td><code>questions</code></td><td>array of <a href="#schema-clarify-question">ClarifyQuestion</a> or null</td><td>Required. For a clarify question.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>Required. For sudo: the command. For a secret: what it is for, and the name of its variable.</td></tr>
+<tr><td><code>answer</code></td><td><a href="#schema-question-answer">QuestionAnswer</a> or null</td><td>Required. Null for sudo and secret, and without an answer.</td></tr>
+<tr><td><code>answered_by</code></td><td>string or null</td><td>Required. Such as <code>http:ci</code>: the surface and the key.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: never.</td></tr>
+<tr><td><code>answered_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-question-answer" class="entry">
+<h3><a href="#schema-question-answer">QuestionAnswer</a></h3>
+<p>The answer to an approval or to questions of the agent. Passwords and secrets are never stored.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>choice</code></td><td><a href="#schema-ask-choice">AskChoice</a> or null</td><td>Required.</td></tr>
+<tr><td><code>reason</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>answers</code></td><td>map of string or null</td><td>Required. By the id of the question. Several choices are separated by line breaks.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-question-kind" class="entry">
+<h3><a href="#schema-question-kind">QuestionKind</a></h3>
+<p>approval: a tool call needs approval. clarify: the agent asks. sudo: a command needs a password. secret: a tool needs a variable.</p>
+<p>Type: <code>&quot;approval&quot;</code> or <code>&quot;clarify&quot;</code> or <code>&quot;sudo&quot;</code> or <code>&quot;secret&quot;</code></p>
+</section>
+<section id="schema-question-list" class="entry">
+<h3><a href="#schema-question-list">QuestionList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-question">Question</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-question-status" class="entry">
+<h3><a href="#schema-question-status">QuestionStatus</a></h3>
+<p>cancelled: the run ended, or no longer needs the answer.</p>
+<p>Type: <code>&quot;open&quot;</code> or <code>&quot;answered&quot;</code> or <code>&quot;expired&quot;</code> or <code>&quot;cancelled&quot;</code></p>
 </section>
 <section id="schema-reasoning-completed-event" class="entry">
 <h3><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></h3>
@@ -2472,9 +5566,14 @@ td:empty{display:none}
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>message_id</code></td><td>string</td><td>The same for all deltas of one thought.</td></tr>
 <tr><td><code>delta</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-reasoning-effort" class="entry">
+<h3><a href="#schema-reasoning-effort">ReasoningEffort</a></h3>
+<p>Type: <code>&quot;none&quot;</code> or <code>&quot;minimal&quot;</code> or <code>&quot;low&quot;</code> or <code>&quot;medium&quot;</code> or <code>&quot;high&quot;</code> or <code>&quot;xhigh&quot;</code></p>
 </section>
 <section id="schema-reasoning-item" class="entry">
 <h3><a href="#schema-reasoning-item">ReasoningItem</a></h3>
@@ -2488,6 +5587,30 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-refusal-part" class="entry">
+<h3><a href="#schema-refusal-part">RefusalPart</a></h3>
+<p>Text of an earlier answer that was a refusal.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;refusal&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>refusal</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-replay-delivery-body" class="entry">
+<h3><a href="#schema-replay-delivery-body">ReplayDeliveryBody</a></h3>
+<p>Empty, but for a dry run.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>route</code></td><td><a href="#schema-update-route-body">UpdateRouteBody</a></td><td>In a dry run: changes of the route to try.</td></tr>
+<tr><td><code>up_to</code></td><td><code>&quot;parse&quot;</code> or <code>&quot;dedupe&quot;</code> or <code>&quot;events&quot;</code> or <code>&quot;filters&quot;</code> or <code>&quot;script&quot;</code> or <code>&quot;render&quot;</code></td><td>In a dry run: the last stage that runs.</td></tr>
+<tr><td><code>skip_script</code></td><td>boolean</td><td>In a dry run: true does not run the script of the route.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-required-action" class="entry">
 <h3><a href="#schema-required-action">RequiredAction</a></h3>
 <p>The run ended because the client has to make these calls and continue with their output.</p>
@@ -2499,60 +5622,6 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
-<section id="schema-response" class="entry">
-<h3><a href="#schema-response">Response</a></h3>
-<p>A response, complete or in progress.</p>
-<table class="c3">
-<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
-<tbody>
-<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>object</code></td><td><code>&quot;response&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
-<tr><td><code>completed_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
-<tr><td><code>status</code></td><td><a href="#schema-response-status">ResponseStatus</a></td><td>Required.</td></tr>
-<tr><td><code>incomplete_details</code></td><td>object or null</td><td>Required.</td></tr>
-<tr><td><code>incomplete_details.reason</code></td><td><code>&quot;max_output_tokens&quot;</code> or <code>&quot;content_filter&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>model</code></td><td>string</td><td>Required. The model name of the request.</td></tr>
-<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>conversation</code></td><td>object or null</td><td></td></tr>
-<tr><td><code>conversation.id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>instructions</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>output</code></td><td>array of <a href="#schema-output-item">OutputItem</a></td><td>Required.</td></tr>
-<tr><td><code>error</code></td><td><a href="#schema-response-error">ResponseError</a> or null</td><td>Required.</td></tr>
-<tr><td><code>tools</code></td><td>array of object</td><td>Required.</td></tr>
-<tr><td><code>tools[].type</code></td><td><code>&quot;function&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>tools[].name</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>tools[].description</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>tools[].parameters</code></td><td>object or null</td><td>Required.</td></tr>
-<tr><td><code>tools[].strict</code></td><td>boolean or null</td><td>Required.</td></tr>
-<tr><td><code>tool_choice</code></td><td><a href="#schema-response-tool-choice">ResponseToolChoice</a></td><td>Required.</td></tr>
-<tr><td><code>truncation</code></td><td><code>&quot;auto&quot;</code> or <code>&quot;disabled&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>parallel_tool_calls</code></td><td>boolean</td><td>Required.</td></tr>
-<tr><td><code>text</code></td><td>object</td><td>Required.</td></tr>
-<tr><td><code>text.format</code></td><td>object</td><td>Required.</td></tr>
-<tr><td><code>text.format.type</code></td><td><code>&quot;text&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>top_p</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>presence_penalty</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>frequency_penalty</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>top_logprobs</code></td><td>integer</td><td>Required.</td></tr>
-<tr><td><code>temperature</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>reasoning</code></td><td>object or null</td><td>Required.</td></tr>
-<tr><td><code>reasoning.effort</code></td><td><code>&quot;none&quot;</code> or <code>&quot;minimal&quot;</code> or <code>&quot;low&quot;</code> or <code>&quot;medium&quot;</code> or <code>&quot;high&quot;</code> or <code>&quot;xhigh&quot;</code> or <code>null</code></td><td>Required.</td></tr>
-<tr><td><code>reasoning.summary</code></td><td><code>&quot;auto&quot;</code> or <code>&quot;concise&quot;</code> or <code>&quot;detailed&quot;</code> or <code>null</code></td><td>Required.</td></tr>
-<tr><td><code>usage</code></td><td><a href="#schema-response-usage">ResponseUsage</a> or null</td><td>Required.</td></tr>
-<tr><td><code>max_output_tokens</code></td><td>integer or null</td><td>Required.</td></tr>
-<tr><td><code>max_tool_calls</code></td><td>integer or null</td><td>Required.</td></tr>
-<tr><td><code>store</code></td><td>boolean</td><td>Required.</td></tr>
-<tr><td><code>background</code></td><td>boolean</td><td>Required.</td></tr>
-<tr><td><code>service_tier</code></td><td><code>&quot;default&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>metadata</code></td><td><a href="#schema-response-metadata">ResponseMetadata</a></td><td>Required.</td></tr>
-<tr><td><code>safety_identifier</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>prompt_cache_key</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>user</code></td><td>string</td><td></td></tr>
-<tr><td><code>agent</code></td><td><a href="#schema-agent-info">AgentInfo</a></td><td></td></tr>
-</tbody>
-</table>
-</section>
 <section id="schema-response-completed-event" class="entry">
 <h3><a href="#schema-response-completed-event">ResponseCompletedEvent</a></h3>
 <p>The response is complete.</p>
@@ -2561,7 +5630,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>type</code></td><td><code>&quot;response.completed&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>sequence_number</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>response</code></td><td><a href="#schema-response">Response</a></td><td>Required.</td></tr>
+<tr><td><code>response</code></td><td><a href="#schema-response-object">ResponseObject</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2576,7 +5645,7 @@ td:empty{display:none}
 <tr><td><code>item_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>output_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>content_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>part</code></td><td><a href="#schema-output-text">OutputText</a></td><td>Required.</td></tr>
+<tr><td><code>part</code></td><td><a href="#schema-output-content">OutputContent</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2591,7 +5660,7 @@ td:empty{display:none}
 <tr><td><code>item_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>output_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>content_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>part</code></td><td><a href="#schema-output-text">OutputText</a></td><td>Required.</td></tr>
+<tr><td><code>part</code></td><td><a href="#schema-output-content">OutputContent</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2603,7 +5672,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>type</code></td><td><code>&quot;response.created&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>sequence_number</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>response</code></td><td><a href="#schema-response">Response</a></td><td>Required.</td></tr>
+<tr><td><code>response</code></td><td><a href="#schema-response-object">ResponseObject</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2627,7 +5696,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>type</code></td><td><code>&quot;response.failed&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>sequence_number</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>response</code></td><td><a href="#schema-response">Response</a></td><td>Required.</td></tr>
+<tr><td><code>response</code></td><td><a href="#schema-response-object">ResponseObject</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2668,7 +5737,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>type</code></td><td><code>&quot;response.in_progress&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>sequence_number</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>response</code></td><td><a href="#schema-response">Response</a></td><td>Required.</td></tr>
+<tr><td><code>response</code></td><td><a href="#schema-response-object">ResponseObject</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2680,7 +5749,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>type</code></td><td><code>&quot;response.incomplete&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>sequence_number</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>response</code></td><td><a href="#schema-response">Response</a></td><td>Required.</td></tr>
+<tr><td><code>response</code></td><td><a href="#schema-response-object">ResponseObject</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2770,6 +5839,59 @@ td:empty{display:none}
 <h3><a href="#schema-response-metadata">ResponseMetadata</a></h3>
 <p>Type: map of string. At most 16 fields; each value at most 512 characters.</p>
 </section>
+<section id="schema-response-object" class="entry">
+<h3><a href="#schema-response-object">ResponseObject</a></h3>
+<p>A response, complete or in progress.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>object</code></td><td><code>&quot;response&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>completed_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-response-status">ResponseStatus</a></td><td>Required.</td></tr>
+<tr><td><code>incomplete_details</code></td><td>object or null</td><td>Required.</td></tr>
+<tr><td><code>incomplete_details.reason</code></td><td><code>&quot;max_output_tokens&quot;</code> or <code>&quot;content_filter&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>model</code></td><td>string</td><td>Required. The model name of the request.</td></tr>
+<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>conversation</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>conversation.id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>instructions</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>output</code></td><td>array of <a href="#schema-output-item">OutputItem</a></td><td>Required.</td></tr>
+<tr><td><code>error</code></td><td><a href="#schema-response-error">ResponseError</a> or null</td><td>Required.</td></tr>
+<tr><td><code>tools</code></td><td>array of object</td><td>Required.</td></tr>
+<tr><td><code>tools[].type</code></td><td><code>&quot;function&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>tools[].name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tools[].description</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>tools[].parameters</code></td><td>object or null</td><td>Required.</td></tr>
+<tr><td><code>tools[].strict</code></td><td>boolean or null</td><td>Required.</td></tr>
+<tr><td><code>tool_choice</code></td><td><a href="#schema-response-tool-choice">ResponseToolChoice</a></td><td>Required.</td></tr>
+<tr><td><code>truncation</code></td><td><code>&quot;auto&quot;</code> or <code>&quot;disabled&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>parallel_tool_calls</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>text</code></td><td>object</td><td>Required.</td></tr>
+<tr><td><code>text.format</code></td><td><a href="#schema-response-text-format">ResponseTextFormat</a></td><td>Required.</td></tr>
+<tr><td><code>top_p</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>presence_penalty</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>frequency_penalty</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>top_logprobs</code></td><td>integer</td><td>Required.</td></tr>
+<tr><td><code>temperature</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>reasoning</code></td><td>object or null</td><td>Required.</td></tr>
+<tr><td><code>reasoning.effort</code></td><td><code>&quot;none&quot;</code> or <code>&quot;minimal&quot;</code> or <code>&quot;low&quot;</code> or <code>&quot;medium&quot;</code> or <code>&quot;high&quot;</code> or <code>&quot;xhigh&quot;</code> or <code>null</code></td><td>Required.</td></tr>
+<tr><td><code>reasoning.summary</code></td><td><code>&quot;auto&quot;</code> or <code>&quot;concise&quot;</code> or <code>&quot;detailed&quot;</code> or <code>null</code></td><td>Required.</td></tr>
+<tr><td><code>usage</code></td><td><a href="#schema-response-usage">ResponseUsage</a> or null</td><td>Required.</td></tr>
+<tr><td><code>max_output_tokens</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>max_tool_calls</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>store</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>background</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>service_tier</code></td><td><code>&quot;default&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>metadata</code></td><td><a href="#schema-response-metadata">ResponseMetadata</a></td><td>Required.</td></tr>
+<tr><td><code>safety_identifier</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>prompt_cache_key</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>user</code></td><td>string</td><td></td></tr>
+<tr><td><code>agent</code></td><td><a href="#schema-agent-info">AgentInfo</a></td><td></td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-response-output-item-added-event" class="entry">
 <h3><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></h3>
 <p>An item started.</p>
@@ -2804,7 +5926,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>type</code></td><td><code>&quot;response.queued&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>sequence_number</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>response</code></td><td><a href="#schema-response">Response</a></td><td>Required.</td></tr>
+<tr><td><code>response</code></td><td><a href="#schema-response-object">ResponseObject</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2868,6 +5990,36 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-response-refusal-delta-event" class="entry">
+<h3><a href="#schema-response-refusal-delta-event">ResponseRefusalDeltaEvent</a></h3>
+<p>More text of a refusal.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;response.refusal.delta&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>sequence_number</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>item_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>output_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>content_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>delta</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-response-refusal-done-event" class="entry">
+<h3><a href="#schema-response-refusal-done-event">ResponseRefusalDoneEvent</a></h3>
+<p>The refusal is complete.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;response.refusal.done&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>sequence_number</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>item_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>output_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>content_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>refusal</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-response-status" class="entry">
 <h3><a href="#schema-response-status">ResponseStatus</a></h3>
 <p>Type: <code>&quot;queued&quot;</code> or <code>&quot;in_progress&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;incomplete&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code></p>
@@ -2882,15 +6034,17 @@ td:empty{display:none}
 <tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response was created.</td></tr>
 <tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>The response is queued. Background responses only.</td></tr>
 <tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The response is in progress.</td></tr>
-<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last one.</td></tr>
-<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last one.</td></tr>
-<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last one.</td></tr>
+<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last event.</td></tr>
+<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last event.</td></tr>
+<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last event.</td></tr>
 <tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item started.</td></tr>
 <tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is complete.</td></tr>
 <tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A content part started.</td></tr>
 <tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A content part is complete.</td></tr>
 <tr><td><code>response.output_text.delta</code></td><td><a href="#schema-response-text-delta-event">ResponseTextDeltaEvent</a></td><td>More text.</td></tr>
 <tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is complete.</td></tr>
+<tr><td><code>response.refusal.delta</code></td><td><a href="#schema-response-refusal-delta-event">ResponseRefusalDeltaEvent</a></td><td>More text of a refusal.</td></tr>
+<tr><td><code>response.refusal.done</code></td><td><a href="#schema-response-refusal-done-event">ResponseRefusalDoneEvent</a></td><td>The refusal is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A block of reasoning started.</td></tr>
 <tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A block of reasoning is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_text.delta</code></td><td><a href="#schema-response-reasoning-summary-text-delta-event">ResponseReasoningSummaryTextDeltaEvent</a></td><td>More reasoning.</td></tr>
@@ -2937,6 +6091,18 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-response-text-format" class="entry">
+<h3><a href="#schema-response-text-format">ResponseTextFormat</a></h3>
+<p>One of, distinguished by <code>type</code>:</p>
+<table class="c3">
+<thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>text</code></td><td><a href="#schema-text-format">TextFormat</a></td><td></td></tr>
+<tr><td><code>json_object</code></td><td><a href="#schema-json-object-format">JsonObjectFormat</a></td><td></td></tr>
+<tr><td><code>json_schema</code></td><td><a href="#schema-json-schema-text-format">JsonSchemaTextFormat</a></td><td></td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-response-tool-choice" class="entry">
 <h3><a href="#schema-response-tool-choice">ResponseToolChoice</a></h3>
 <p>One of:</p>
@@ -2945,6 +6111,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code></td><td></td></tr>
 <tr><td><a href="#schema-function-tool-choice">FunctionToolChoice</a></td><td></td></tr>
+<tr><td><a href="#schema-allowed-tools-choice">AllowedToolsChoice</a></td><td>Offers only some of the functions in <code>tools</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2963,6 +6130,138 @@ td:empty{display:none}
 <tr><td><code>total_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-resume-job-body" class="entry">
+<h3><a href="#schema-resume-job-body">ResumeJobBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>run_now</code></td><td>boolean</td><td>True also requests a run now.</td></tr>
+<tr><td><code>at</code></td><td>string</td><td>Time of the next run, such as <code>in 20m</code> or <code>2026-12-24T18:00</code> in the zone of the job. At most 200 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-retry-message-body" class="entry">
+<h3><a href="#schema-retry-message-body">RetryMessageBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>accept_duplicate</code></td><td>boolean</td><td>True: also send a message again that may have arrived. Required for the status unknown.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-retry-messages-body" class="entry">
+<h3><a href="#schema-retry-messages-body">RetryMessagesBody</a></h3>
+<p>Either <code>ids</code>, or <code>status</code> with further filters.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>ids</code></td><td><a href="#schema-message-ids">MessageIds</a></td><td></td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-open-statuses">OpenStatuses</a></td><td></td></tr>
+<tr><td><code>platform</code></td><td>string</td><td>With <code>status</code>: only messages to this platform. At most 64 characters.</td></tr>
+<tr><td><code>from</code></td><td>number</td><td>With <code>status</code>: enqueued then or later; Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>to</code></td><td>number</td><td>With <code>status</code>: enqueued before; Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>limit</code></td><td><a href="#schema-bulk-limit">BulkLimit</a></td><td></td></tr>
+<tr><td><code>accept_duplicate</code></td><td>boolean</td><td>True: also send messages again that may have arrived. Required for the status unknown.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-rotate-route-secret-body" class="entry">
+<h3><a href="#schema-rotate-route-secret-body">RotateRouteSecretBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>secret</code></td><td>string or null</td><td>The new secret, or <code>env:NAME</code>. Default: a new one. 1 to 1024 characters.</td></tr>
+<tr><td><code>expire_previous_seconds</code></td><td>integer</td><td>How long earlier secrets stay valid. Default: 86400. 0 to 604800.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-rotated-route-secret" class="entry">
+<h3><a href="#schema-rotated-route-secret">RotatedRouteSecret</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.route.secret&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>route</code></td><td>string</td><td>Required. Name of the route.</td></tr>
+<tr><td><code>secret</code></td><td>string or null</td><td>Required. Shown only once. Null when the request is repeated.</td></tr>
+<tr><td><code>previous_expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: no earlier secret is valid.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-route" class="entry">
+<h3><a href="#schema-route">Route</a></h3>
+<p>A webhook route, as WebhookRouteConfig of the configuration, without its secrets.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.route&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required. Its id.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required. Owner of its runs, deliveries and messages.</td></tr>
+<tr><td><code>source</code></td><td><a href="#schema-route-source">RouteSource</a></td><td>Required.</td></tr>
+<tr><td><code>url</code></td><td>string or null</td><td>Required. Its address from the server&#39;s machine. With <code>auth: path</code>, append the secret. Null: the receiver is off.</td></tr>
+<tr><td><code>secret</code></td><td>string or null</td><td>Required. Only in the answer that creates the route. Null in a dry run, and when the request is repeated.</td></tr>
+<tr><td><code>secrets</code></td><td>array of <a href="#schema-route-secret">RouteSecret</a></td><td>Required. All valid secrets, the current ones first. Empty: the sender needs none.</td></tr>
+<tr><td><code>issues</code></td><td>array of string</td><td>Required. Why it does not work, or not as written.</td></tr>
+<tr><td><code>last_delivery_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>created_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: not known.</td></tr>
+<tr><td><code>enabled</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>description</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>events</code></td><td>array of string</td><td>Required. Accepted event types. Empty: all.</td></tr>
+<tr><td><code>auth</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>scheme</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>signature</code></td><td>object or null</td><td>Required.</td></tr>
+<tr><td><code>has_verify_token</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>tolerance_seconds</code></td><td>integer</td><td>Required.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>Required. Null: the payload itself.</td></tr>
+<tr><td><code>filters</code></td><td>array of object</td><td>Required.</td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>retry_on_script_failure</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>skills</code></td><td>array of string</td><td>Required.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td>Required. Null: the restricted default.</td></tr>
+<tr><td><code>deliver</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>deliver_extra</code></td><td>object</td><td>Required.</td></tr>
+<tr><td><code>deliver_only</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>silent</code></td><td><code>&quot;deliver&quot;</code> or <code>&quot;suppress&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>on_failure</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>trusts_sender</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>max_concurrent</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>coalesce</code></td><td>object or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-route-list" class="entry">
+<h3><a href="#schema-route-list">RouteList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-route">Route</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-route-secret" class="entry">
+<h3><a href="#schema-route-secret">RouteSecret</a></h3>
+<p>A secret that authenticates the sender. Its value is never shown again.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>fingerprint</code></td><td>string or null</td><td>Required. Start of its SHA-256 in hex. Null for a secret of less than 24 characters, which could be guessed from it, and for a variable that is not set.</td></tr>
+<tr><td><code>from</code></td><td><code>&quot;env&quot;</code> or <code>&quot;inline&quot;</code></td><td>Required. env: a variable of the server.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: never.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-route-source" class="entry">
+<h3><a href="#schema-route-source">RouteSource</a></h3>
+<p>config: the configuration file. subscription: created with this API or <code>agentd webhook subscribe</code>.</p>
+<p>Type: <code>&quot;config&quot;</code> or <code>&quot;subscription&quot;</code></p>
 </section>
 <section id="schema-run" class="entry">
 <h3><a href="#schema-run">Run</a></h3>
@@ -3048,6 +6347,7 @@ td:empty{display:none}
 <tr><td><code>output</code></td><td>string or null</td><td>Required. Text of the last message. Null if the client has to make a call.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td>Required.</td></tr>
 <tr><td><code>stop</code></td><td><code>&quot;end&quot;</code> or <code>&quot;length&quot;</code> or <code>&quot;max_steps&quot;</code> or <code>&quot;refusal&quot;</code> or <code>&quot;tool_calls&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>undone</code></td><td>boolean</td><td>The model refused the prompt; the turn was removed from the conversation.</td></tr>
 <tr><td><code>required_action</code></td><td><a href="#schema-required-action">RequiredAction</a></td><td></td></tr>
 <tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering text that arrived too late.</td></tr>
 </tbody>
@@ -3072,12 +6372,13 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>run.queued</code></td><td><a href="#schema-run-queued-event">RunQueuedEvent</a></td><td>The run is recorded and queued.</td></tr>
 <tr><td><code>run.started</code></td><td><a href="#schema-run-started-event">RunStartedEvent</a></td><td>The run started.</td></tr>
-<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the number before, so that a client can resume from it. Not journaled.</td></tr>
+<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is one less, so that a client can resume from it. Not journaled.</td></tr>
 <tr><td><code>message.started</code></td><td><a href="#schema-message-started-event">MessageStartedEvent</a></td><td>A message of the agent started.</td></tr>
 <tr><td><code>message.delta</code></td><td><a href="#schema-message-delta-event">MessageDeltaEvent</a></td><td>More text of a message. Deltas that are close in time are merged.</td></tr>
 <tr><td><code>message.completed</code></td><td><a href="#schema-message-completed-event">MessageCompletedEvent</a></td><td>A message is complete. <code>text</code> is the full text.</td></tr>
 <tr><td><code>reasoning.delta</code></td><td><a href="#schema-reasoning-delta-event">ReasoningDeltaEvent</a></td><td>More of the model&#39;s reasoning.</td></tr>
 <tr><td><code>reasoning.completed</code></td><td><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></td><td>A block of reasoning is complete.</td></tr>
+<tr><td><code>tool.generating</code></td><td><a href="#schema-tool-generating-run-event">ToolGeneratingRunEvent</a></td><td>The model begins to write a tool call. It is for display: the call may never come.</td></tr>
 <tr><td><code>tool.started</code></td><td><a href="#schema-tool-started-event">ToolStartedEvent</a></td><td>A tool call started.</td></tr>
 <tr><td><code>tool.progress</code></td><td><a href="#schema-tool-progress-event">ToolProgressEvent</a></td><td>Live output of a tool.</td></tr>
 <tr><td><code>tool.completed</code></td><td><a href="#schema-tool-completed-event">ToolCompletedEvent</a></td><td>A tool call ended.</td></tr>
@@ -3107,10 +6408,10 @@ td:empty{display:none}
 <tr><td><code>usage.updated</code></td><td><a href="#schema-usage-updated-event">UsageUpdatedEvent</a></td><td>Usage so far.</td></tr>
 <tr><td><code>run.steered</code></td><td><a href="#schema-run-steered-event">RunSteeredEvent</a></td><td>Steering text was added to the turn.</td></tr>
 <tr><td><code>run.stopping</code></td><td><a href="#schema-run-stopping-event">RunStoppingEvent</a></td><td>A stop of the run was requested.</td></tr>
-<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run completed. The last one.</td></tr>
-<tr><td><code>run.failed</code></td><td><a href="#schema-run-failed-event">RunFailedEvent</a></td><td>Final: the run failed. The last one.</td></tr>
-<tr><td><code>run.cancelled</code></td><td><a href="#schema-run-cancelled-event">RunCancelledEvent</a></td><td>Final: the run was stopped. The last one.</td></tr>
-<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that executed the run ended. The last one.</td></tr>
+<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run completed. The last event.</td></tr>
+<tr><td><code>run.failed</code></td><td><a href="#schema-run-failed-event">RunFailedEvent</a></td><td>Final: the run failed. The last event.</td></tr>
+<tr><td><code>run.cancelled</code></td><td><a href="#schema-run-cancelled-event">RunCancelledEvent</a></td><td>Final: the run was stopped. The last event.</td></tr>
+<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that executed the run ended. The last event.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3183,7 +6484,7 @@ td:empty{display:none}
 </section>
 <section id="schema-run-snapshot-event" class="entry">
 <h3><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></h3>
-<p>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the number before, so that a client can resume from it. Not journaled.</p>
+<p>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is one less, so that a client can resume from it. Not journaled.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3193,7 +6494,7 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>run</code></td><td><a href="#schema-run">Run</a></td><td>Required.</td></tr>
 <tr><td><code>text</code></td><td>string</td><td>Required. Text of the completed messages that are still stored.</td></tr>
-<tr><td><code>truncated</code></td><td><code>true</code></td><td>Required.</td></tr>
+<tr><td><code>truncated</code></td><td>boolean</td><td>Required. Always true.</td></tr>
 <tr><td><code>first_seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 </tbody>
 </table>
@@ -3216,7 +6517,7 @@ td:empty{display:none}
 </section>
 <section id="schema-run-status" class="entry">
 <h3><a href="#schema-run-status">RunStatus</a></h3>
-<p>completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run ended, or its end could not be written to the database.</p>
+<p>completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run ended, or the end of the run could not be written to the database.</p>
 <p>Type: <code>&quot;queued&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;waiting_for_approval&quot;</code> or <code>&quot;stopping&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code></p>
 </section>
 <section id="schema-run-steered-event" class="entry">
@@ -3277,6 +6578,50 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-scheduler" class="entry">
+<h3><a href="#schema-scheduler">Scheduler</a></h3>
+<p>The processes that run jobs, and the jobs of the owner that need attention.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.scheduler&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>enabled</code></td><td>boolean</td><td>Required. Whether this server runs jobs.</td></tr>
+<tr><td><code>state</code></td><td><code>&quot;ticking&quot;</code> or <code>&quot;stalled&quot;</code> or <code>&quot;none&quot;</code></td><td>Required. ticking: at least one scheduler runs. stalled: no scheduler has run for a while.</td></tr>
+<tr><td><code>last_tick_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>tickers</code></td><td>array of <a href="#schema-scheduler-ticker">SchedulerTicker</a></td><td>Required.</td></tr>
+<tr><td><code>jobs</code></td><td>map of integer</td><td>Required. Number of jobs by state, and of all.</td></tr>
+<tr><td><code>broken</code></td><td>integer</td><td>Required. Jobs that cannot be read. At least 0.</td></tr>
+<tr><td><code>running</code></td><td>integer</td><td>Required. Occurrences that have not ended. At least 0.</td></tr>
+<tr><td><code>corrected</code></td><td>object or null</td><td>Required. When jobs were found that a fast clock had scheduled too late, within the last day.</td></tr>
+<tr><td><code>corrected.at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>corrected.count</code></td><td>integer</td><td>Required.</td></tr>
+<tr><td><code>next</code></td><td><a href="#schema-due-job">DueJob</a> or null</td><td>Required. The job that is due next, or has been due for the longest time.</td></tr>
+<tr><td><code>late</code></td><td>object</td><td>Required. Jobs that have been due for more than a minute.</td></tr>
+<tr><td><code>late.count</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>late.oldest_due_at</code></td><td>number or null</td><td>Required.</td></tr>
+<tr><td><code>late.jobs</code></td><td>array of <a href="#schema-due-job">DueJob</a></td><td>Required. The first five.</td></tr>
+<tr><td><code>failing</code></td><td>object</td><td>Required. Jobs whose last run or its delivery failed.</td></tr>
+<tr><td><code>failing.count</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>failing.jobs</code></td><td>array of <a href="#schema-failing-job">FailingJob</a></td><td>Required. The last five.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-scheduler-ticker" class="entry">
+<h3><a href="#schema-scheduler-ticker">SchedulerTicker</a></h3>
+<p>A process with a scheduler.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>host</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>pid</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>state</code></td><td><code>&quot;ticking&quot;</code> or <code>&quot;stalled&quot;</code> or <code>&quot;gone&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>started_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>ticked_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>succeeded_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>last_error</code></td><td>string or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-secret-expired-event" class="entry">
 <h3><a href="#schema-secret-expired-event">SecretExpiredEvent</a></h3>
 <p>The request for the secret expired, or the run ended first.</p>
@@ -3328,6 +6673,59 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-session" class="entry">
+<h3><a href="#schema-session">Session</a></h3>
+<p>A saved conversation.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.session&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>title</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>preview</code></td><td>string</td><td>Required. Start of the first prompt, at most 80 characters.</td></tr>
+<tr><td><code>source</code></td><td>string</td><td>Required. The surface that created it, such as http, acp, webhook or cron.</td></tr>
+<tr><td><code>session_key</code></td><td>string or null</td><td>Required. The client&#39;s own name for the conversation.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td>Required. <code>provider:model</code>. Null: the configuration decides.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td><a href="#schema-reasoning-effort">ReasoningEffort</a> or null</td><td>Required. Null: the configuration decides.</td></tr>
+<tr><td><code>cwd</code></td><td>string or null</td><td>Required. Its folder. Null: agent.workspace.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-session-status">SessionStatus</a></td><td>Required.</td></tr>
+<tr><td><code>run_id</code></td><td>string or null</td><td>Required. The active run.</td></tr>
+<tr><td><code>queued</code></td><td>integer</td><td>Required. Runs that wait for their turn. At least 0.</td></tr>
+<tr><td><code>message_count</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>last_seq</code></td><td>integer</td><td>Required. Number of the last event of the session. At least 0.</td></tr>
+<tr><td><code>parent_id</code></td><td>string or null</td><td>Required. The session that it was forked from, or works for.</td></tr>
+<tr><td><code>root_id</code></td><td>string or null</td><td>Required. First session of the line of forks.</td></tr>
+<tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a> or null</td><td>Required. Total usage of its runs. Null before the first run ends.</td></tr>
+<tr><td><code>context</code></td><td><a href="#schema-session-context">SessionContext</a> or null</td><td>Required. Null in lists.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>updated_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-session-attachment" class="entry">
+<h3><a href="#schema-session-attachment">SessionAttachment</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>kind</code></td><td><code>&quot;image&quot;</code> or <code>&quot;file&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>media_type</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>bytes</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-session-context" class="entry">
+<h3><a href="#schema-session-context">SessionContext</a></h3>
+<p>How full the model&#39;s context is.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>used_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>limit_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-session-event" class="entry">
 <h3><a href="#schema-session-event">SessionEvent</a></h3>
 <p>An event of a session that belongs to no run. <code>seq</code> is its number in the session&#39;s journal.</p>
@@ -3340,6 +6738,57 @@ td:empty{display:none}
 <tr><td><code>background.complete</code></td><td><a href="#schema-background-complete-event">BackgroundCompleteEvent</a></td><td>A background prompt finished. <code>task_id</code> is its run.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-session-list" class="entry">
+<h3><a href="#schema-session-list">SessionList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-session">Session</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required. Opaque position of the first session.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Opaque position of the last session; pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-session-message" class="entry">
+<h3><a href="#schema-session-message">SessionMessage</a></h3>
+<p>A message of the conversation. Secrets are redacted.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.session.message&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>sequence</code></td><td>integer</td><td>Required. Its number in the session, which never changes. At least 1.</td></tr>
+<tr><td><code>role</code></td><td><code>&quot;system&quot;</code> or <code>&quot;user&quot;</code> or <code>&quot;assistant&quot;</code> or <code>&quot;tool&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>text</code></td><td>string or null</td><td>Required. Null for a tool result without <code>include=tool_results</code>.</td></tr>
+<tr><td><code>reasoning</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>tool_calls</code></td><td>array of <a href="#schema-run-tool-call">RunToolCall</a></td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string or null</td><td>Required. The call that a tool result answers.</td></tr>
+<tr><td><code>attachments</code></td><td>array of <a href="#schema-session-attachment">SessionAttachment</a></td><td>Required.</td></tr>
+<tr><td><code>run_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>is_summary</code></td><td>boolean</td><td>Required. The model gets this summary instead of older messages.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-session-message-list" class="entry">
+<h3><a href="#schema-session-message-list">SessionMessageList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-session-message">SessionMessage</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-session-status" class="entry">
+<h3><a href="#schema-session-status">SessionStatus</a></h3>
+<p>running: a run is active or queued. waiting: a question is open. idle: neither.</p>
+<p>Type: <code>&quot;idle&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;waiting&quot;</code></p>
 </section>
 <section id="schema-session-undone-event" class="entry">
 <h3><a href="#schema-session-undone-event">SessionUndoneEvent</a></h3>
@@ -3365,12 +6814,12 @@ td:empty{display:none}
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>title</code></td><td>string</td><td></td></tr>
+<tr><td><code>title</code></td><td>string or null</td><td></td></tr>
 <tr><td><code>model</code></td><td>string or null</td><td>Null: the configuration applies.</td></tr>
 <tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
 <tr><td><code>yolo</code></td><td>boolean</td><td></td></tr>
 <tr><td><code>mode</code></td><td><code>&quot;ask&quot;</code> or <code>&quot;accept_edits&quot;</code> or <code>&quot;dont_ask&quot;</code> or <code>&quot;plan&quot;</code></td><td></td></tr>
-<tr><td><code>cwd</code></td><td>string</td><td></td></tr>
+<tr><td><code>cwd</code></td><td>string or null</td><td>Null: agent.workspace.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3402,12 +6851,11 @@ td:empty{display:none}
 </section>
 <section id="schema-steer-body" class="entry">
 <h3><a href="#schema-steer-body">SteerBody</a></h3>
+<p>The server also takes the text as <code>message</code> or as <code>text</code>, in place of <code>input</code>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>input</code></td><td>string</td><td></td></tr>
-<tr><td><code>message</code></td><td>string</td><td>Alias of <code>input</code>.</td></tr>
-<tr><td><code>text</code></td><td>string</td><td>Alias of <code>input</code>.</td></tr>
+<tr><td><code>input</code></td><td>string</td><td>Required. 1 to 1048576 characters.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -3419,7 +6867,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;agent.run.steer&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>accepted</code></td><td><code>true</code></td><td>Required.</td></tr>
+<tr><td><code>accepted</code></td><td>boolean</td><td>Required. Always true.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3611,6 +7059,52 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-test-platform-body" class="entry">
+<h3><a href="#schema-test-platform-body">TestPlatformBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>chat_id</code></td><td>string</td><td>Default: the home channel. 1 to 500 characters.</td></tr>
+<tr><td><code>thread_id</code></td><td>string</td><td>1 to 500 characters.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Markdown. Default: a greeting. 1 to 65536 characters.</td></tr>
+<tr><td><code>extra</code></td><td>object</td><td>Further fields of the platform, as in <code>deliver_extra</code>.</td></tr>
+<tr><td><code>timeout_seconds</code></td><td>number</td><td>Default: 30. 1 to 50.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-test-route-body" class="entry">
+<h3><a href="#schema-test-route-body">TestRouteBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>payload</code></td><td>any</td><td>The JSON payload. Default: a small example.</td></tr>
+<tr><td><code>event</code></td><td>string</td><td>Default: the first that the route accepts. 1 to 200 characters.</td></tr>
+<tr><td><code>headers</code></td><td>map of string</td><td>Additional headers. At most 100 fields; each value at most 8192 characters.</td></tr>
+<tr><td><code>skip_script</code></td><td>boolean</td><td>True does not run the script of the route.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-text-format" class="entry">
+<h3><a href="#schema-text-format">TextFormat</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;text&quot;</code></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-text-part" class="entry">
+<h3><a href="#schema-text-part">TextPart</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>type</code></td><td><code>&quot;text&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-todo" class="entry">
 <h3><a href="#schema-todo">Todo</a></h3>
 <p>One item of the agent&#39;s plan.</p>
@@ -3646,6 +7140,7 @@ td:empty{display:none}
 <tr><td><code>exit</code></td><td><a href="#schema-command-exit">CommandExit</a></td><td></td></tr>
 <tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td></td></tr>
 <tr><td><code>todos</code></td><td>array of <a href="#schema-todo">Todo</a></td><td></td></tr>
+<tr><td><code>images</code></td><td>array of <a href="#schema-tool-image">ToolImage</a></td><td>Images of the result, up to 1 MiB of base64 in total. The result mentions all of them.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3654,10 +7149,35 @@ td:empty{display:none}
 <p>Reason why a tool call did not succeed. denied_by_user: a user denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer, and no client can give one. approval_expired: the approval was not answered in time. timed_out: it exceeded its time limit. cancelled: the run was stopped. interrupted: the process that executed it ended. invalid: the tool does not exist or the arguments are invalid. command_failed: the command ended with a nonzero exit code or by a signal; see <code>exit</code>. failed: the tool reported an error. internal_error: the server failed; the log has the details.</p>
 <p>Type: <code>&quot;denied_by_user&quot;</code> or <code>&quot;denied_by_policy&quot;</code> or <code>&quot;not_answerable&quot;</code> or <code>&quot;approval_expired&quot;</code> or <code>&quot;timed_out&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code> or <code>&quot;invalid&quot;</code> or <code>&quot;command_failed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;internal_error&quot;</code></p>
 </section>
+<section id="schema-tool-generating-run-event" class="entry">
+<h3><a href="#schema-tool-generating-run-event">ToolGeneratingRunEvent</a></h3>
+<p>The model begins to write a tool call. It is for display: the call may never come.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>event</code></td><td><code>&quot;tool.generating&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
+<tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-tool-image" class="entry">
+<h3><a href="#schema-tool-image">ToolImage</a></h3>
+<p>An image that a tool returned.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>media_type</code></td><td>string</td><td>Required. Such as <code>image/png</code>.</td></tr>
+<tr><td><code>data</code></td><td>string</td><td>Required. Base64.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-tool-kind" class="entry">
 <h3><a href="#schema-tool-kind">ToolKind</a></h3>
 <p>Category of a tool.</p>
-<p>Type: <code>&quot;read&quot;</code> or <code>&quot;edit&quot;</code> or <code>&quot;delete&quot;</code> or <code>&quot;move&quot;</code> or <code>&quot;search&quot;</code> or <code>&quot;execute&quot;</code> or <code>&quot;think&quot;</code> or <code>&quot;fetch&quot;</code> or <code>&quot;other&quot;</code></p>
+<p>Type: <code>&quot;read&quot;</code> or <code>&quot;edit&quot;</code> or <code>&quot;delete&quot;</code> or <code>&quot;move&quot;</code> or <code>&quot;search&quot;</code> or <code>&quot;execute&quot;</code> or <code>&quot;think&quot;</code> or <code>&quot;fetch&quot;</code> or <code>&quot;switch_mode&quot;</code> or <code>&quot;other&quot;</code></p>
 </section>
 <section id="schema-tool-progress" class="entry">
 <h3><a href="#schema-tool-progress">ToolProgress</a></h3>
@@ -3727,6 +7247,85 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-update-job-body" class="entry">
+<h3><a href="#schema-update-job-body">UpdateJobBody</a></h3>
+<p>A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts the timing of the job; a run that is active goes on.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>schedule</code></td><td>string</td><td>At most 1000 characters.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>name</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>deliver</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>failure_deliver</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>repeat</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>skills</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>no_agent</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>context_from</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>workdir</code></td><td>string or null</td><td>At most 4096 characters.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td>At most 256 characters.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td></td></tr>
+<tr><td><code>token_budget</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>inactivity_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>time_zone</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>catch_up</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>misfire_grace_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>overlap</code></td><td>string or null</td><td></td></tr>
+<tr><td><code>jitter_seconds</code></td><td>integer or null</td><td></td></tr>
+<tr><td><code>paused</code></td><td>boolean or null</td><td>True pauses the job; false and null resume it.</td></tr>
+<tr><td><code>paused_reason</code></td><td>string or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-update-route-body" class="entry">
+<h3><a href="#schema-update-route-body">UpdateRouteBody</a></h3>
+<p>A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores the default. toolsets, trusts_sender and in_file in filters need the scope admin.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>enabled</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>description</code></td><td>string or null</td><td>At most 500 characters.</td></tr>
+<tr><td><code>events</code></td><td>array of string or null</td><td>Event types to accept. Empty: all. At most 200 items; each not empty.</td></tr>
+<tr><td><code>auth</code></td><td>string or null</td><td>signature, bearer, basic or path. At most 64 characters.</td></tr>
+<tr><td><code>scheme</code></td><td>string or null</td><td>How the service signs. At most 64 characters.</td></tr>
+<tr><td><code>signature</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>verify_token</code></td><td>string or null</td><td>Never shown again. 1 to 500 characters.</td></tr>
+<tr><td><code>tolerance_seconds</code></td><td>integer or null</td><td>1 to 900.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>Template with {fields} of the payload. At most 100000 characters.</td></tr>
+<tr><td><code>filters</code></td><td>array of object or null</td><td>At most 200 items.</td></tr>
+<tr><td><code>script</code></td><td>string or null</td><td>1 to 1024 characters.</td></tr>
+<tr><td><code>retry_on_script_failure</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>skills</code></td><td>array of string or null</td><td>At most 50 items; each not empty.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string or null</td><td>At most 50 items; each not empty.</td></tr>
+<tr><td><code>deliver</code></td><td>string or null</td><td>1 to 4000 characters.</td></tr>
+<tr><td><code>deliver_extra</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>deliver_only</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>silent</code></td><td>string or null</td><td>deliver or suppress. At most 64 characters.</td></tr>
+<tr><td><code>on_failure</code></td><td>string or null</td><td>notice or silent. At most 64 characters.</td></tr>
+<tr><td><code>trusts_sender</code></td><td>boolean or null</td><td></td></tr>
+<tr><td><code>max_concurrent</code></td><td>integer or null</td><td>1 to 1000.</td></tr>
+<tr><td><code>coalesce</code></td><td>object or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-update-session-body" class="entry">
+<h3><a href="#schema-update-session-body">UpdateSessionBody</a></h3>
+<p>A JSON Merge Patch: absent fields stay, null restores the default.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>title</code></td><td>string or null</td><td>At most 120 characters, unique among forks.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td><code>provider:model</code> or <code>model</code>. At most 256 characters.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td><a href="#schema-reasoning-effort">ReasoningEffort</a> or null</td><td></td></tr>
+<tr><td><code>cwd</code></td><td>string or null</td><td>An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder. At most 4096 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-url-citation" class="entry">
 <h3><a href="#schema-url-citation">UrlCitation</a></h3>
 <p>Part of the format; the agent sets no value.</p>
@@ -3793,12 +7392,31 @@ td:empty{display:none}
 <tr><td><code>status</code></td><td><code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code> or <code>&quot;waiting_for_approval&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>stop</code></td><td>string</td><td>Reason why the answer ended. tool_calls: the client has to make the calls.</td></tr>
 <tr><td><code>output</code></td><td>string</td><td>The first 64 KiB of the answer. The run has the full text.</td></tr>
-<tr><td><code>output_truncated</code></td><td><code>true</code></td><td>True if the answer is longer.</td></tr>
+<tr><td><code>output_truncated</code></td><td>boolean</td><td>True if the answer is longer.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td></td></tr>
 <tr><td><code>error</code></td><td><a href="#schema-run-error">RunError</a></td><td></td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>The question that the run waits for.</td></tr>
 <tr><td><code>request_kind</code></td><td><code>&quot;approval&quot;</code> or <code>&quot;clarify&quot;</code> or <code>&quot;sudo&quot;</code> or <code>&quot;secret&quot;</code></td><td></td></tr>
 <tr><td><code>approval</code></td><td><a href="#schema-approval-request">ApprovalRequest</a></td><td></td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-webhook-result" class="entry">
+<h3><a href="#schema-webhook-result">WebhookResult</a></h3>
+<p>The planned result of a request. Nothing was stored or sent.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.webhook_result&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>event</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>stages</code></td><td>array of <a href="#schema-delivery-stage">DeliveryStage</a></td><td>Required.</td></tr>
+<tr><td><code>http_status</code></td><td>integer or null</td><td>Required. Status of the answer to the sender. Null: not all stages ran.</td></tr>
+<tr><td><code>body</code></td><td>object or null</td><td>Required. The answer to the sender.</td></tr>
+<tr><td><code>rendered</code></td><td>string or null</td><td>Required. The prompt or message.</td></tr>
+<tr><td><code>targets</code></td><td>array of string</td><td>Required. Where the answer or message would go.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Required. Toolsets of the run.</td></tr>
+<tr><td><code>issues</code></td><td>array of string</td><td>Required. Problems that keep targets from sending.</td></tr>
+<tr><td><code>missing_fields</code></td><td>array of string</td><td>Required. Fields that templates name and the payload does not have.</td></tr>
 </tbody>
 </table>
 </section>

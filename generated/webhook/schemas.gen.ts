@@ -54,7 +54,7 @@ export const schemas: SchemaMap = {
     properties: {
       status: { const: "ignored" },
       event: { type: "string" },
-      reason: { type: "string", enum: ["filter", "script"] },
+      reason: { type: "string", enum: ["filter", "script", "verification"] },
       route: { type: "string" },
     },
   },
@@ -69,7 +69,23 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/WebhookDelivered" },
       { $ref: "#/components/schemas/WebhookIgnored" },
       { $ref: "#/components/schemas/WebhookDuplicate" },
+      { $ref: "#/components/schemas/WebhookAccepted" },
+      { $ref: "#/components/schemas/WebhookCoalesced" },
+      { $ref: "#/components/schemas/WebhookChallenge" },
+      { $ref: "#/components/schemas/WebhookEncryptedToken" },
     ],
+  },
+  WebhookChallenge: {
+    type: "object",
+    required: ["challenge"],
+    additionalProperties: false,
+    properties: { challenge: { type: "string" } },
+  },
+  WebhookEncryptedToken: {
+    type: "object",
+    required: ["plainToken", "encryptedToken"],
+    additionalProperties: false,
+    properties: { plainToken: { type: "string" }, encryptedToken: { type: "string" } },
   },
   WebhookRefusalCode: {
     type: "string",
@@ -119,6 +135,8 @@ export interface SchemaTypes {
   WebhookIgnored: T.WebhookIgnored;
   WebhookDuplicate: T.WebhookDuplicate;
   WebhookOutcome: T.WebhookOutcome;
+  WebhookChallenge: T.WebhookChallenge;
+  WebhookEncryptedToken: T.WebhookEncryptedToken;
   WebhookRefusalCode: T.WebhookRefusalCode;
   WebhookRefusal: T.WebhookRefusal;
 }

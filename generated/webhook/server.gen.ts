@@ -12,6 +12,15 @@ export interface Operations {
       | { readonly status: 200; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.GetHealthResponses[200] }
       | { readonly status: 405; readonly headers?: { readonly "x-request-id"?: string; readonly allow?: string }; readonly body: T.GetHealthErrors[405] }
   };
+  /** Answer the verification request of a service */
+  verifyWebhook: {
+    request: { readonly path: NonNullable<T.VerifyWebhookData["path"]>; readonly query: NonNullable<T.VerifyWebhookData["query"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-request-id"?: string }; readonly raw: string; readonly contentType: "text/plain" }
+      | { readonly status: 400; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.VerifyWebhookErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.VerifyWebhookErrors[401] }
+      | { readonly status: 405; readonly headers?: { readonly "x-request-id"?: string; readonly allow?: string }; readonly body: T.VerifyWebhookErrors[405] }
+  };
   /** Receive an event */
   receiveWebhook: {
     request: { readonly path: NonNullable<T.ReceiveWebhookData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.ReceiveWebhookData["headers"]>>; readonly rawBody: Uint8Array };
@@ -31,6 +40,25 @@ export interface Operations {
       | { readonly status: 502; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "x-request-id"?: string; readonly "retry-after"?: string }; readonly body: T.ReceiveWebhookErrors[503] }
   };
+  /** Receive an event from a service that does not sign */
+  receiveWebhookAtSecretPath: {
+    request: { readonly path: NonNullable<T.ReceiveWebhookAtSecretPathData["path"]>; readonly rawBody: Uint8Array };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathResponses[200] }
+      | { readonly status: 202; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathResponses[202] }
+      | { readonly status: 400; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[404] }
+      | { readonly status: 405; readonly headers?: { readonly "x-request-id"?: string; readonly allow?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[405] }
+      | { readonly status: 408; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[408] }
+      | { readonly status: 413; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "x-request-id"?: string; readonly "retry-after"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[429] }
+      | { readonly status: 500; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[500] }
+      | { readonly status: 502; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[502] }
+      | { readonly status: 503; readonly headers?: { readonly "x-request-id"?: string; readonly "retry-after"?: string }; readonly body: T.ReceiveWebhookAtSecretPathErrors[503] }
+  };
 }
 
 export type OperationId = keyof Operations;
@@ -43,6 +71,36 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     security: [],
     responses: {
       "200": { json: { $ref: "#/components/schemas/ReceiverHealth" }, headers: ["x-request-id"] },
+      "405": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id", "allow"] },
+    },
+  },
+  verifyWebhook: {
+    method: "GET",
+    route: "/webhooks/{route_name}",
+    tags: ["Webhooks"],
+    security: [],
+    path: {
+      coerce: { route_name: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["route_name"], properties: { route_name: { type: "string" } } },
+    },
+    query: {
+      coerce: { "hub.mode": "string", "hub.verify_token": "string", "hub.challenge": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "hub.mode": { type: "string" },
+          "hub.verify_token": { type: "string" },
+          "hub.challenge": { type: "string" },
+        },
+      },
+    },
+    responses: {
+      "200": { raw: "text/plain", headers: ["x-request-id"] },
+      "400": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "401": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
       "405": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id", "allow"] },
     },
   },
@@ -99,6 +157,38 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "503": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id", "retry-after"] },
     },
   },
+  receiveWebhookAtSecretPath: {
+    method: "POST",
+    route: "/webhooks/{route_name}/{path_secret}",
+    tags: ["Webhooks"],
+    security: [],
+    path: {
+      coerce: { route_name: "string", path_secret: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["route_name", "path_secret"],
+        properties: { route_name: { type: "string" }, path_secret: { type: "string" } },
+      },
+    },
+    body: { required: false, raw: true },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/WebhookOutcome" }, headers: ["x-request-id"] },
+      "202": { json: { $ref: "#/components/schemas/WebhookTaken" }, headers: ["x-request-id"] },
+      "400": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "401": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "403": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "404": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "405": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id", "allow"] },
+      "408": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "413": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "415": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "429": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id", "retry-after"] },
+      "500": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "502": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
+      "503": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id", "retry-after"] },
+    },
+  },
 };
 
-export const info = { title: "agentd webhook receiver", version: "0.1.0" } as const;
+export const info = { title: "agentd webhook receiver", version: "0.2.0" } as const;

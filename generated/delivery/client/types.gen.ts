@@ -245,10 +245,22 @@ export type HomeassistantAnswer = Array<{
 };
 
 export type MatrixMessage = {
-    msgtype: 'm.text' | 'm.notice';
+    msgtype: 'm.text' | 'm.notice' | 'm.file' | 'm.image';
     body: string;
     format?: 'org.matrix.custom.html';
     formatted_body?: string;
+    /**
+     * Address of an uploaded file, mxc://SERVER/ID.
+     */
+    url?: string;
+    filename?: string;
+    info?: {
+        mimetype?: string;
+        /**
+         * Bytes.
+         */
+        size?: number;
+    };
     /**
      * Mentioned users. Empty: none.
      */
@@ -272,11 +284,15 @@ export type MatrixMessage = {
 };
 
 /**
- * In all three responses and in errors.
+ * In all responses and in errors.
  */
 export type MatrixAnswer = {
     event_id?: string;
     room_id?: string;
+    /**
+     * Address of an uploaded file.
+     */
+    content_uri?: string;
     /**
      * Name of the error.
      */
@@ -406,7 +422,14 @@ export type SignalRpcRequest = {
          * Base64.
          */
         groupId?: string;
+        /**
+         * May be empty with an attachment.
+         */
         message: string;
+        /**
+         * Data URLs, data:TYPE;filename=NAME;base64,BYTES.
+         */
+        attachment?: Array<string>;
         /**
          * start:length:STYLE, in UTF-16 code units.
          */
@@ -442,7 +465,14 @@ export type SignalSent = {
 };
 
 export type SignalRestMessage = {
+    /**
+     * May be empty with an attachment.
+     */
     message: string;
+    /**
+     * Data URLs, data:TYPE;filename=NAME;base64,BYTES.
+     */
+    base64_attachments?: Array<string>;
     /**
      * Sending phone number.
      */
@@ -485,6 +515,29 @@ export type SlackMessage = {
     unfurl_media?: boolean;
 };
 
+export type SlackUpload = {
+    filename: string;
+    /**
+     * Bytes.
+     */
+    length: number;
+};
+
+export type SlackFiles = {
+    files: Array<{
+        id: string;
+        title: string;
+    }>;
+    /**
+     * Id of a channel.
+     */
+    channel_id: string;
+    /**
+     * Timestamp of the message that started the thread.
+     */
+    thread_ts?: string;
+};
+
 /**
  * Also in most errors, with status 200.
  */
@@ -502,6 +555,11 @@ export type SlackAnswer = {
      * Timestamp of the new message.
      */
     ts?: string;
+    /**
+     * Where the bytes of the file go.
+     */
+    upload_url?: string;
+    file_id?: string;
 };
 
 /**
@@ -562,6 +620,38 @@ export type TelegramMessage = {
     link_preview_options?: {
         is_disabled?: boolean;
     };
+};
+
+export type TelegramPhoto = {
+    /**
+     * Id of the chat, or @name of a public channel.
+     */
+    chat_id: string;
+    /**
+     * Topic of a forum. Omitted for the general topic.
+     */
+    message_thread_id?: number;
+    /**
+     * Up to 10 MB; width and height up to 10,000 together.
+     */
+    photo: Blob | File;
+    disable_notification?: boolean;
+};
+
+export type TelegramDocument = {
+    /**
+     * Id of the chat, or @name of a public channel.
+     */
+    chat_id: string;
+    /**
+     * Topic of a forum. Omitted for the general topic.
+     */
+    message_thread_id?: number;
+    /**
+     * Up to 50 MB.
+     */
+    document: Blob | File;
+    disable_notification?: boolean;
 };
 
 /**
@@ -979,6 +1069,24 @@ export type MatrixEncryptionResponses = {
 
 export type MatrixEncryptionResponse = MatrixEncryptionResponses[keyof MatrixEncryptionResponses];
 
+export type MatrixUploadData = {
+    body: Blob | File;
+    path?: never;
+    query?: {
+        filename?: string;
+    };
+    url: '/_matrix/media/v3/upload';
+};
+
+export type MatrixUploadResponses = {
+    /**
+     * The address of the file.
+     */
+    200: MatrixAnswer;
+};
+
+export type MatrixUploadResponse = MatrixUploadResponses[keyof MatrixUploadResponses];
+
 export type MatrixFindRoomData = {
     body?: never;
     path: {
@@ -1110,7 +1218,7 @@ export type SignalRpcSendData = {
 
 export type SignalRpcSendResponses = {
     /**
-     * The response, also for errors.
+     * The response, including errors.
      */
     200: SignalRpcAnswer;
 };
@@ -1148,6 +1256,38 @@ export type SlackPostMessageResponses = {
 };
 
 export type SlackPostMessageResponse = SlackPostMessageResponses[keyof SlackPostMessageResponses];
+
+export type SlackGetUploadUrlData = {
+    body: SlackUpload;
+    path?: never;
+    query?: never;
+    url: '/files.getUploadURLExternal';
+};
+
+export type SlackGetUploadUrlResponses = {
+    /**
+     * The address, or `ok` is false.
+     */
+    200: SlackAnswer;
+};
+
+export type SlackGetUploadUrlResponse = SlackGetUploadUrlResponses[keyof SlackGetUploadUrlResponses];
+
+export type SlackCompleteUploadData = {
+    body: SlackFiles;
+    path?: never;
+    query?: never;
+    url: '/files.completeUploadExternal';
+};
+
+export type SlackCompleteUploadResponses = {
+    /**
+     * The file was shared, or `ok` is false.
+     */
+    200: SlackAnswer;
+};
+
+export type SlackCompleteUploadResponse = SlackCompleteUploadResponses[keyof SlackCompleteUploadResponses];
 
 export type SmsCreateMessageData = {
     body: SmsMessage;
@@ -1187,6 +1327,42 @@ export type TelegramSendMessageResponses = {
 };
 
 export type TelegramSendMessageResponse = TelegramSendMessageResponses[keyof TelegramSendMessageResponses];
+
+export type TelegramSendPhotoData = {
+    body: TelegramPhoto;
+    path: {
+        token: string;
+    };
+    query?: never;
+    url: '/bot{token}/sendPhoto';
+};
+
+export type TelegramSendPhotoResponses = {
+    /**
+     * The message was sent.
+     */
+    200: TelegramAnswer;
+};
+
+export type TelegramSendPhotoResponse = TelegramSendPhotoResponses[keyof TelegramSendPhotoResponses];
+
+export type TelegramSendDocumentData = {
+    body: TelegramDocument;
+    path: {
+        token: string;
+    };
+    query?: never;
+    url: '/bot{token}/sendDocument';
+};
+
+export type TelegramSendDocumentResponses = {
+    /**
+     * The message was sent.
+     */
+    200: TelegramAnswer;
+};
+
+export type TelegramSendDocumentResponse = TelegramSendDocumentResponses[keyof TelegramSendDocumentResponses];
 
 export type WecomRobotSendData = {
     body: WecomRobotMessage;

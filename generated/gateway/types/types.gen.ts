@@ -106,7 +106,28 @@ export type ApprovalAskedPayload = {
 
 export type ApprovalParams = {
     session_id: string;
+    /**
+     * The id of this request.
+     */
+    request_id: string;
+    /**
+     * Redacted.
+     */
+    command: string;
+    description: string;
+    choices: Array<AskChoice>;
+    allow_permanent: boolean;
+    allow_session: boolean;
+    /**
+     * Unix time in seconds.
+     */
+    expires_at: number | null;
     payload: ApprovalAskedPayload;
+    tool_name?: string;
+    /**
+     * Changes that an edit would make.
+     */
+    inline_diff?: string;
 };
 
 export type ApprovalPendingParams = {
@@ -159,6 +180,9 @@ export type ApprovalRequest = {
 
 export type ApprovalRespondParams = {
     session_id: string;
+    /**
+     * A choice that is not offered is reduced to the next narrower one that is.
+     */
     choice?: 'once' | 'session' | 'always' | 'deny';
     all?: boolean;
     request_id?: string;
@@ -261,24 +285,26 @@ export type BranchResult = {
 
 /**
  * ClarifyAnswer
+ *
+ * Either `answer` or `answers`. Questions without an answer are skipped.
  */
 export type ClarifyAnswer = {
     /**
      * Answer to the first question. Empty skips it.
      */
-    answer: string;
+    answer?: string;
     /**
-     * Answers by question id. Takes precedence over `answer`.
+     * Answers by question id; null skips the question. Takes precedence over `answer`.
      */
     answers?: {
-        [key: string]: string;
+        [key: string]: string | null;
     };
 };
 
 /**
  * ClarifyAskedEvent
  *
- * The agent asks the user a question.
+ * The agent asks the user one or more questions. `question` is the first one, `questions` has all of them. A host that answers the first one with `clarify.respond` gets this event again for the next one, with the same `request_id` and without a number.
  */
 export type ClarifyAskedEvent = {
     type: 'clarify.request';
@@ -300,37 +326,51 @@ export type ClarifyAskedPayload = {
     question: string;
     choices: Array<string> | null;
     multi_select?: boolean;
-    questions?: Array<ClarifyQuestion>;
+    questions?: Array<GatewayQuestion>;
     expires_at: number | null;
 };
 
 export type ClarifyParams = {
     session_id: string;
-    payload: ClarifyAskedPayload;
-};
-
-/**
- * ClarifyQuestion
- *
- * A question of the agent. Free text is always a valid answer, even if choices are offered.
- */
-export type ClarifyQuestion = {
-    id: string;
+    /**
+     * The id of this request.
+     */
+    request_id: string;
+    /**
+     * The first question.
+     */
     question: string;
+    /**
+     * Choices of the first question.
+     */
     choices: Array<string> | null;
     /**
-     * Several choices may be selected, separated by line breaks.
+     * Unix time in seconds.
      */
-    multi_select: boolean;
+    expires_at: number | null;
+    payload: ClarifyAskedPayload;
+    multi_select?: boolean;
+    questions?: Array<GatewayQuestion>;
 };
 
 export type ClarifyRespondParams = {
     request_id: string;
     /**
-     * Answer to the first question. Empty skips it. Use request.answer to answer several.
+     * Answer to the question that was shown. Empty skips it. If the request has more questions, the next one follows as `clarify.request`. Use request.answer to answer all at once.
      */
     answer: string;
     session_id?: string;
+};
+
+/**
+ * ClarifyResult
+ */
+export type ClarifyResult = {
+    status: 'ok';
+    /**
+     * Number of questions of the request that have no answer yet. The next one follows as `clarify.request`.
+     */
+    remaining?: number;
 };
 
 export type CliExecParams = {
@@ -442,7 +482,7 @@ export type CommandsCatalogParams = {
 
 export type CompletePathParams = {
     /**
-     * Returns the same paths that image.attach accepts.
+     * Returns the same paths that image.attach accepts. A word such as `@main` also finds files by name in all folders; `@` lists the kinds of references.
      */
     word: string;
     cwd?: string;
@@ -494,7 +534,7 @@ export type CompressResult = {
 
 export type ConfigGetParams = {
     /**
-     * A configuration key, such as `log.level`, or one of: full, mtime, provider, model, profile, project, prompt, reasoning, yolo, busy, title, cwd, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
+     * A configuration key, such as `log.level`, or one of: full, mtime, provider, model, profile, project, prompt, reasoning, yolo, busy, title, cwd, fast, personality, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose. The value of yolo is "1" or "0", that of compact and mouse "on" or "off".
      */
     key: string;
     session_id?: string;
@@ -503,13 +543,13 @@ export type ConfigGetParams = {
 
 export type ConfigSetParams = {
     /**
-     * A configuration key or one of: model, reasoning, yolo, cwd, title, busy, prompt, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
+     * A configuration key or one of: model, reasoning, yolo, cwd, title, busy, prompt, fast, personality, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
      */
     key: string;
     /**
-     * Empty toggles a switch and resets a choice; `cycle` selects the next choice; `default` resets it. Format of a model: `<model> [--provider <name>] [--global]`.
+     * Required, except for the switches yolo, fast, compact, mouse and statusbar. Empty or missing toggles a switch; empty resets a choice; `cycle` selects the next choice; `default` resets it. Format of a model: `<model> [--provider <name>] [--global|--session]`.
      */
-    value: unknown;
+    value?: unknown;
     session_id?: string;
     /**
      * Default: session if a session is given, otherwise global.
@@ -542,7 +582,7 @@ export type ConfigValue = {
     mtime?: number;
     model?: string;
     provider?: string;
-    providers?: Array<string>;
+    providers?: Array<ProviderOption>;
     home?: string;
     cwd?: string;
     branch?: string;
@@ -580,18 +620,18 @@ export type Cursor = {
     last_seen: number;
 };
 
+export type DelegationStatusParams = {
+    session_id?: string;
+};
+
 /**
- * DelegationStatus
+ * DelegationStatusResult
  */
-export type DelegationStatus = {
+export type DelegationStatusResult = {
     active: Array<ActiveSubagent>;
     paused: boolean;
     max_spawn_depth: number;
     max_concurrent_children: number;
-};
-
-export type DelegationStatusParams = {
-    session_id?: string;
 };
 
 /**
@@ -625,6 +665,9 @@ export type DropResult = {
     name?: string;
     text?: string;
     count?: number;
+    width?: number;
+    height?: number;
+    token_estimate?: number;
 };
 
 export type EventParams = {
@@ -703,20 +746,30 @@ export type FileChange = {
     size?: number;
 };
 
+export type GatewayCapabilitiesParams = {
+    [key: string]: unknown;
+};
+
 /**
- * GatewayCapabilities
+ * GatewayCapabilitiesResult
  */
-export type GatewayCapabilities = {
-    event_replay: boolean;
-    resume_cursor: boolean;
-    server_requests: boolean;
-    client_turn_id: boolean;
-    fanout: boolean;
-    busy_modes: Array<'queue' | 'steer' | 'interrupt' | 'reject'>;
-    approvals_by_id: boolean;
-    batch_clarify: boolean;
-    voice: boolean;
-    shell_exec: boolean;
+export type GatewayCapabilitiesResult = {
+    protocol: GatewayProtocol;
+    server: GatewayServer;
+    capabilities: ServerCapabilities;
+    limits: GatewayLimits;
+    /**
+     * Methods that a host may call.
+     */
+    methods: Array<string>;
+    /**
+     * Types of events that a host gets.
+     */
+    events: Array<string>;
+    /**
+     * Questions that a host may get as requests.
+     */
+    requests: Array<string>;
 };
 
 /**
@@ -748,9 +801,9 @@ export type GatewayErrorPayload = {
 /**
  * GatewayEvent
  *
- * Events that the gateway sends to a host. `seq` numbers the events of a session from 1, without gaps, within one epoch. Events without a session have no number. Neither have snapshots that accompany another event (the `session.info` that ends a turn or follows `session.title`); they are sent again to a host that resumes after that event.
+ * Events that the gateway sends to a host. `seq` numbers the events of a session from 1, without gaps, within one epoch. Events without a session have no number, nor do events that accompany another event; a host whose connection ends between the two misses the second. The `session.info` that ends a turn or follows `session.title` is sent again to a host that resumes after that event. A question that is sent again has no number.
  */
-export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | StatusUpdateEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
+export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageInterimEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | SudoExpireEvent | SecretExpireEvent | StatusUpdateEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
 
 /**
  * GatewayLimits
@@ -761,11 +814,11 @@ export type GatewayLimits = {
      */
     max_frame_bytes: number;
     /**
-     * Concurrent requests of a connection. More fail with -32001.
+     * Concurrent requests of a connection. Further ones fail with -32001.
      */
     max_inflight_requests: number;
     /**
-     * Members of a batch. More fail with -32600.
+     * Members of a batch. Larger batches fail with -32600.
      */
     max_batch: number;
     /**
@@ -777,7 +830,7 @@ export type GatewayLimits = {
      */
     max_outbox_bytes: number;
     /**
-     * Prompts queued behind the running turn. More fail with 4027.
+     * Prompts queued behind the running turn. Further ones fail with 4027.
      */
     max_queue_per_session: number;
     /**
@@ -792,6 +845,34 @@ export type GatewayLimits = {
 
 export type GatewayPingParams = {
     [key: string]: unknown;
+};
+
+/**
+ * GatewayProtocol
+ */
+export type GatewayProtocol = {
+    name: 'agent-tui-gateway';
+    version: number;
+    min_version: number;
+};
+
+/**
+ * GatewayQuestion
+ *
+ * A question of the agent. Free text is always a valid answer, even if choices are offered.
+ */
+export type GatewayQuestion = {
+    id: string;
+    /**
+     * Alias of `id`.
+     */
+    qid: string;
+    question: string;
+    choices: Array<string> | null;
+    /**
+     * Several choices may be selected, separated by line breaks.
+     */
+    multi_select: boolean;
 };
 
 /**
@@ -818,15 +899,8 @@ export type GatewayReadyPayload = {
     skin: {
         [key: string]: unknown;
     };
-    protocol: {
-        name: 'agent-tui-gateway';
-        version: number;
-        min_version: number;
-    };
-    server: {
-        name: string;
-        version: string;
-    };
+    protocol: GatewayProtocol;
+    server: GatewayServer;
     connection_id: string;
     /**
      * Identifies the journal. Cursors are valid within one epoch.
@@ -834,8 +908,16 @@ export type GatewayReadyPayload = {
     replay_epoch: string;
     change_events: boolean;
     heartbeat: boolean;
-    capabilities: GatewayCapabilities;
+    capabilities: ServerCapabilities;
     limits: GatewayLimits;
+};
+
+/**
+ * GatewayServer
+ */
+export type GatewayServer = {
+    name: string;
+    version: string;
 };
 
 /**
@@ -861,13 +943,20 @@ export type GatewayToolProgressEvent = {
 export type GatewayToolProgressPayload = {
     tool_id: string;
     name: string;
+    /**
+     * The context of the call and the last line of `output`, on one line.
+     */
     preview: string;
+    /**
+     * The new output, unchanged.
+     */
+    output: string;
 };
 
 /**
  * GatewayUsage
  *
- * Token usage of a session and the fill level of its context.
+ * Token usage of a session, and how much of its context is used.
  */
 export type GatewayUsage = {
     /**
@@ -1020,7 +1109,7 @@ export type LiveStatus = 'idle' | 'starting' | 'waiting' | 'working';
 /**
  * MessageCompleteEvent
  *
- * The answer of the turn, exactly once per turn. `text` is authoritative; deltas are for display. `usage` covers the turn; the following `session.info` has the usage of the session.
+ * The answer of the turn, exactly once per turn. `text` is authoritative; deltas are for display. `usage` covers the session as it is when the event is sent, `turn_usage` only the turn.
  */
 export type MessageCompleteEvent = {
     type: 'message.complete';
@@ -1041,6 +1130,7 @@ export type MessageCompletePayload = {
     text: string;
     status: 'complete' | 'interrupted' | 'error';
     usage: GatewayUsage;
+    turn_usage?: GatewayUsage;
     reasoning?: string;
     warning?: string;
     error?: string;
@@ -1051,6 +1141,34 @@ export type MessageCompletePayload = {
     };
     partial?: boolean;
     undelivered_steer?: Array<string>;
+};
+
+/**
+ * MessageInterimEvent
+ *
+ * Text of the model before its next tool calls. Accompanies the first of them, without a number.
+ */
+export type MessageInterimEvent = {
+    type: 'message.interim';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix time in milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: MessageInterimPayload;
+};
+
+/**
+ * MessageInterimPayload
+ */
+export type MessageInterimPayload = {
+    text: string;
+    /**
+     * The deltas contained the same text.
+     */
+    already_streamed: true;
 };
 
 /**
@@ -1111,29 +1229,18 @@ export type MessageTextPayload = {
     dropped?: number;
 };
 
-/**
- * ModelOptions
- */
-export type ModelOptions = {
-    providers: Array<{
-        slug: string;
-        name: string;
-        models: Array<string>;
-        total_models: number;
-        is_current: boolean;
-        /**
-         * A key is configured, or none is required.
-         */
-        authenticated: boolean;
-        warning?: string;
-    }>;
-    model: string;
-    provider: string;
-};
-
 export type ModelOptionsParams = {
     session_id?: string;
     refresh?: boolean;
+};
+
+/**
+ * ModelOptionsResult
+ */
+export type ModelOptionsResult = {
+    providers: Array<ProviderOption>;
+    model: string;
+    provider: string;
 };
 
 /**
@@ -1180,16 +1287,29 @@ export type OpenRpcDocument = {
     [key: string]: unknown;
 };
 
+export type PasteCollapseParams = {
+    text: string;
+};
+
 /**
- * PetCells
+ * PasteCollapseResult
  */
-export type PetCells = {
-    enabled: false;
+export type PasteCollapseResult = {
+    placeholder: string;
+    path: string;
+    lines: number;
 };
 
 export type PetCellsParams = {
     state?: unknown;
     graphics?: unknown;
+};
+
+/**
+ * PetCellsResult
+ */
+export type PetCellsResult = {
+    enabled: false;
 };
 
 export type PingParams = {
@@ -1227,10 +1347,14 @@ export type ProcessKillParams = {
     session_id?: string;
 };
 
+export type ProcessListParams = {
+    session_id?: string;
+};
+
 /**
- * ProcessList
+ * ProcessListResult
  */
-export type ProcessList = {
+export type ProcessListResult = {
     processes: Array<{
         process_id: string;
         command: string;
@@ -1238,10 +1362,6 @@ export type ProcessList = {
         started_at: number;
         session_id?: string;
     }>;
-};
-
-export type ProcessListParams = {
-    session_id?: string;
 };
 
 export type ProcessStopParams = {
@@ -1255,6 +1375,9 @@ export type PromptBackgroundParams = {
 
 export type PromptSubmitParams = {
     session_id: string;
+    /**
+     * `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff` and `@staged` attach what they name; quote a path with spaces. The event status.update of kind warn says what cannot be attached.
+     */
     text: string | Array<{
         [key: string]: unknown;
     }>;
@@ -1279,6 +1402,31 @@ export type PromptSubmitParams = {
      */
     truncate_before_user_ordinal?: number;
     confirm_truncate?: boolean;
+};
+
+/**
+ * ProviderOption
+ *
+ * A provider and its known models.
+ */
+export type ProviderOption = {
+    slug: string;
+    name: string;
+    models: Array<string>;
+    total_models: number;
+    is_current: boolean;
+    /**
+     * A key is configured, or none is required.
+     */
+    authenticated: boolean;
+    warning?: string;
+};
+
+/**
+ * QuestionExpirePayload
+ */
+export type QuestionExpirePayload = {
+    request_id: string;
 };
 
 /**
@@ -1348,7 +1496,7 @@ export type ReloadEnvResult = {
 export type ReloadMcpParams = {
     session_id?: string;
     /**
-     * Required unless mcp.confirm_reload is false.
+     * Required unless mcp.confirm_reload is false. Without it the result has a message for the user.
      */
     confirm?: boolean;
     /**
@@ -1363,6 +1511,16 @@ export type ReloadMcpParams = {
 export type ReloadMcpResult = {
     status: 'confirm_required' | 'reloaded';
     message?: string;
+};
+
+/**
+ * ReplyResult
+ */
+export type ReplyResult = {
+    /**
+     * `expired`: the answer came too late.
+     */
+    status: 'ok' | 'expired';
 };
 
 export type RequestAnswerParams = {
@@ -1460,9 +1618,39 @@ export type SecretAskedPayload = {
     expires_at: number | null;
 };
 
+/**
+ * SecretExpireEvent
+ *
+ * A secret is no longer awaited. Accompanies `request.cancel`, without a number.
+ */
+export type SecretExpireEvent = {
+    type: 'secret.expire';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix time in milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: QuestionExpirePayload;
+};
+
 export type SecretParams = {
     session_id: string;
+    /**
+     * The id of this request.
+     */
+    request_id: string;
+    prompt: string;
+    env_var: string;
+    /**
+     * Unix time in seconds.
+     */
+    expires_at: number | null;
     payload: SecretAskedPayload;
+    metadata?: {
+        [key: string]: unknown;
+    };
 };
 
 export type SecretRespondParams = {
@@ -1499,6 +1687,22 @@ export type SendDirective = {
      * Submit the message with this `when_busy`. Omitting it has the same effect.
      */
     when_busy?: 'queue';
+};
+
+/**
+ * ServerCapabilities
+ */
+export type ServerCapabilities = {
+    event_replay: boolean;
+    resume_cursor: boolean;
+    server_requests: boolean;
+    client_turn_id: boolean;
+    fanout: boolean;
+    busy_modes: Array<'queue' | 'steer' | 'interrupt' | 'reject'>;
+    approvals_by_id: boolean;
+    batch_clarify: boolean;
+    voice: boolean;
+    shell_exec: boolean;
 };
 
 export type SessionActivateParams = {
@@ -1556,7 +1760,7 @@ export type SessionCreateParams = {
     cols?: number;
     title?: string;
     /**
-     * Absolute path. A folder that does not exist is ignored. A folder outside agent.workspace and agent.workspace_roots requires the scope admin.
+     * Absolute path. Default: on stdio the folder in which the host was started, else agent.workspace. A folder that does not exist is ignored. A folder outside agent.workspace and agent.workspace_roots requires the scope admin.
      */
     cwd?: string;
     source?: string;
@@ -1586,15 +1790,6 @@ export type SessionEventsSinceParams = {
     since_seq?: number;
 };
 
-/**
- * SessionHistory
- */
-export type SessionHistory = {
-    count: number;
-    messages: Array<TranscriptMessage>;
-    has_more: boolean;
-};
-
 export type SessionHistoryParams = {
     session_id: string;
     /**
@@ -1602,6 +1797,15 @@ export type SessionHistoryParams = {
      */
     before?: string;
     limit?: number;
+};
+
+/**
+ * SessionHistoryResult
+ */
+export type SessionHistoryResult = {
+    count: number;
+    messages: Array<TranscriptMessage>;
+    has_more: boolean;
 };
 
 /**
@@ -1634,6 +1838,7 @@ export type SessionInfo = {
     title: string;
     version: string;
     profile_name?: string;
+    personality?: string;
     usage?: GatewayUsage;
     mcp_servers?: Array<{
         name: string;
@@ -1775,6 +1980,20 @@ export type SessionRow = {
     model?: string;
 };
 
+export type SessionSaveParams = {
+    session_id: string;
+};
+
+/**
+ * SessionSaveResult
+ */
+export type SessionSaveResult = {
+    /**
+     * Absolute path on the server.
+     */
+    file: string;
+};
+
 /**
  * SessionState
  */
@@ -1898,12 +2117,16 @@ export type SessionsChangedPayload = {
     [key: string]: unknown;
 };
 
+export type SetupStatusParams = {
+    [key: string]: unknown;
+};
+
 /**
- * SetupStatus
+ * SetupStatusResult
  */
-export type SetupStatus = {
+export type SetupStatusResult = {
     /**
-     * True if a prompt that names no model is answered.
+     * True if a prompt that names no model can be answered.
      */
     provider_configured: boolean;
     /**
@@ -1916,8 +2139,34 @@ export type SetupStatus = {
     demo: boolean;
 };
 
-export type SetupStatusParams = {
-    [key: string]: unknown;
+export type ShellExecParams = {
+    /**
+     * gateway.shell_exec controls who may call it; it is off by default. A command that would require approval is not run.
+     */
+    command: string;
+    session_id?: string;
+    /**
+     * In seconds.
+     */
+    timeout?: number;
+};
+
+/**
+ * ShellExecResult
+ */
+export type ShellExecResult = {
+    /**
+     * Standard output and standard error, interleaved as they were written, redacted.
+     */
+    stdout: string;
+    /**
+     * Always empty.
+     */
+    stderr: string;
+    /**
+     * -1 if a signal ended the command.
+     */
+    code: number;
 };
 
 /**
@@ -1930,6 +2179,56 @@ export type SkillDirective = {
     name: string;
     message: string;
     display?: string;
+};
+
+/**
+ * SkillSummary
+ */
+export type SkillSummary = {
+    name: string;
+    description: string;
+    /**
+     * Folder of the skill.
+     */
+    path?: string;
+};
+
+export type SkillsManageParams = {
+    action?: 'list' | 'search' | 'inspect';
+    /**
+     * Text to search for, or the name of the skill to inspect.
+     */
+    query?: string;
+    session_id?: string;
+};
+
+/**
+ * SkillsManageResult
+ *
+ * `list` returns `skills`, `search` returns `results`, and `inspect` returns `info`, which has no name if no skill matches.
+ */
+export type SkillsManageResult = {
+    skills?: {
+        [key: string]: Array<string>;
+    };
+    results?: Array<SkillSummary>;
+    info?: {
+        name?: string;
+        description?: string;
+        path?: string;
+    };
+};
+
+export type SkillsReloadParams = {
+    session_id?: string;
+};
+
+/**
+ * SkillsReloadResult
+ */
+export type SkillsReloadResult = {
+    output: string;
+    count: number;
 };
 
 /**
@@ -2009,17 +2308,17 @@ export type SpawnTreeEntry = {
     count: number;
 };
 
-/**
- * SpawnTreeList
- */
-export type SpawnTreeList = {
-    entries: Array<SpawnTreeEntry>;
-};
-
 export type SpawnTreeListParams = {
     session_id?: string;
     limit?: number;
     cross_session?: boolean;
+};
+
+/**
+ * SpawnTreeListResult
+ */
+export type SpawnTreeListResult = {
+    entries: Array<SpawnTreeEntry>;
 };
 
 export type SpawnTreeLoadParams = {
@@ -2122,17 +2421,17 @@ export type SubagentEndedEvent = {
     payload: SubagentReport;
 };
 
-/**
- * SubagentInterrupt
- */
-export type SubagentInterrupt = {
-    found: boolean;
-    subagent_id: string;
-};
-
 export type SubagentInterruptParams = {
     subagent_id: string;
     session_id?: string;
+};
+
+/**
+ * SubagentInterruptResult
+ */
+export type SubagentInterruptResult = {
+    found: boolean;
+    subagent_id: string;
 };
 
 /**
@@ -2174,6 +2473,12 @@ export type SubagentReport = {
     duration_seconds?: number;
     input_tokens?: number;
     output_tokens?: number;
+    reasoning_tokens?: number;
+    /**
+     * Number of model calls.
+     */
+    api_calls?: number;
+    cost_usd?: number;
     child_session_id?: string;
 };
 
@@ -2274,8 +2579,37 @@ export type SudoAskedPayload = {
     expires_at: number | null;
 };
 
+/**
+ * SudoExpireEvent
+ *
+ * A password is no longer awaited. Accompanies `request.cancel`, without a number.
+ */
+export type SudoExpireEvent = {
+    type: 'sudo.expire';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix time in milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: QuestionExpirePayload;
+};
+
 export type SudoParams = {
     session_id: string;
+    /**
+     * The id of this request.
+     */
+    request_id: string;
+    /**
+     * Redacted.
+     */
+    command: string;
+    /**
+     * Unix time in seconds.
+     */
+    expires_at: number | null;
     payload: SudoAskedPayload;
 };
 
@@ -2466,6 +2800,11 @@ export type TranscriptMessage = {
      * Summary of a tool call, at most 80 characters.
      */
     context?: string;
+    /**
+     * Outcome of a tool call; `interrupted` for an answer that was cut.
+     */
+    status?: 'interrupted' | 'ok' | 'error' | 'denied' | 'aborted' | 'pending';
+    code?: ToolEndCode;
 };
 
 /**

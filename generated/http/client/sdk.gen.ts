@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { CancelResponseData, CancelResponseErrors, CancelResponseResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRunData, GetRunErrors, GetRunResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses } from './types.gen.ts';
+import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -60,9 +60,9 @@ export class AgentClient extends HeyApiClient {
     /**
      * Create a chat completion
      *
-     * With `stream: true`, returns server-sent events that end with `data: [DONE]`. If the provider fails after a tool ran, the response carries `x-should-retry: false`, so that clients do not repeat the tool's effects. `tools` are functions of the client: a call of one ends the answer with `finish_reason: tool_calls`.
+     * With `stream: true`, returns server-sent events that end with `data: [DONE]`. A failure before the first output and within five seconds is reported by its HTTP status, even with `stream: true`. After a failure that a retry would repeat, or after a tool ran, the response carries `x-should-retry: false`. `tools` are functions of the client: a call to one ends the answer with `finish_reason: tool_calls`. With `agent.on_disconnect: continue`, the `id` of a server-sent event is the number of the run's event, from which a client can resume with GET /v1/runs/{run_id}/events.
      */
-    public createChatCompletion<ThrowOnError extends boolean = false>(options: Options<CreateChatCompletionData, ThrowOnError>): RequestResult<CreateChatCompletionResponses, CreateChatCompletionErrors, ThrowOnError> {
+    public createChatCompletion<ThrowOnError extends boolean = true>(options: Options<CreateChatCompletionData, ThrowOnError>): RequestResult<CreateChatCompletionResponses, CreateChatCompletionErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateChatCompletionResponses, CreateChatCompletionErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/chat/completions',
@@ -77,9 +77,9 @@ export class AgentClient extends HeyApiClient {
     /**
      * Create a response
      *
-     * With `stream: true`, returns server-sent events that end with `data: [DONE]`. With `background: true`, returns at once with the status `queued` or `in_progress`; the run continues without the client.
+     * With `stream: true`, returns server-sent events that end with `data: [DONE]`. A failure before the first output and within five seconds is reported by its HTTP status. With `background: true`, returns at once with the status `queued` or `in_progress`; the run continues without the client.
      */
-    public createResponse<ThrowOnError extends boolean = false>(options: Options<CreateResponseData, ThrowOnError>): RequestResult<CreateResponseResponses, CreateResponseErrors, ThrowOnError> {
+    public createResponse<ThrowOnError extends boolean = true>(options: Options<CreateResponseData, ThrowOnError>): RequestResult<CreateResponseResponses, CreateResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateResponseResponses, CreateResponseErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/responses',
@@ -96,7 +96,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Stops its run if it is still active.
      */
-    public deleteResponse<ThrowOnError extends boolean = false>(options: Options<DeleteResponseData, ThrowOnError>): RequestResult<DeleteResponseResponses, DeleteResponseErrors, ThrowOnError> {
+    public deleteResponse<ThrowOnError extends boolean = true>(options: Options<DeleteResponseData, ThrowOnError>): RequestResult<DeleteResponseResponses, DeleteResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).delete<DeleteResponseResponses, DeleteResponseErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/responses/{response_id}',
@@ -109,7 +109,7 @@ export class AgentClient extends HeyApiClient {
      *
      * With `stream=true`, returns its events after `starting_after`: first the past ones, then live ones. Once its first events have been removed, the response can no longer be streamed and contains only its last text.
      */
-    public getResponse<ThrowOnError extends boolean = false>(options: Options<GetResponseData, ThrowOnError>): RequestResult<GetResponseResponses, GetResponseErrors, ThrowOnError> {
+    public getResponse<ThrowOnError extends boolean = true>(options: Options<GetResponseData, ThrowOnError>): RequestResult<GetResponseResponses, GetResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).get<GetResponseResponses, GetResponseErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/responses/{response_id}',
@@ -122,7 +122,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Returns once the run has ended. Cancelling a cancelled response returns the same result.
      */
-    public cancelResponse<ThrowOnError extends boolean = false>(options: Options<CancelResponseData, ThrowOnError>): RequestResult<CancelResponseResponses, CancelResponseErrors, ThrowOnError> {
+    public cancelResponse<ThrowOnError extends boolean = true>(options: Options<CancelResponseData, ThrowOnError>): RequestResult<CancelResponseResponses, CancelResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CancelResponseResponses, CancelResponseErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/responses/{response_id}/cancel',
@@ -133,7 +133,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * List the input items of a response
      */
-    public listResponseInputItems<ThrowOnError extends boolean = false>(options: Options<ListResponseInputItemsData, ThrowOnError>): RequestResult<ListResponseInputItemsResponses, ListResponseInputItemsErrors, ThrowOnError> {
+    public listResponseInputItems<ThrowOnError extends boolean = true>(options: Options<ListResponseInputItemsData, ThrowOnError>): RequestResult<ListResponseInputItemsResponses, ListResponseInputItemsErrors, ThrowOnError> {
         return (options.client ?? this.client).get<ListResponseInputItemsResponses, ListResponseInputItemsErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/responses/{response_id}/input_items',
@@ -144,7 +144,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * List runs, newest first
      */
-    public listRuns<ThrowOnError extends boolean = false>(options?: Options<ListRunsData, ThrowOnError>): RequestResult<ListRunsResponses, ListRunsErrors, ThrowOnError> {
+    public listRuns<ThrowOnError extends boolean = true>(options?: Options<ListRunsData, ThrowOnError>): RequestResult<ListRunsResponses, ListRunsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<ListRunsResponses, ListRunsErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/runs',
@@ -157,7 +157,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Returns once the run is recorded. The run then needs no client: follow its events, fetch it, or use a completion webhook.
      */
-    public createRun<ThrowOnError extends boolean = false>(options: Options<CreateRunData, ThrowOnError>): RequestResult<CreateRunResponses, CreateRunErrors, ThrowOnError> {
+    public createRun<ThrowOnError extends boolean = true>(options: Options<CreateRunData, ThrowOnError>): RequestResult<CreateRunResponses, CreateRunErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateRunResponses, CreateRunErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/runs',
@@ -174,7 +174,7 @@ export class AgentClient extends HeyApiClient {
      *
      * With `wait`, returns when the run has ended or waits for an answer, or after that many seconds.
      */
-    public getRun<ThrowOnError extends boolean = false>(options: Options<GetRunData, ThrowOnError>): RequestResult<GetRunResponses, GetRunErrors, ThrowOnError> {
+    public getRun<ThrowOnError extends boolean = true>(options: Options<GetRunData, ThrowOnError>): RequestResult<GetRunResponses, GetRunErrors, ThrowOnError> {
         return (options.client ?? this.client).get<GetRunResponses, GetRunErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/runs/{run_id}',
@@ -187,7 +187,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Replays the events of the run after the cursor, continues with live events and ends after the final event. `Last-Event-ID` takes precedence over `after`. If the oldest events after the cursor have been removed, the stream starts with `run.snapshot`.
      */
-    public streamRunEvents<ThrowOnError extends boolean = false>(options: Options<StreamRunEventsData, ThrowOnError, StreamRunEventsResponse>): Promise<ServerSentEventsResult<StreamRunEventsResponses>> {
+    public streamRunEvents<ThrowOnError extends boolean = true>(options: Options<StreamRunEventsData, ThrowOnError, StreamRunEventsResponse>): Promise<ServerSentEventsResult<StreamRunEventsResponses>> {
         return (options.client ?? this.client).sse.get<StreamRunEventsResponses, StreamRunEventsErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/runs/{run_id}/events',
@@ -200,7 +200,7 @@ export class AgentClient extends HeyApiClient {
      *
      * The first valid answer from any surface wins.
      */
-    public resolveRunApproval<ThrowOnError extends boolean = false>(options: Options<ResolveRunApprovalData, ThrowOnError>): RequestResult<ResolveRunApprovalResponses, ResolveRunApprovalErrors, ThrowOnError> {
+    public resolveRunApproval<ThrowOnError extends boolean = true>(options: Options<ResolveRunApprovalData, ThrowOnError>): RequestResult<ResolveRunApprovalResponses, ResolveRunApprovalErrors, ThrowOnError> {
         return (options.client ?? this.client).post<ResolveRunApprovalResponses, ResolveRunApprovalErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/runs/{run_id}/approval',
@@ -217,7 +217,7 @@ export class AgentClient extends HeyApiClient {
      *
      * The model receives the text at its next step. Text that arrives too late is returned in the final event.
      */
-    public steerRun<ThrowOnError extends boolean = false>(options: Options<SteerRunData, ThrowOnError>): RequestResult<SteerRunResponses, SteerRunErrors, ThrowOnError> {
+    public steerRun<ThrowOnError extends boolean = true>(options: Options<SteerRunData, ThrowOnError>): RequestResult<SteerRunResponses, SteerRunErrors, ThrowOnError> {
         return (options.client ?? this.client).post<SteerRunResponses, SteerRunErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/runs/{run_id}/steer',
@@ -234,7 +234,7 @@ export class AgentClient extends HeyApiClient {
      *
      * A queued run is cancelled at once. An active run stays `stopping` until it has ended. For a finished run, returns its status.
      */
-    public stopRun<ThrowOnError extends boolean = false>(options: Options<StopRunData, ThrowOnError>): RequestResult<StopRunResponses, StopRunErrors, ThrowOnError> {
+    public stopRun<ThrowOnError extends boolean = true>(options: Options<StopRunData, ThrowOnError>): RequestResult<StopRunResponses, StopRunErrors, ThrowOnError> {
         return (options.client ?? this.client).post<StopRunResponses, StopRunErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/runs/{run_id}/stop',
@@ -247,9 +247,613 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
+     * List sessions, newest first
+     *
+     * Sorted by `updated_at`, to which `from` and `to` apply.
+     */
+    public listSessions<ThrowOnError extends boolean = true>(options?: Options<ListSessionsData, ThrowOnError>): RequestResult<ListSessionsResponses, ListSessionsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListSessionsResponses, ListSessionsErrors, ThrowOnError>({
+            querySerializer: { parameters: { source: { array: { explode: false } }, status: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions',
+            ...options
+        });
+    }
+    
+    /**
+     * Delete a session
+     *
+     * Deletes its messages, events, runs and questions.
+     */
+    public deleteSession<ThrowOnError extends boolean = true>(options: Options<DeleteSessionData, ThrowOnError>): RequestResult<DeleteSessionResponses, DeleteSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).delete<DeleteSessionResponses, DeleteSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Get a session
+     *
+     * The `ETag` covers title, model, reasoning effort and folder; runs do not change it.
+     */
+    public getSession<ThrowOnError extends boolean = true>(options: Options<GetSessionData, ThrowOnError>): RequestResult<GetSessionResponses, GetSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetSessionResponses, GetSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Change a session
+     *
+     * Applies from the next run on. While a run is active, the folder cannot change.
+     */
+    public updateSession<ThrowOnError extends boolean = true>(options: Options<UpdateSessionData, ThrowOnError>): RequestResult<UpdateSessionResponses, UpdateSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).patch<UpdateSessionResponses, UpdateSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * List the messages of a session
+     */
+    public listSessionMessages<ThrowOnError extends boolean = true>(options: Options<ListSessionMessagesData, ThrowOnError>): RequestResult<ListSessionMessagesResponses, ListSessionMessagesErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<ListSessionMessagesResponses, ListSessionMessagesErrors, ThrowOnError>({
+            querySerializer: { parameters: { include: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}/messages',
+            ...options
+        });
+    }
+    
+    /**
+     * List questions, newest first
+     */
+    public listQuestions<ThrowOnError extends boolean = true>(options?: Options<ListQuestionsData, ThrowOnError>): RequestResult<ListQuestionsResponses, ListQuestionsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListQuestionsResponses, ListQuestionsErrors, ThrowOnError>({
+            querySerializer: { parameters: { status: { array: { explode: false } }, kind: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/questions',
+            ...options
+        });
+    }
+    
+    /**
+     * Get a question
+     */
+    public getQuestion<ThrowOnError extends boolean = true>(options: Options<GetQuestionData, ThrowOnError>): RequestResult<GetQuestionResponses, GetQuestionErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetQuestionResponses, GetQuestionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/questions/{question_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Answer a question
+     *
+     * The first valid answer from any surface wins. Only the process that asks for a password can receive it.
+     */
+    public answerQuestion<ThrowOnError extends boolean = true>(options: Options<AnswerQuestionData, ThrowOnError>): RequestResult<AnswerQuestionResponses, AnswerQuestionErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<AnswerQuestionResponses, AnswerQuestionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/questions/{question_id}/answer',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * List scheduled jobs, newest first
+     */
+    public listJobs<ThrowOnError extends boolean = true>(options?: Options<ListJobsData, ThrowOnError>): RequestResult<ListJobsResponses, ListJobsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListJobsResponses, ListJobsErrors, ThrowOnError>({
+            querySerializer: { parameters: { state: { array: { explode: false } }, last_status: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a scheduled job
+     *
+     * The job belongs to the owner of the key. With `dry_run`, shows its next times and warnings and creates nothing.
+     */
+    public createJob<ThrowOnError extends boolean = true>(options: Options<CreateJobData, ThrowOnError>): RequestResult<CreateJobResponses, CreateJobErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CreateJobResponses, CreateJobErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a scheduled job
+     *
+     * Deletes its history and its outputs. A run that is active ends normally.
+     */
+    public deleteJob<ThrowOnError extends boolean = true>(options: Options<DeleteJobData, ThrowOnError>): RequestResult<DeleteJobResponses, DeleteJobErrors, ThrowOnError> {
+        return (options.client ?? this.client).delete<DeleteJobResponses, DeleteJobErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs/{job_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Get a scheduled job
+     *
+     * The `ETag` is the revision: runs do not change it.
+     */
+    public getJob<ThrowOnError extends boolean = true>(options: Options<GetJobData, ThrowOnError>): RequestResult<GetJobResponses, GetJobErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetJobResponses, GetJobErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs/{job_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Change a scheduled job
+     */
+    public updateJob<ThrowOnError extends boolean = true>(options: Options<UpdateJobData, ThrowOnError>): RequestResult<UpdateJobResponses, UpdateJobErrors, ThrowOnError> {
+        return (options.client ?? this.client).patch<UpdateJobResponses, UpdateJobErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs/{job_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Pause a scheduled job
+     *
+     * A run that is active goes on.
+     */
+    public pauseJob<ThrowOnError extends boolean = true>(options: Options<PauseJobData, ThrowOnError>): RequestResult<PauseJobResponses, PauseJobErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<PauseJobResponses, PauseJobErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs/{job_id}/pause',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Resume a scheduled job
+     *
+     * A repeating job continues at its next time. A job that runs once and has passed needs a new time.
+     */
+    public resumeJob<ThrowOnError extends boolean = true>(options: Options<ResumeJobData, ThrowOnError>): RequestResult<ResumeJobResponses, ResumeJobErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<ResumeJobResponses, ResumeJobErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs/{job_id}/resume',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Run a scheduled job now
+     *
+     * Runs outside the schedule, once a scheduler claims it. A second request before that joins the first. A paused job stays paused.
+     */
+    public runJob<ThrowOnError extends boolean = true>(options: Options<RunJobData, ThrowOnError>): RequestResult<RunJobResponses, RunJobErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<RunJobResponses, RunJobErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs/{job_id}/run',
+            ...options
+        });
+    }
+    
+    /**
+     * List the times of a schedule, earliest first
+     *
+     * The instants that match the schedule, from now on by default, whether the job runs or not.
+     */
+    public listJobTimes<ThrowOnError extends boolean = true>(options: Options<ListJobTimesData, ThrowOnError>): RequestResult<ListJobTimesResponses, ListJobTimesErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<ListJobTimesResponses, ListJobTimesErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs/{job_id}/times',
+            ...options
+        });
+    }
+    
+    /**
+     * List occurrences of jobs, newest first
+     *
+     * `from` and `to` apply to `scheduled_at`.
+     */
+    public listOccurrences<ThrowOnError extends boolean = true>(options?: Options<ListOccurrencesData, ThrowOnError>): RequestResult<ListOccurrencesResponses, ListOccurrencesErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListOccurrencesResponses, ListOccurrencesErrors, ThrowOnError>({
+            querySerializer: { parameters: {
+                    status: { array: { explode: false } },
+                    cause: { array: { explode: false } },
+                    timing: { array: { explode: false } },
+                    delivery_status: { array: { explode: false } },
+                    include: { array: { explode: false } }
+                } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/occurrences',
+            ...options
+        });
+    }
+    
+    /**
+     * Get an occurrence of a job
+     */
+    public getOccurrence<ThrowOnError extends boolean = true>(options: Options<GetOccurrenceData, ThrowOnError>): RequestResult<GetOccurrenceResponses, GetOccurrenceErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetOccurrenceResponses, GetOccurrenceErrors, ThrowOnError>({
+            querySerializer: { parameters: { include: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/occurrences/{occurrence_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Get the output of an occurrence
+     *
+     * The document with the prompt and the answer, or the error. It is kept on the machine that ran the job; old ones are deleted.
+     */
+    public getOccurrenceOutput<ThrowOnError extends boolean = true>(options: Options<GetOccurrenceOutputData, ThrowOnError>): RequestResult<GetOccurrenceOutputResponses, GetOccurrenceOutputErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetOccurrenceOutputResponses, GetOccurrenceOutputErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/occurrences/{occurrence_id}/output',
+            ...options
+        });
+    }
+    
+    /**
+     * Show past and planned runs
+     *
+     * The occurrences and the planned instants of a window of at most 93 days; by default the next seven days.
+     */
+    public getCalendar<ThrowOnError extends boolean = true>(options?: Options<GetCalendarData, ThrowOnError>): RequestResult<GetCalendarResponses, GetCalendarErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetCalendarResponses, GetCalendarErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/calendar',
+            ...options
+        });
+    }
+    
+    /**
+     * Get the status of the scheduler
+     */
+    public getScheduler<ThrowOnError extends boolean = true>(options?: Options<GetSchedulerData, ThrowOnError>): RequestResult<GetSchedulerResponses, GetSchedulerErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetSchedulerResponses, GetSchedulerErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/scheduler',
+            ...options
+        });
+    }
+    
+    /**
+     * List outbound messages, newest first
+     */
+    public listMessages<ThrowOnError extends boolean = true>(options?: Options<ListMessagesData, ThrowOnError>): RequestResult<ListMessagesResponses, ListMessagesErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListMessagesResponses, ListMessagesErrors, ThrowOnError>({
+            querySerializer: { parameters: {
+                    status: { array: { explode: false } },
+                    platform: { array: { explode: false } },
+                    include: { array: { explode: false } }
+                } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/outbox',
+            ...options
+        });
+    }
+    
+    /**
+     * Retry many messages
+     *
+     * Makes each due now with a new set of attempts, at most 1,000 in a call. A request without a filter is refused.
+     */
+    public retryMessages<ThrowOnError extends boolean = true>(options: Options<RetryMessagesData, ThrowOnError>): RequestResult<RetryMessagesResponses, RetryMessagesErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<RetryMessagesResponses, RetryMessagesErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/outbox/retry',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Drop many messages
+     *
+     * Gives each up, at most 1,000 in a call; they stay in the outbox with the status dropped. A request without a filter is refused.
+     */
+    public dropMessages<ThrowOnError extends boolean = true>(options: Options<DropMessagesData, ThrowOnError>): RequestResult<DropMessagesResponses, DropMessagesErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<DropMessagesResponses, DropMessagesErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/outbox/drop',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Get an outbound message
+     */
+    public getMessage<ThrowOnError extends boolean = true>(options: Options<GetMessageData, ThrowOnError>): RequestResult<GetMessageResponses, GetMessageErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetMessageResponses, GetMessageErrors, ThrowOnError>({
+            querySerializer: { parameters: { include: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/outbox/{message_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Retry a message
+     *
+     * Makes it due now with a new set of attempts, before newer messages to its chat. Parts that arrived are not sent again.
+     */
+    public retryMessage<ThrowOnError extends boolean = true>(options: Options<RetryMessageData, ThrowOnError>): RequestResult<RetryMessageResponses, RetryMessageErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<RetryMessageResponses, RetryMessageErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/outbox/{message_id}/retry',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Drop a message
+     *
+     * Gives it up: it is never sent, and stays in the outbox with the status dropped.
+     */
+    public dropMessage<ThrowOnError extends boolean = true>(options: Options<DropMessageData, ThrowOnError>): RequestResult<DropMessageResponses, DropMessageErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<DropMessageResponses, DropMessageErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/outbox/{message_id}/drop',
+            ...options
+        });
+    }
+    
+    /**
+     * List platforms
+     */
+    public listPlatforms<ThrowOnError extends boolean = true>(options?: Options<ListPlatformsData, ThrowOnError>): RequestResult<ListPlatformsResponses, ListPlatformsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListPlatformsResponses, ListPlatformsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/platforms',
+            ...options
+        });
+    }
+    
+    /**
+     * Get a platform
+     */
+    public getPlatform<ThrowOnError extends boolean = true>(options: Options<GetPlatformData, ThrowOnError>): RequestResult<GetPlatformResponses, GetPlatformErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetPlatformResponses, GetPlatformErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/platforms/{platform}',
+            ...options
+        });
+    }
+    
+    /**
+     * Send a test message
+     *
+     * Sends one message now through the connection of this server, without the outbox, and without a retry.
+     */
+    public testPlatform<ThrowOnError extends boolean = true>(options: Options<TestPlatformData, ThrowOnError>): RequestResult<TestPlatformResponses, TestPlatformErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<TestPlatformResponses, TestPlatformErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/platforms/{platform}/test',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * List webhook routes, by name
+     */
+    public listRoutes<ThrowOnError extends boolean = true>(options?: Options<ListRoutesData, ThrowOnError>): RequestResult<ListRoutesResponses, ListRoutesErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListRoutesResponses, ListRoutesErrors, ThrowOnError>({
+            querySerializer: { parameters: { source: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/routes',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a webhook route
+     *
+     * The route accepts requests at once, on every server of the home. Its answer shows the secret, once.
+     */
+    public createRoute<ThrowOnError extends boolean = true>(options: Options<CreateRouteData, ThrowOnError>): RequestResult<CreateRouteResponses, CreateRouteErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CreateRouteResponses, CreateRouteErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/routes',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a webhook route
+     *
+     * Its deliveries, runs and messages stay. A configured route stays: 409 `route_is_static`.
+     */
+    public deleteRoute<ThrowOnError extends boolean = true>(options: Options<DeleteRouteData, ThrowOnError>): RequestResult<DeleteRouteResponses, DeleteRouteErrors, ThrowOnError> {
+        return (options.client ?? this.client).delete<DeleteRouteResponses, DeleteRouteErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/routes/{route_name}',
+            ...options
+        });
+    }
+    
+    /**
+     * Get a webhook route
+     *
+     * The `ETag` covers its definition and its secrets; deliveries do not change it.
+     */
+    public getRoute<ThrowOnError extends boolean = true>(options: Options<GetRouteData, ThrowOnError>): RequestResult<GetRouteResponses, GetRouteErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetRouteResponses, GetRouteErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/routes/{route_name}',
+            ...options
+        });
+    }
+    
+    /**
+     * Change a webhook route
+     *
+     * Applies from the next request on. A configured route does not change: 409 `route_is_static`.
+     */
+    public updateRoute<ThrowOnError extends boolean = true>(options: Options<UpdateRouteData, ThrowOnError>): RequestResult<UpdateRouteResponses, UpdateRouteErrors, ThrowOnError> {
+        return (options.client ?? this.client).patch<UpdateRouteResponses, UpdateRouteErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/routes/{route_name}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Replace the secret of a webhook route
+     *
+     * Earlier secrets stay valid for `expire_previous_seconds`. The answer shows the new secret, once.
+     */
+    public rotateRouteSecret<ThrowOnError extends boolean = true>(options: Options<RotateRouteSecretData, ThrowOnError>): RequestResult<RotateRouteSecretResponses, RotateRouteSecretErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<RotateRouteSecretResponses, RotateRouteSecretErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/routes/{route_name}/rotate-secret',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Test a webhook route
+     *
+     * Runs a request through all stages, and the script of the route, without storing or sending anything. It works while the receiver is off, too.
+     */
+    public testRoute<ThrowOnError extends boolean = true>(options: Options<TestRouteData, ThrowOnError>): RequestResult<TestRouteResponses, TestRouteErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<TestRouteResponses, TestRouteErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/routes/{route_name}/test',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * List webhook deliveries, newest first
+     */
+    public listDeliveries<ThrowOnError extends boolean = true>(options?: Options<ListDeliveriesData, ThrowOnError>): RequestResult<ListDeliveriesResponses, ListDeliveriesErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListDeliveriesResponses, ListDeliveriesErrors, ThrowOnError>({
+            querySerializer: { parameters: {
+                    route: { array: { explode: false } },
+                    status: { array: { explode: false } },
+                    event: { array: { explode: false } }
+                } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/deliveries',
+            ...options
+        });
+    }
+    
+    /**
+     * Get a webhook delivery
+     */
+    public getDelivery<ThrowOnError extends boolean = true>(options: Options<GetDeliveryData, ThrowOnError>): RequestResult<GetDeliveryResponses, GetDeliveryErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetDeliveryResponses, GetDeliveryErrors, ThrowOnError>({
+            querySerializer: { parameters: { include: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/deliveries/{delivery_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Replay a webhook delivery
+     *
+     * Handles the stored request again, as its route is now, as a new delivery. With `dry_run`, reports each stage and starts nothing.
+     */
+    public replayDelivery<ThrowOnError extends boolean = true>(options: Options<ReplayDeliveryData, ThrowOnError>): RequestResult<ReplayDeliveryResponses, ReplayDeliveryErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<ReplayDeliveryResponses, ReplayDeliveryErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/deliveries/{delivery_id}/replay',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Follow the changes of all resources
+     *
+     * Streams one event for each committed change, from `after` or from now on. The first frame is `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is older than what is kept, or of another database, returns 410 `events_expired`: list the resources again. With `Accept: application/json`, returns the stored events as a list, oldest first. A key has at most 8 streams.
+     */
+    public streamEvents<ThrowOnError extends boolean = true>(options?: Options<StreamEventsData, ThrowOnError>): RequestResult<StreamEventsResponses, StreamEventsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<StreamEventsResponses, StreamEventsErrors, ThrowOnError>({
+            querySerializer: { parameters: { types: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/events',
+            ...options
+        });
+    }
+    
+    /**
      * Get the capabilities of the server
      */
-    public getCapabilities<ThrowOnError extends boolean = false>(options?: Options<GetCapabilitiesData, ThrowOnError>): RequestResult<GetCapabilitiesResponses, GetCapabilitiesErrors, ThrowOnError> {
+    public getCapabilities<ThrowOnError extends boolean = true>(options?: Options<GetCapabilitiesData, ThrowOnError>): RequestResult<GetCapabilitiesResponses, GetCapabilitiesErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetCapabilitiesResponses, GetCapabilitiesErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/capabilities',
@@ -262,7 +866,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Lists one model, which is the agent. Any key may call it, because OpenAI clients call it when they start.
      */
-    public listModels<ThrowOnError extends boolean = false>(options?: Options<ListModelsData, ThrowOnError>): RequestResult<ListModelsResponses, ListModelsErrors, ThrowOnError> {
+    public listModels<ThrowOnError extends boolean = true>(options?: Options<ListModelsData, ThrowOnError>): RequestResult<ListModelsResponses, ListModelsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<ListModelsResponses, ListModelsErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/models',
@@ -273,7 +877,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Get a model
      */
-    public getModel<ThrowOnError extends boolean = false>(options: Options<GetModelData, ThrowOnError>): RequestResult<GetModelResponses, GetModelErrors, ThrowOnError> {
+    public getModel<ThrowOnError extends boolean = true>(options: Options<GetModelData, ThrowOnError>): RequestResult<GetModelResponses, GetModelErrors, ThrowOnError> {
         return (options.client ?? this.client).get<GetModelResponses, GetModelErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/models/{model}',
@@ -286,7 +890,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Returns 503 `server_draining` while the server shuts down. It then finishes its runs and accepts no new ones, so that a load balancer can redirect them.
      */
-    public getHealth<ThrowOnError extends boolean = false>(options?: Options<GetHealthData, ThrowOnError>): RequestResult<GetHealthResponses, GetHealthErrors, ThrowOnError> {
+    public getHealth<ThrowOnError extends boolean = true>(options?: Options<GetHealthData, ThrowOnError>): RequestResult<GetHealthResponses, GetHealthErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetHealthResponses, GetHealthErrors, ThrowOnError>({ url: '/health', ...options });
     }
     
@@ -295,7 +899,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Returns 503 `server_draining` while the server shuts down. It then finishes its runs and accepts no new ones, so that a load balancer can redirect them.
      */
-    public getHealthV1<ThrowOnError extends boolean = false>(options?: Options<GetHealthV1Data, ThrowOnError>): RequestResult<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError> {
+    public getHealthV1<ThrowOnError extends boolean = true>(options?: Options<GetHealthV1Data, ThrowOnError>): RequestResult<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError>({ url: '/v1/health', ...options });
     }
     
@@ -304,7 +908,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Lets a browser, which cannot send the key in a header, connect to `/api/ws?ticket=`. A ticket is valid once, for 30 seconds, and has the permissions of the key that created it.
      */
-    public createSocketTicket<ThrowOnError extends boolean = false>(options?: Options<CreateSocketTicketData, ThrowOnError>): RequestResult<CreateSocketTicketResponses, CreateSocketTicketErrors, ThrowOnError> {
+    public createSocketTicket<ThrowOnError extends boolean = true>(options?: Options<CreateSocketTicketData, ThrowOnError>): RequestResult<CreateSocketTicketResponses, CreateSocketTicketErrors, ThrowOnError> {
         return (options?.client ?? this.client).post<CreateSocketTicketResponses, CreateSocketTicketErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/api/auth/ws-ticket',
@@ -317,7 +921,7 @@ export class AgentClient extends HeyApiClient {
      *
      * Returns 200, or 503 with `strict=true` if a component is degraded.
      */
-    public getDetailedHealth<ThrowOnError extends boolean = false>(options?: Options<GetDetailedHealthData, ThrowOnError>): RequestResult<GetDetailedHealthResponses, GetDetailedHealthErrors, ThrowOnError> {
+    public getDetailedHealth<ThrowOnError extends boolean = true>(options?: Options<GetDetailedHealthData, ThrowOnError>): RequestResult<GetDetailedHealthResponses, GetDetailedHealthErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetDetailedHealthResponses, GetDetailedHealthErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/health/detailed',
@@ -328,7 +932,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Get metrics for Prometheus
      */
-    public getMetrics<ThrowOnError extends boolean = false>(options?: Options<GetMetricsData, ThrowOnError>): RequestResult<GetMetricsResponses, GetMetricsErrors, ThrowOnError> {
+    public getMetrics<ThrowOnError extends boolean = true>(options?: Options<GetMetricsData, ThrowOnError>): RequestResult<GetMetricsResponses, GetMetricsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetMetricsResponses, GetMetricsErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/metrics',
@@ -337,16 +941,27 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Get this document
+     * Redirect a browser to the reference
      */
-    public getOpenApi<ThrowOnError extends boolean = false>(options?: Options<GetOpenApiData, ThrowOnError>): RequestResult<GetOpenApiResponses, GetOpenApiErrors, ThrowOnError> {
+    public getRoot<ThrowOnError extends boolean = true>(options?: Options<GetRootData, ThrowOnError>): RequestResult<unknown, GetRootErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<unknown, GetRootErrors, ThrowOnError>({ url: '/', ...options });
+    }
+    
+    /**
+     * Get this document
+     *
+     * `servers` names the address of the request.
+     */
+    public getOpenApi<ThrowOnError extends boolean = true>(options?: Options<GetOpenApiData, ThrowOnError>): RequestResult<GetOpenApiResponses, GetOpenApiErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetOpenApiResponses, GetOpenApiErrors, ThrowOnError>({ url: '/openapi.json', ...options });
     }
     
     /**
      * Get this document as HTML
+     *
+     * The examples name the address of the request.
      */
-    public getDocs<ThrowOnError extends boolean = false>(options?: Options<GetDocsData, ThrowOnError>): RequestResult<GetDocsResponses, GetDocsErrors, ThrowOnError> {
+    public getDocs<ThrowOnError extends boolean = true>(options?: Options<GetDocsData, ThrowOnError>): RequestResult<GetDocsResponses, GetDocsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetDocsResponses, GetDocsErrors, ThrowOnError>({ url: '/docs', ...options });
     }
 }

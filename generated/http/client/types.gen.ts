@@ -5,6 +5,83 @@ export type ClientOptions = {
 };
 
 /**
+ * ChatStreamFrame
+ *
+ * One frame of the stream. An error frame occurs only after other frames.
+ */
+export type ChatStreamFrame = ChatCompletionChunk | ErrorEnvelope;
+
+/**
+ * ResponseStreamEvent
+ *
+ * An event of the stream of a response. `sequence_number` counts from 0 without gaps; a later stream of the same response has the same events with the same numbers.
+ */
+export type ResponseStreamEvent = ({
+    type: 'response.created';
+} & ResponseCreatedEvent) | ({
+    type: 'response.queued';
+} & ResponseQueuedEvent) | ({
+    type: 'response.in_progress';
+} & ResponseInProgressEvent) | ({
+    type: 'response.completed';
+} & ResponseCompletedEvent) | ({
+    type: 'response.incomplete';
+} & ResponseIncompleteEvent) | ({
+    type: 'response.failed';
+} & ResponseFailedEvent) | ({
+    type: 'response.output_item.added';
+} & ResponseOutputItemAddedEvent) | ({
+    type: 'response.output_item.done';
+} & ResponseOutputItemDoneEvent) | ({
+    type: 'response.content_part.added';
+} & ResponseContentPartAddedEvent) | ({
+    type: 'response.content_part.done';
+} & ResponseContentPartDoneEvent) | ({
+    type: 'response.output_text.delta';
+} & ResponseTextDeltaEvent) | ({
+    type: 'response.output_text.done';
+} & ResponseTextDoneEvent) | ({
+    type: 'response.refusal.delta';
+} & ResponseRefusalDeltaEvent) | ({
+    type: 'response.refusal.done';
+} & ResponseRefusalDoneEvent) | ({
+    type: 'response.reasoning_summary_part.added';
+} & ResponseReasoningSummaryPartAddedEvent) | ({
+    type: 'response.reasoning_summary_part.done';
+} & ResponseReasoningSummaryPartDoneEvent) | ({
+    type: 'response.reasoning_summary_text.delta';
+} & ResponseReasoningSummaryTextDeltaEvent) | ({
+    type: 'response.reasoning_summary_text.done';
+} & ResponseReasoningSummaryTextDoneEvent) | ({
+    type: 'response.mcp_call.in_progress';
+} & ResponseMcpCallInProgressEvent) | ({
+    type: 'response.mcp_call_arguments.delta';
+} & ResponseMcpCallArgumentsDeltaEvent) | ({
+    type: 'response.mcp_call_arguments.done';
+} & ResponseMcpCallArgumentsDoneEvent) | ({
+    type: 'response.mcp_call.completed';
+} & ResponseMcpCallCompletedEvent) | ({
+    type: 'response.mcp_call.failed';
+} & ResponseMcpCallFailedEvent) | ({
+    type: 'response.function_call_arguments.delta';
+} & ResponseFunctionCallArgumentsDeltaEvent) | ({
+    type: 'response.function_call_arguments.done';
+} & ResponseFunctionCallArgumentsDoneEvent);
+
+/**
+ * FeedFrame
+ *
+ * A frame of the stream of events.
+ */
+export type FeedFrame = ({
+    object: 'event';
+} & FeedEvent) | ({
+    object: 'feed.ready';
+} & FeedReady) | ({
+    object: 'feed.bookmark';
+} & FeedBookmark);
+
+/**
  * SessionEvent
  *
  * An event of a session that belongs to no run. `seq` is its number in the session's journal.
@@ -37,20 +114,161 @@ export type WebhookEvent = {
 };
 
 /**
+ * TextPart
+ */
+export type TextPart = {
+    type: 'text';
+    text: string;
+};
+
+/**
+ * InputTextPart
+ *
+ * Text in the responses format.
+ */
+export type InputTextPart = {
+    type: 'input_text';
+    text: string;
+};
+
+/**
+ * OutputTextPart
+ *
+ * Text of an earlier answer in the responses format.
+ */
+export type OutputTextPart = {
+    type: 'output_text';
+    text: string;
+    /**
+     * Ignored.
+     */
+    annotations?: Array<{
+        [key: string]: unknown;
+    }>;
+    /**
+     * Ignored.
+     */
+    logprobs?: Array<{
+        [key: string]: unknown;
+    }>;
+};
+
+/**
+ * RefusalPart
+ *
+ * Text of an earlier answer that was a refusal.
+ */
+export type RefusalPart = {
+    type: 'refusal';
+    refusal: string;
+};
+
+/**
+ * ImageUrl
+ */
+export type ImageUrl = {
+    /**
+     * A data URL in base64, or an http address that the server fetches.
+     */
+    url: string;
+    /**
+     * Ignored.
+     */
+    detail?: string | null;
+};
+
+/**
+ * ImagePart
+ *
+ * An image: PNG, JPEG, GIF or WebP.
+ */
+export type ImagePart = {
+    type: 'image_url';
+    image_url: ImageUrl;
+};
+
+/**
+ * InputImagePart
+ *
+ * An image in the responses format: PNG, JPEG, GIF or WebP.
+ */
+export type InputImagePart = {
+    type: 'input_image';
+    /**
+     * A data URL in base64, or an http address that the server fetches.
+     */
+    image_url: string;
+    /**
+     * Ignored.
+     */
+    detail?: string | null;
+};
+
+/**
+ * FileData
+ */
+export type FileData = {
+    /**
+     * A data URL in base64.
+     */
+    file_data: string;
+    filename?: string | null;
+};
+
+/**
+ * FilePart
+ */
+export type FilePart = {
+    type: 'file';
+    file: FileData;
+};
+
+/**
+ * InputFilePart
+ *
+ * A file in the responses format.
+ */
+export type InputFilePart = {
+    type: 'input_file';
+    /**
+     * A data URL in base64.
+     */
+    file_data: string;
+    filename?: string | null;
+};
+
+/**
  * ContentPart
  *
- * A content part of a message: text (`text`, `input_text`), an image (`image_url`, `input_image`: a data URL or base64) or a file (`file`, `input_file`: a data URL).
+ * A part of the content of a message. Every message may contain text parts; only messages of the user may contain images and files. Audio, and files by id or address, are not supported.
  */
-export type ContentPart = {
-    type: string;
-    text?: string;
-    [key: string]: unknown;
-};
+export type ContentPart = ({
+    type: 'text';
+} & TextPart) | ({
+    type: 'input_text';
+} & InputTextPart) | ({
+    type: 'output_text';
+} & OutputTextPart) | ({
+    type: 'refusal';
+} & RefusalPart) | ({
+    type: 'image_url';
+} & ImagePart) | ({
+    type: 'input_image';
+} & InputImagePart) | ({
+    type: 'file';
+} & FilePart) | ({
+    type: 'input_file';
+} & InputFilePart);
+
+/**
+ * ContentParts
+ */
+export type ContentParts = Array<ContentPart>;
 
 /**
  * MessageContent
  */
-export type MessageContent = string | Array<ContentPart>;
+export type MessageContent = string | ContentParts;
 
 /**
  * ChatSystemMessage
@@ -58,7 +276,6 @@ export type MessageContent = string | Array<ContentPart>;
 export type ChatSystemMessage = {
     role: 'system';
     content: MessageContent;
-    [key: string]: unknown;
 };
 
 /**
@@ -67,7 +284,6 @@ export type ChatSystemMessage = {
 export type ChatDeveloperMessage = {
     role: 'developer';
     content: MessageContent;
-    [key: string]: unknown;
 };
 
 /**
@@ -77,7 +293,6 @@ export type ChatUserMessage = {
     role: 'user';
     content: MessageContent;
     name?: string;
-    [key: string]: unknown;
 };
 
 /**
@@ -102,7 +317,6 @@ export type ChatAssistantMessage = {
     role: 'assistant';
     content?: MessageContent | null;
     tool_calls?: Array<ChatToolCall> | null;
-    [key: string]: unknown;
 };
 
 /**
@@ -112,7 +326,6 @@ export type ChatToolMessage = {
     role: 'tool';
     tool_call_id: string;
     content: MessageContent;
-    [key: string]: unknown;
 };
 
 /**
@@ -157,6 +370,37 @@ export type ChatToolChoice = {
         name: string;
         [key: string]: unknown;
     };
+    [key: string]: unknown;
+};
+
+/**
+ * ChatAllowedTools
+ *
+ * Offers only some of the functions in `tools`.
+ */
+export type ChatAllowedTools = {
+    type: 'allowed_tools';
+    allowed_tools: {
+        mode: 'auto' | 'required';
+        tools: Array<ChatToolChoice>;
+        [key: string]: unknown;
+    };
+    [key: string]: unknown;
+};
+
+/**
+ * JsonSchemaFormat
+ */
+export type JsonSchemaFormat = {
+    name: string;
+    description?: string | null;
+    /**
+     * JSON Schema of the answer.
+     */
+    schema?: {
+        [key: string]: unknown;
+    } | null;
+    strict?: boolean | null;
     [key: string]: unknown;
 };
 
@@ -221,7 +465,6 @@ export type ChatCompletionRequest = {
     stream_options?: {
         include_usage?: boolean | null;
         include_progress?: boolean | null;
-        [key: string]: unknown;
     } | null;
     /**
      * Only 1 is supported.
@@ -231,13 +474,20 @@ export type ChatCompletionRequest = {
      * Functions of the client. They replace tools of the agent with the same name.
      */
     tools?: Array<ChatTool> | null;
-    tool_choice?: 'none' | 'auto' | 'required' | ChatToolChoice | null;
+    /**
+     * Chooses among the functions of the client. With `required` or a named function, every model call of the turn asks for a call until one of them is called. A model that answers in words instead is not an error.
+     */
+    tool_choice?: 'none' | 'auto' | 'required' | ChatToolChoice | ChatAllowedTools | null;
     parallel_tool_calls?: boolean | null;
     /**
-     * Only `text` is supported.
+     * The format of the answer that ends the turn. A provider that supports it gets the schema; otherwise the model is instructed, its answer is checked, and it may correct the answer twice.
      */
     response_format?: {
+        /**
+         * `text`, `json_object` or `json_schema`.
+         */
         type: string;
+        json_schema?: JsonSchemaFormat;
         [key: string]: unknown;
     } | null;
     max_tokens?: number | null;
@@ -250,8 +500,63 @@ export type ChatCompletionRequest = {
     metadata?: {
         [key: string]: string;
     } | null;
+    /**
+     * Ignored.
+     */
+    user?: string | null;
+    /**
+     * Ignored.
+     */
+    store?: boolean | null;
+    /**
+     * Ignored.
+     */
+    service_tier?: string | null;
+    /**
+     * Ignored.
+     */
+    presence_penalty?: number | null;
+    /**
+     * Ignored.
+     */
+    frequency_penalty?: number | null;
+    /**
+     * Ignored.
+     */
+    logit_bias?: {
+        [key: string]: number;
+    } | null;
+    /**
+     * Ignored.
+     */
+    logprobs?: boolean | null;
+    /**
+     * Ignored.
+     */
+    top_logprobs?: number | null;
+    /**
+     * Ignored.
+     */
+    modalities?: Array<string> | null;
+    /**
+     * Ignored.
+     */
+    prediction?: {
+        [key: string]: unknown;
+    } | null;
+    /**
+     * Ignored.
+     */
+    verbosity?: string | null;
+    /**
+     * Ignored.
+     */
+    safety_identifier?: string | null;
+    /**
+     * Ignored.
+     */
+    prompt_cache_key?: string | null;
     agent?: AgentOptions;
-    [key: string]: unknown;
 };
 
 /**
@@ -260,7 +565,14 @@ export type ChatCompletionRequest = {
 export type ChatCompletionMessage = {
     role: 'assistant';
     content: string | null;
+    /**
+     * Why the model refused, in a request with a response format.
+     */
     refusal: string | null;
+    /**
+     * Reasoning of the model.
+     */
+    reasoning_content?: string;
     /**
      * Calls for the client to make and to answer in its next request.
      */
@@ -271,6 +583,32 @@ export type ChatCompletionMessage = {
  * FinishReason
  */
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
+
+/**
+ * Logprob
+ *
+ * Part of the format; the agent sets no value.
+ */
+export type Logprob = {
+    token: string;
+    bytes: Array<number>;
+    logprob: number;
+    top_logprobs: Array<{
+        token: string;
+        bytes: Array<number>;
+        logprob: number;
+    }>;
+};
+
+/**
+ * ChatLogprobs
+ *
+ * Part of the format; the agent sets no value.
+ */
+export type ChatLogprobs = {
+    content: Array<Logprob> | null;
+    refusal: Array<Logprob> | null;
+};
 
 /**
  * CompletionUsage
@@ -329,45 +667,13 @@ export type ChatCompletion = {
             index: number;
             message: ChatCompletionMessage;
             finish_reason: FinishReason;
-            logprobs: null;
+            /**
+             * Always null.
+             */
+            logprobs: ChatLogprobs | null;
         }
     ];
     usage: CompletionUsage;
-    agent?: AgentInfo;
-};
-
-/**
- * ChatDelta
- */
-export type ChatDelta = {
-    role?: 'assistant';
-    content?: string;
-    reasoning_content?: string;
-    tool_calls?: Array<{
-        index: number;
-        id: string;
-        type: 'function';
-        function: {
-            name: string;
-            arguments: string;
-        };
-    }>;
-};
-
-/**
- * ChatCompletionChunk
- */
-export type ChatCompletionChunk = {
-    id: string;
-    object: 'chat.completion.chunk';
-    created: number;
-    model: string;
-    choices: Array<{
-        index: number;
-        delta: ChatDelta;
-        finish_reason: FinishReason | null;
-    }>;
-    usage?: CompletionUsage | null;
     agent?: AgentInfo;
 };
 
@@ -383,7 +689,7 @@ export type ErrorType = 'invalid_request_error' | 'authentication_error' | 'perm
  *
  * Stable name of the error.
  */
-export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
+export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
 
 /**
  * ErrorBody
@@ -414,22 +720,18 @@ export type ErrorEnvelope = {
 };
 
 /**
- * ChatStreamFrame
- *
- * One frame of the stream. An error frame occurs only after other frames.
- */
-export type ChatStreamFrame = ChatCompletionChunk | ErrorEnvelope;
-
-/**
  * InputItem
  *
- * An item of the conversation: `message` (also without a type, with `role` and `content`), `function_call`, `function_call_output`, `reasoning`, `item_reference` or `mcp_call` (ignored). Content parts are `input_text`, `output_text`, `input_image` and `input_file`.
+ * An item of the conversation: `message` (the type may be absent if `role` and `content` are set), `function_call`, `function_call_output`, `mcp_call`, `item_reference` or `reasoning` (ignored). Content parts are `input_text`, `output_text`, `input_image` and `input_file`.
  */
 export type InputItem = {
     type?: string;
     id?: string | null;
     role?: 'user' | 'assistant' | 'system' | 'developer' | 'tool';
-    content?: unknown;
+    /**
+     * Content of a message.
+     */
+    content?: MessageContent | null;
     /**
      * Id of the call, in a chat format message with the role `tool`.
      */
@@ -441,7 +743,10 @@ export type InputItem = {
     call_id?: string;
     name?: string;
     arguments?: string;
-    output?: unknown;
+    /**
+     * Result of a `function_call_output`.
+     */
+    output?: MessageContent | null;
     status?: string | null;
     [key: string]: unknown;
 };
@@ -482,11 +787,63 @@ export type FunctionToolChoice = {
 };
 
 /**
+ * AllowedToolsChoice
+ *
+ * Offers only some of the functions in `tools`.
+ */
+export type AllowedToolsChoice = {
+    type: 'allowed_tools';
+    mode: 'auto' | 'required';
+    tools: Array<FunctionToolChoice>;
+};
+
+/**
  * ResponseMetadata
  */
 export type ResponseMetadata = {
     [key: string]: string;
 };
+
+/**
+ * TextFormat
+ */
+export type TextFormat = {
+    type: 'text';
+};
+
+/**
+ * JsonObjectFormat
+ */
+export type JsonObjectFormat = {
+    type: 'json_object';
+};
+
+/**
+ * JsonSchemaTextFormat
+ */
+export type JsonSchemaTextFormat = {
+    type: 'json_schema';
+    name: string;
+    description?: string;
+    /**
+     * JSON Schema of the answer.
+     */
+    schema: {
+        [key: string]: unknown;
+    };
+    strict?: boolean | null;
+};
+
+/**
+ * ResponseTextFormat
+ */
+export type ResponseTextFormat = ({
+    type: 'text';
+} & TextFormat) | ({
+    type: 'json_object';
+} & JsonObjectFormat) | ({
+    type: 'json_schema';
+} & JsonSchemaTextFormat);
 
 /**
  * CreateResponseRequest
@@ -512,7 +869,7 @@ export type CreateResponseRequest = {
      */
     conversation?: ConversationParam;
     /**
-     * Store the response so that it can be fetched and continued.
+     * Store the response so that it can be fetched and continued. Default: true.
      */
     store?: boolean | null;
     stream?: boolean | null;
@@ -521,24 +878,22 @@ export type CreateResponseRequest = {
      */
     background?: boolean | null;
     tools?: Array<FunctionTool> | null;
-    tool_choice?: 'none' | 'auto' | 'required' | FunctionToolChoice | null;
+    /**
+     * Chooses among the functions of the client. With `required` or a named function, every model call of the turn asks for a call until one of them is called. A model that answers in words instead is not an error.
+     */
+    tool_choice?: 'none' | 'auto' | 'required' | FunctionToolChoice | AllowedToolsChoice | null;
     parallel_tool_calls?: boolean | null;
     metadata?: ResponseMetadata | null;
     truncation?: 'auto' | 'disabled' | null;
     text?: {
-        format?: {
-            /**
-             * Only `text` is supported.
-             */
-            type: string;
-            [key: string]: unknown;
-        };
-        [key: string]: unknown;
+        /**
+         * The format of the answer that ends the turn. A provider that supports it gets the schema; otherwise the model is instructed, its answer is checked, and it may correct the answer twice.
+         */
+        format?: ResponseTextFormat | null;
     } | null;
     reasoning?: {
         effort?: string | null;
         summary?: string | null;
-        [key: string]: unknown;
     } | null;
     max_output_tokens?: number | null;
     max_tool_calls?: number | null;
@@ -548,8 +903,21 @@ export type CreateResponseRequest = {
     safety_identifier?: string | null;
     prompt_cache_key?: string | null;
     service_tier?: string | null;
+    /**
+     * Ignored.
+     */
+    include?: Array<string> | null;
+    /**
+     * Ignored.
+     */
+    top_logprobs?: number | null;
+    /**
+     * Ignored.
+     */
+    stream_options?: {
+        [key: string]: unknown;
+    } | null;
     agent?: AgentOptions;
-    [key: string]: unknown;
 };
 
 /**
@@ -576,22 +944,6 @@ export type UrlCitation = {
 };
 
 /**
- * Logprob
- *
- * Part of the format; the agent sets no value.
- */
-export type Logprob = {
-    token: string;
-    bytes: Array<number>;
-    logprob: number;
-    top_logprobs: Array<{
-        token: string;
-        bytes: Array<number>;
-        logprob: number;
-    }>;
-};
-
-/**
  * OutputText
  */
 export type OutputText = {
@@ -602,6 +954,25 @@ export type OutputText = {
 };
 
 /**
+ * OutputRefusal
+ *
+ * Why the model refused, in a request with a text format.
+ */
+export type OutputRefusal = {
+    type: 'refusal';
+    refusal: string;
+};
+
+/**
+ * OutputContent
+ */
+export type OutputContent = ({
+    type: 'output_text';
+} & OutputText) | ({
+    type: 'refusal';
+} & OutputRefusal);
+
+/**
  * MessageItem
  */
 export type MessageItem = {
@@ -609,7 +980,7 @@ export type MessageItem = {
     type: 'message';
     status: ItemStatus;
     role: 'assistant';
-    content: Array<OutputText>;
+    content: Array<OutputContent>;
 };
 
 /**
@@ -703,7 +1074,7 @@ export type ResponseError = {
 /**
  * ResponseToolChoice
  */
-export type ResponseToolChoice = 'none' | 'auto' | 'required' | FunctionToolChoice;
+export type ResponseToolChoice = 'none' | 'auto' | 'required' | FunctionToolChoice | AllowedToolsChoice;
 
 /**
  * ResponseUsage
@@ -722,11 +1093,11 @@ export type ResponseUsage = {
 };
 
 /**
- * Response
+ * ResponseObject
  *
  * A response, complete or in progress.
  */
-export type Response = {
+export type ResponseObject = {
     id: string;
     object: 'response';
     /**
@@ -765,9 +1136,7 @@ export type Response = {
     truncation: 'auto' | 'disabled';
     parallel_tool_calls: boolean;
     text: {
-        format: {
-            type: 'text';
-        };
+        format: ResponseTextFormat;
     };
     top_p: number;
     presence_penalty: number;
@@ -792,358 +1161,15 @@ export type Response = {
 };
 
 /**
- * ResponseCreatedEvent
- *
- * The response was created.
- */
-export type ResponseCreatedEvent = {
-    type: 'response.created';
-    sequence_number: number;
-    response: Response;
-};
-
-/**
- * ResponseQueuedEvent
- *
- * The response is queued. Background responses only.
- */
-export type ResponseQueuedEvent = {
-    type: 'response.queued';
-    sequence_number: number;
-    response: Response;
-};
-
-/**
- * ResponseInProgressEvent
- *
- * The response is in progress.
- */
-export type ResponseInProgressEvent = {
-    type: 'response.in_progress';
-    sequence_number: number;
-    response: Response;
-};
-
-/**
- * ResponseCompletedEvent
- *
- * The response is complete.
- */
-export type ResponseCompletedEvent = {
-    type: 'response.completed';
-    sequence_number: number;
-    response: Response;
-};
-
-/**
- * ResponseIncompleteEvent
- *
- * The response ended early because of a limit or a cancellation. It contains the output so far.
- */
-export type ResponseIncompleteEvent = {
-    type: 'response.incomplete';
-    sequence_number: number;
-    response: Response;
-};
-
-/**
- * ResponseFailedEvent
- *
- * The response failed. `response.error` has the reason.
- */
-export type ResponseFailedEvent = {
-    type: 'response.failed';
-    sequence_number: number;
-    response: Response;
-};
-
-/**
- * ResponseOutputItemAddedEvent
- *
- * An item started.
- */
-export type ResponseOutputItemAddedEvent = {
-    type: 'response.output_item.added';
-    sequence_number: number;
-    output_index: number;
-    item: OutputItem;
-};
-
-/**
- * ResponseOutputItemDoneEvent
- *
- * An item is complete.
- */
-export type ResponseOutputItemDoneEvent = {
-    type: 'response.output_item.done';
-    sequence_number: number;
-    output_index: number;
-    item: OutputItem;
-};
-
-/**
- * ResponseContentPartAddedEvent
- *
- * A content part started.
- */
-export type ResponseContentPartAddedEvent = {
-    type: 'response.content_part.added';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    content_index: number;
-    part: OutputText;
-};
-
-/**
- * ResponseContentPartDoneEvent
- *
- * A content part is complete.
- */
-export type ResponseContentPartDoneEvent = {
-    type: 'response.content_part.done';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    content_index: number;
-    part: OutputText;
-};
-
-/**
- * ResponseTextDeltaEvent
- *
- * More text.
- */
-export type ResponseTextDeltaEvent = {
-    type: 'response.output_text.delta';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    content_index: number;
-    delta: string;
-    logprobs: Array<Logprob>;
-};
-
-/**
- * ResponseTextDoneEvent
- *
- * The text is complete.
- */
-export type ResponseTextDoneEvent = {
-    type: 'response.output_text.done';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    content_index: number;
-    text: string;
-    logprobs: Array<Logprob>;
-};
-
-/**
- * ResponseReasoningSummaryPartAddedEvent
- *
- * A block of reasoning started.
- */
-export type ResponseReasoningSummaryPartAddedEvent = {
-    type: 'response.reasoning_summary_part.added';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    summary_index: number;
-    part: SummaryText;
-};
-
-/**
- * ResponseReasoningSummaryPartDoneEvent
- *
- * A block of reasoning is complete.
- */
-export type ResponseReasoningSummaryPartDoneEvent = {
-    type: 'response.reasoning_summary_part.done';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    summary_index: number;
-    part: SummaryText;
-};
-
-/**
- * ResponseReasoningSummaryTextDeltaEvent
- *
- * More reasoning.
- */
-export type ResponseReasoningSummaryTextDeltaEvent = {
-    type: 'response.reasoning_summary_text.delta';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    summary_index: number;
-    delta: string;
-};
-
-/**
- * ResponseReasoningSummaryTextDoneEvent
- *
- * The text of a reasoning block is complete.
- */
-export type ResponseReasoningSummaryTextDoneEvent = {
-    type: 'response.reasoning_summary_text.done';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    summary_index: number;
-    text: string;
-};
-
-/**
- * ResponseMcpCallInProgressEvent
- *
- * A tool of the agent was called.
- */
-export type ResponseMcpCallInProgressEvent = {
-    type: 'response.mcp_call.in_progress';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-};
-
-/**
- * ResponseMcpCallArgumentsDeltaEvent
- *
- * Arguments of the call, as JSON text.
- */
-export type ResponseMcpCallArgumentsDeltaEvent = {
-    type: 'response.mcp_call_arguments.delta';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    delta: string;
-};
-
-/**
- * ResponseMcpCallArgumentsDoneEvent
- *
- * The arguments are complete.
- */
-export type ResponseMcpCallArgumentsDoneEvent = {
-    type: 'response.mcp_call_arguments.done';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    arguments: string;
-};
-
-/**
- * ResponseMcpCallCompletedEvent
- *
- * The call succeeded.
- */
-export type ResponseMcpCallCompletedEvent = {
-    type: 'response.mcp_call.completed';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-};
-
-/**
- * ResponseMcpCallFailedEvent
- *
- * The call failed, was denied or was cut off.
- */
-export type ResponseMcpCallFailedEvent = {
-    type: 'response.mcp_call.failed';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-};
-
-/**
- * ResponseFunctionCallArgumentsDeltaEvent
- *
- * Arguments of a call for the client to make.
- */
-export type ResponseFunctionCallArgumentsDeltaEvent = {
-    type: 'response.function_call_arguments.delta';
-    sequence_number: number;
-    item_id: string;
-    output_index: number;
-    delta: string;
-};
-
-/**
- * ResponseFunctionCallArgumentsDoneEvent
- *
- * The arguments are complete.
- */
-export type ResponseFunctionCallArgumentsDoneEvent = {
-    type: 'response.function_call_arguments.done';
-    sequence_number: number;
-    item_id: string;
-    name: string;
-    output_index: number;
-    arguments: string;
-};
-
-/**
- * ResponseStreamEvent
- *
- * An event of the stream of a response. `sequence_number` counts from 0 without gaps; a later stream of the same response has the same events with the same numbers.
- */
-export type ResponseStreamEvent = ({
-    type: 'response.created';
-} & ResponseCreatedEvent) | ({
-    type: 'response.queued';
-} & ResponseQueuedEvent) | ({
-    type: 'response.in_progress';
-} & ResponseInProgressEvent) | ({
-    type: 'response.completed';
-} & ResponseCompletedEvent) | ({
-    type: 'response.incomplete';
-} & ResponseIncompleteEvent) | ({
-    type: 'response.failed';
-} & ResponseFailedEvent) | ({
-    type: 'response.output_item.added';
-} & ResponseOutputItemAddedEvent) | ({
-    type: 'response.output_item.done';
-} & ResponseOutputItemDoneEvent) | ({
-    type: 'response.content_part.added';
-} & ResponseContentPartAddedEvent) | ({
-    type: 'response.content_part.done';
-} & ResponseContentPartDoneEvent) | ({
-    type: 'response.output_text.delta';
-} & ResponseTextDeltaEvent) | ({
-    type: 'response.output_text.done';
-} & ResponseTextDoneEvent) | ({
-    type: 'response.reasoning_summary_part.added';
-} & ResponseReasoningSummaryPartAddedEvent) | ({
-    type: 'response.reasoning_summary_part.done';
-} & ResponseReasoningSummaryPartDoneEvent) | ({
-    type: 'response.reasoning_summary_text.delta';
-} & ResponseReasoningSummaryTextDeltaEvent) | ({
-    type: 'response.reasoning_summary_text.done';
-} & ResponseReasoningSummaryTextDoneEvent) | ({
-    type: 'response.mcp_call.in_progress';
-} & ResponseMcpCallInProgressEvent) | ({
-    type: 'response.mcp_call_arguments.delta';
-} & ResponseMcpCallArgumentsDeltaEvent) | ({
-    type: 'response.mcp_call_arguments.done';
-} & ResponseMcpCallArgumentsDoneEvent) | ({
-    type: 'response.mcp_call.completed';
-} & ResponseMcpCallCompletedEvent) | ({
-    type: 'response.mcp_call.failed';
-} & ResponseMcpCallFailedEvent) | ({
-    type: 'response.function_call_arguments.delta';
-} & ResponseFunctionCallArgumentsDeltaEvent) | ({
-    type: 'response.function_call_arguments.done';
-} & ResponseFunctionCallArgumentsDoneEvent);
-
-/**
  * DeletedResponse
  */
 export type DeletedResponse = {
     id: string;
     object: 'response';
-    deleted: true;
+    /**
+     * Always true.
+     */
+    deleted: boolean;
 };
 
 /**
@@ -1164,7 +1190,7 @@ export type ResponseItemList = {
 /**
  * RunStatus
  *
- * completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run ended, or its end could not be written to the database.
+ * completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run ended, or the end of the run could not be written to the database.
  */
 export type RunStatus = 'queued' | 'running' | 'waiting_for_approval' | 'stopping' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
 
@@ -1493,7 +1519,7 @@ export type RunStartedEvent = {
 /**
  * RunSnapshotEvent
  *
- * The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number `first_seq`. Its own `seq` is the number before, so that a client can resume from it. Not journaled.
+ * The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number `first_seq`. Its own `seq` is one less, so that a client can resume from it. Not journaled.
  */
 export type RunSnapshotEvent = {
     event: 'run.snapshot';
@@ -1505,7 +1531,10 @@ export type RunSnapshotEvent = {
      * Text of the completed messages that are still stored.
      */
     text: string;
-    truncated: true;
+    /**
+     * Always true.
+     */
+    truncated: boolean;
     first_seq: number;
 };
 
@@ -1560,6 +1589,10 @@ export type ReasoningDeltaEvent = {
     run_id: string;
     seq: number;
     timestamp: number;
+    /**
+     * The same for all deltas of one thought.
+     */
+    message_id?: string;
     delta: string;
 };
 
@@ -1577,11 +1610,24 @@ export type ReasoningCompletedEvent = {
 };
 
 /**
+ * ToolGeneratingRunEvent
+ *
+ * The model begins to write a tool call. It is for display: the call may never come.
+ */
+export type ToolGeneratingRunEvent = {
+    event: 'tool.generating';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    tool: string;
+};
+
+/**
  * ToolKind
  *
  * Category of a tool.
  */
-export type ToolKind = 'read' | 'edit' | 'delete' | 'move' | 'search' | 'execute' | 'think' | 'fetch' | 'other';
+export type ToolKind = 'read' | 'edit' | 'delete' | 'move' | 'search' | 'execute' | 'think' | 'fetch' | 'switch_mode' | 'other';
 
 /**
  * ToolStartedEvent
@@ -1669,6 +1715,22 @@ export type Todo = {
 };
 
 /**
+ * ToolImage
+ *
+ * An image that a tool returned.
+ */
+export type ToolImage = {
+    /**
+     * Such as `image/png`.
+     */
+    media_type: string;
+    /**
+     * Base64.
+     */
+    data: string;
+};
+
+/**
  * ToolCompletedEvent
  *
  * A tool call ended.
@@ -1715,6 +1777,10 @@ export type ToolCompletedEvent = {
     exit?: CommandExit;
     changes?: Array<FileChange>;
     todos?: Array<Todo>;
+    /**
+     * Images of the result, up to 1 MiB of base64 in total. The result mentions all of them.
+     */
+    images?: Array<ToolImage>;
 };
 
 /**
@@ -1780,6 +1846,10 @@ export type ApprovalRespondedEvent = {
     timestamp: number;
     request_id: string;
     choice: AskChoice;
+    /**
+     * True: the denial holds for the rest of the session.
+     */
+    for_session?: boolean;
     by?: string;
     /**
      * Message that came with the answer.
@@ -1853,6 +1923,10 @@ export type ClarifyRespondedEvent = {
     answers: {
         [key: string]: string;
     };
+    /**
+     * True: the questions are in the conversation, where the next prompt answers them.
+     */
+    ends_turn?: boolean;
     by?: string;
 };
 
@@ -2225,6 +2299,10 @@ export type RunCompletedEvent = {
     output: string | null;
     usage: RunUsage;
     stop: 'end' | 'length' | 'max_steps' | 'refusal' | 'tool_calls';
+    /**
+     * The model refused the prompt; the turn was removed from the conversation.
+     */
+    undone?: boolean;
     required_action?: RequiredAction;
     /**
      * Steering text that arrived too late.
@@ -2329,6 +2407,8 @@ export type RunEvent = ({
 } & ReasoningDeltaEvent) | ({
     event: 'reasoning.completed';
 } & ReasoningCompletedEvent) | ({
+    event: 'tool.generating';
+} & ToolGeneratingRunEvent) | ({
     event: 'tool.started';
 } & ToolStartedEvent) | ({
     event: 'tool.progress';
@@ -2401,9 +2481,9 @@ export type RunEvent = ({
  */
 export type ApprovalBody = {
     /**
-     * once, session, always or deny. approve, approved and allow mean once; reject, rejected and denied mean deny.
+     * approve, approved and allow mean once. reject, rejected and denied mean deny.
      */
-    choice?: string;
+    choice: 'once' | 'session' | 'always' | 'deny' | 'approve' | 'approved' | 'allow' | 'reject' | 'rejected' | 'denied';
     /**
      * Id of the question. Default: the oldest one.
      */
@@ -2435,17 +2515,11 @@ export type ApprovalResult = {
 
 /**
  * SteerBody
+ *
+ * The server also takes the text as `message` or as `text`, in place of `input`.
  */
 export type SteerBody = {
-    input?: string;
-    /**
-     * Alias of `input`.
-     */
-    message?: string;
-    /**
-     * Alias of `input`.
-     */
-    text?: string;
+    input: string;
 };
 
 /**
@@ -2454,7 +2528,10 @@ export type SteerBody = {
 export type SteerResult = {
     object: 'agent.run.steer';
     run_id: string;
-    accepted: true;
+    /**
+     * Always true.
+     */
+    accepted: boolean;
 };
 
 /**
@@ -2471,6 +2548,1795 @@ export type StopResult = {
     object: 'agent.run.stop';
     run_id: string;
     status: 'stopping' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
+};
+
+/**
+ * SessionStatus
+ *
+ * running: a run is active or queued. waiting: a question is open. idle: neither.
+ */
+export type SessionStatus = 'idle' | 'running' | 'waiting';
+
+/**
+ * ReasoningEffort
+ */
+export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh';
+
+/**
+ * SessionContext
+ *
+ * How full the model's context is.
+ */
+export type SessionContext = {
+    used_tokens: number;
+    limit_tokens: number;
+};
+
+/**
+ * Session
+ *
+ * A saved conversation.
+ */
+export type Session = {
+    object: 'agent.session';
+    id: string;
+    owner: string;
+    title: string | null;
+    /**
+     * Start of the first prompt, at most 80 characters.
+     */
+    preview: string;
+    /**
+     * The surface that created it, such as http, acp, webhook or cron.
+     */
+    source: string;
+    /**
+     * The client's own name for the conversation.
+     */
+    session_key: string | null;
+    /**
+     * `provider:model`. Null: the configuration decides.
+     */
+    model: string | null;
+    /**
+     * Null: the configuration decides.
+     */
+    reasoning_effort: ReasoningEffort | null;
+    /**
+     * Its folder. Null: agent.workspace.
+     */
+    cwd: string | null;
+    status: SessionStatus;
+    /**
+     * The active run.
+     */
+    run_id: string | null;
+    /**
+     * Runs that wait for their turn.
+     */
+    queued: number;
+    message_count: number;
+    /**
+     * Number of the last event of the session.
+     */
+    last_seq: number;
+    /**
+     * The session that it was forked from, or works for.
+     */
+    parent_id: string | null;
+    /**
+     * First session of the line of forks.
+     */
+    root_id: string | null;
+    /**
+     * Total usage of its runs. Null before the first run ends.
+     */
+    usage: RunUsage | null;
+    /**
+     * Null in lists.
+     */
+    context: SessionContext | null;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+    /**
+     * Unix time in seconds.
+     */
+    updated_at: number;
+};
+
+/**
+ * SessionList
+ */
+export type SessionList = {
+    object: 'list';
+    data: Array<Session>;
+    /**
+     * Opaque position of the first session.
+     */
+    first_id: string | null;
+    /**
+     * Opaque position of the last session; pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * DeletedSession
+ */
+export type DeletedSession = {
+    id: string;
+    object: 'agent.session';
+    deleted: boolean;
+};
+
+/**
+ * UpdateSessionBody
+ *
+ * A JSON Merge Patch: absent fields stay, null restores the default.
+ */
+export type UpdateSessionBody = {
+    /**
+     * At most 120 characters, unique among forks.
+     */
+    title?: string | null;
+    /**
+     * `provider:model` or `model`.
+     */
+    model?: string | null;
+    reasoning_effort?: ReasoningEffort | null;
+    /**
+     * An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder.
+     */
+    cwd?: string | null;
+};
+
+/**
+ * SessionAttachment
+ */
+export type SessionAttachment = {
+    kind: 'image' | 'file';
+    name: string | null;
+    media_type: string;
+    bytes: number;
+};
+
+/**
+ * SessionMessage
+ *
+ * A message of the conversation. Secrets are redacted.
+ */
+export type SessionMessage = {
+    object: 'agent.session.message';
+    /**
+     * Its number in the session, which never changes.
+     */
+    sequence: number;
+    role: 'system' | 'user' | 'assistant' | 'tool';
+    /**
+     * Null for a tool result without `include=tool_results`.
+     */
+    text: string | null;
+    reasoning: string | null;
+    tool_calls: Array<RunToolCall>;
+    /**
+     * The call that a tool result answers.
+     */
+    tool_call_id: string | null;
+    attachments: Array<SessionAttachment>;
+    run_id: string | null;
+    /**
+     * The model gets this summary instead of older messages.
+     */
+    is_summary: boolean;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+};
+
+/**
+ * SessionMessageList
+ */
+export type SessionMessageList = {
+    object: 'list';
+    data: Array<SessionMessage>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * QuestionStatus
+ *
+ * cancelled: the run ended, or no longer needs the answer.
+ */
+export type QuestionStatus = 'open' | 'answered' | 'expired' | 'cancelled';
+
+/**
+ * QuestionKind
+ *
+ * approval: a tool call needs approval. clarify: the agent asks. sudo: a command needs a password. secret: a tool needs a variable.
+ */
+export type QuestionKind = 'approval' | 'clarify' | 'sudo' | 'secret';
+
+/**
+ * QuestionAnswer
+ *
+ * The answer to an approval or to questions of the agent. Passwords and secrets are never stored.
+ */
+export type QuestionAnswer = {
+    choice: AskChoice | null;
+    reason: string | null;
+    /**
+     * By the id of the question. Several choices are separated by line breaks.
+     */
+    answers: {
+        [key: string]: string;
+    } | null;
+};
+
+/**
+ * Question
+ *
+ * A question of a run to people.
+ */
+export type Question = {
+    object: 'agent.question';
+    id: string;
+    owner: string;
+    kind: QuestionKind;
+    status: QuestionStatus;
+    run_id: string;
+    session_id: string;
+    /**
+     * The surface that created the session.
+     */
+    source: string | null;
+    tool_call_id: string | null;
+    /**
+     * For an approval.
+     */
+    approval: ApprovalRequest | null;
+    /**
+     * For a clarify question.
+     */
+    questions: Array<ClarifyQuestion> | null;
+    /**
+     * For sudo: the command. For a secret: what it is for, and the name of its variable.
+     */
+    prompt: string | null;
+    /**
+     * Null for sudo and secret, and without an answer.
+     */
+    answer: QuestionAnswer | null;
+    /**
+     * Such as `http:ci`: the surface and the key.
+     */
+    answered_by: string | null;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+    /**
+     * Unix time in seconds. Null: never.
+     */
+    expires_at: number | null;
+    /**
+     * Unix time in seconds.
+     */
+    answered_at: number | null;
+};
+
+/**
+ * QuestionList
+ */
+export type QuestionList = {
+    object: 'list';
+    data: Array<Question>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * AnswerBody
+ *
+ * Exactly one of choice, answers, password, value and decline, as the kind of the question requires.
+ */
+export type AnswerBody = {
+    choice?: AskChoice;
+    /**
+     * With `choice`: a message for the agent.
+     */
+    reason?: string;
+    /**
+     * For clarify, by the id of the question: text, or a list of the selected choices.
+     */
+    answers?: {
+        [key: string]: unknown;
+    };
+    /**
+     * For sudo.
+     */
+    password?: string;
+    /**
+     * For a secret.
+     */
+    value?: string;
+    /**
+     * True declines the question, whatever its kind.
+     */
+    decline?: boolean;
+};
+
+/**
+ * JobState
+ *
+ * scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left. missed: it was to run once, and no scheduler was running at its time. error: its next time cannot be computed, which is retried.
+ */
+export type JobState = 'scheduled' | 'paused' | 'completed' | 'missed' | 'error';
+
+/**
+ * JobLastStatus
+ *
+ * delivery_failed: the run was ok, and its message did not arrive. blocked_config: the configuration does not allow the job to run. unknown: the process that ran it is gone.
+ */
+export type JobLastStatus = 'ok' | 'error' | 'delivery_failed' | 'blocked_config' | 'unknown' | 'missed';
+
+/**
+ * JobTime
+ *
+ * An instant of a schedule.
+ */
+export type JobTime = {
+    /**
+     * Unix time in seconds.
+     */
+    scheduled_at: number;
+    /**
+     * RFC 3339, in the zone of the job, such as 2026-03-29T09:00:00+02:00.
+     */
+    wall_time: string;
+    /**
+     * Effect of a clock change on an instant of a cron expression. gap: clocks skip its time, so it is at the end of the gap. repeat: clocks show its time for the second time.
+     */
+    shift: 'gap' | 'repeat' | null;
+};
+
+/**
+ * JobRepeat
+ */
+export type JobRepeat = {
+    /**
+     * How many scheduled times run. Null: no limit.
+     */
+    times: number | null;
+    completed: number;
+};
+
+/**
+ * Job
+ *
+ * A scheduled job. It runs, spends and delivers as its owner. Secrets are redacted.
+ */
+export type Job = {
+    object: 'agent.job';
+    id: string;
+    owner: string;
+    /**
+     * Grows when people change the job.
+     */
+    revision: number;
+    name: string;
+    state: JobState;
+    /**
+     * Such as `every 2h`, five cron fields, or a time in UTC.
+     */
+    schedule: string;
+    schedule_kind: 'once' | 'interval' | 'cron';
+    /**
+     * IANA name.
+     */
+    time_zone: string;
+    /**
+     * Unix time in seconds.
+     */
+    next_run_at: number | null;
+    /**
+     * The next five times. Null in lists.
+     */
+    next_runs: Array<JobTime> | null;
+    /**
+     * Why the job may not do what it should. Null where only an existing job is read.
+     */
+    warnings: Array<string> | null;
+    repeat: JobRepeat;
+    prompt: string;
+    skills: Array<string>;
+    script: string | null;
+    no_agent: boolean;
+    /**
+     * Ids of jobs.
+     */
+    context_from: Array<string>;
+    deliver: string;
+    failure_deliver: string | null;
+    /**
+     * The chat in which the job was created.
+     */
+    origin: string | null;
+    workdir: string | null;
+    /**
+     * `provider:model`. Null: the default model.
+     */
+    model: string | null;
+    reasoning_effort: string | null;
+    /**
+     * Null: the configuration decides.
+     */
+    toolsets: Array<string> | null;
+    token_budget: number | null;
+    inactivity_seconds: number | null;
+    /**
+     * Null: the configuration decides.
+     */
+    catch_up: boolean | null;
+    misfire_grace_seconds: number | null;
+    overlap: 'skip' | 'allow';
+    jitter_seconds: number;
+    /**
+     * Unix time in seconds.
+     */
+    paused_at: number | null;
+    paused_reason: string | null;
+    /**
+     * Unix time in seconds, until the requested run is claimed.
+     */
+    run_requested_at: number | null;
+    /**
+     * When a run that reached no model is retried.
+     */
+    retry_at: number | null;
+    /**
+     * Unix time in seconds.
+     */
+    last_run_at: number | null;
+    last_status: JobLastStatus | null;
+    last_error: string | null;
+    last_delivery_error: string | null;
+    failure_streak: number;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+    /**
+     * Unix time in seconds.
+     */
+    updated_at: number;
+};
+
+/**
+ * JobList
+ */
+export type JobList = {
+    object: 'list';
+    data: Array<Job>;
+    /**
+     * Opaque position of the first job.
+     */
+    first_id: string | null;
+    /**
+     * Opaque position of the last job; pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * CreateJobBody
+ *
+ * Absent fields, and null, take their defaults. A job needs a prompt, a skill or a script.
+ */
+export type CreateJobBody = {
+    /**
+     * `every 2h`, `in 45m`, `weekdays at 9am`, five cron fields such as `0 9 * * 1-5`, or a time such as `2026-12-24T18:00`.
+     */
+    schedule: string;
+    /**
+     * At most 100,000 characters.
+     */
+    prompt?: string | null;
+    /**
+     * At most 100 characters. Default: start of the prompt.
+     */
+    name?: string | null;
+    /**
+     * Where the answer goes, separated by commas, such as `telegram:-100123`. Default: `local`, a file only.
+     */
+    deliver?: string | null;
+    /**
+     * Where failures go. Default: as `deliver`.
+     */
+    failure_deliver?: string | null;
+    /**
+     * How many scheduled times run. Default: no limit.
+     */
+    repeat?: number | null;
+    skills?: Array<string> | null;
+    /**
+     * A file in `<home>/scripts` that runs first.
+     */
+    script?: string | null;
+    /**
+     * True: the output of the script is the message.
+     */
+    no_agent?: boolean | null;
+    /**
+     * Ids or names of jobs whose newest outputs the agent gets.
+     */
+    context_from?: Array<string> | null;
+    /**
+     * An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder.
+     */
+    workdir?: string | null;
+    model?: string | null;
+    reasoning_effort?: string | null;
+    toolsets?: Array<string> | null;
+    token_budget?: number | null;
+    /**
+     * 0: no limit.
+     */
+    inactivity_seconds?: number | null;
+    /**
+     * IANA name. Default: the configured zone.
+     */
+    time_zone?: string | null;
+    catch_up?: boolean | null;
+    misfire_grace_seconds?: number | null;
+    /**
+     * `skip` (default) or `allow`.
+     */
+    overlap?: string | null;
+    jitter_seconds?: number | null;
+    /**
+     * True: the job waits until it is resumed.
+     */
+    paused?: boolean | null;
+    paused_reason?: string | null;
+};
+
+/**
+ * DeletedJob
+ */
+export type DeletedJob = {
+    id: string;
+    object: 'agent.job';
+    deleted: boolean;
+};
+
+/**
+ * UpdateJobBody
+ *
+ * A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts the timing of the job; a run that is active goes on.
+ */
+export type UpdateJobBody = {
+    schedule?: string;
+    prompt?: string | null;
+    name?: string | null;
+    deliver?: string | null;
+    failure_deliver?: string | null;
+    repeat?: number | null;
+    skills?: Array<string> | null;
+    script?: string | null;
+    no_agent?: boolean | null;
+    context_from?: Array<string> | null;
+    workdir?: string | null;
+    model?: string | null;
+    reasoning_effort?: string | null;
+    toolsets?: Array<string> | null;
+    token_budget?: number | null;
+    inactivity_seconds?: number | null;
+    time_zone?: string | null;
+    catch_up?: boolean | null;
+    misfire_grace_seconds?: number | null;
+    overlap?: string | null;
+    jitter_seconds?: number | null;
+    /**
+     * True pauses the job; false and null resume it.
+     */
+    paused?: boolean | null;
+    paused_reason?: string | null;
+};
+
+/**
+ * PauseJobBody
+ */
+export type PauseJobBody = {
+    reason?: string;
+};
+
+/**
+ * ResumeJobBody
+ */
+export type ResumeJobBody = {
+    /**
+     * True also requests a run now.
+     */
+    run_now?: boolean;
+    /**
+     * Time of the next run, such as `in 20m` or `2026-12-24T18:00` in the zone of the job.
+     */
+    at?: string;
+};
+
+/**
+ * OccurrenceCause
+ */
+export type OccurrenceCause = 'schedule' | 'manual' | 'retry';
+
+/**
+ * OccurrenceTiming
+ *
+ * late: more than 5 minutes after its instant. catch_up: it replaces instants that were missed.
+ */
+export type OccurrenceTiming = 'on_time' | 'late' | 'catch_up';
+
+/**
+ * OccurrenceStatus
+ *
+ * claimed: a scheduler has it, and nothing has started. missed: no scheduler was running; one occurrence may cover several instants. skipped: the previous run was still running. unknown: its process is gone, and it is not repeated.
+ */
+export type OccurrenceStatus = 'claimed' | 'running' | 'ok' | 'failed' | 'missed' | 'skipped' | 'unknown';
+
+/**
+ * OccurrenceDeliveryStatus
+ *
+ * none: only the output is kept. silent: the answer asked not to be delivered.
+ */
+export type OccurrenceDeliveryStatus = 'pending' | 'delivered' | 'failed' | 'unknown' | 'silent' | 'none';
+
+/**
+ * OccurrenceMessage
+ *
+ * An outbound message about an occurrence.
+ */
+export type OccurrenceMessage = {
+    id: string;
+    target: string;
+    status: 'due' | 'sending' | 'delivered' | 'dead' | 'unknown' | 'dropped';
+    error: string | null;
+};
+
+/**
+ * Occurrence
+ *
+ * An instant at which a job was due, and its result.
+ */
+export type Occurrence = {
+    object: 'agent.occurrence';
+    id: string;
+    owner: string;
+    job_id: string;
+    job_name: string;
+    /**
+     * Unix time in seconds.
+     */
+    scheduled_at: number;
+    cause: OccurrenceCause;
+    timing: OccurrenceTiming;
+    status: OccurrenceStatus;
+    reason: string | null;
+    /**
+     * Last instant that a missed occurrence covers.
+     */
+    covers_until: number | null;
+    covers_count: number;
+    /**
+     * Unix time in seconds.
+     */
+    claimed_at: number;
+    /**
+     * Unix time in seconds.
+     */
+    started_at: number | null;
+    /**
+     * Unix time in seconds.
+     */
+    ended_at: number | null;
+    run_id: string | null;
+    session_id: string | null;
+    /**
+     * Whether an output was written. Old outputs are deleted.
+     */
+    has_output: boolean;
+    /**
+     * Name of the file in the folder of the job's outputs.
+     */
+    output_file: string | null;
+    /**
+     * Null before the end.
+     */
+    delivery_status: OccurrenceDeliveryStatus | null;
+    delivery_error: string | null;
+    /**
+     * Null without `include=messages`.
+     */
+    messages: Array<OccurrenceMessage> | null;
+};
+
+/**
+ * JobRun
+ *
+ * A requested run of a job.
+ */
+export type JobRun = {
+    object: 'agent.job.run';
+    job: Job;
+    /**
+     * The instant of the run, Unix time in seconds. With the cause manual it names the occurrence.
+     */
+    scheduled_at: number;
+    /**
+     * Null until a scheduler has claimed it.
+     */
+    occurrence: Occurrence | null;
+};
+
+/**
+ * JobTimeList
+ */
+export type JobTimeList = {
+    object: 'list';
+    data: Array<JobTime>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * OccurrenceList
+ */
+export type OccurrenceList = {
+    object: 'list';
+    data: Array<Occurrence>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * CalendarEntry
+ *
+ * An occurrence, or an instant at which a job is planned to run.
+ */
+export type CalendarEntry = {
+    kind: 'occurrence' | 'planned';
+    job_id: string;
+    job_name: string;
+    /**
+     * Unix time in seconds.
+     */
+    scheduled_at: number;
+    /**
+     * Null for planned instants.
+     */
+    status: OccurrenceStatus | null;
+    occurrence_id: string | null;
+    covers_count: number;
+};
+
+/**
+ * Calendar
+ */
+export type Calendar = {
+    object: 'agent.calendar';
+    /**
+     * Unix time in seconds.
+     */
+    from: number;
+    /**
+     * Unix time in seconds.
+     */
+    to: number;
+    /**
+     * Earliest first, at most 2,000.
+     */
+    data: Array<CalendarEntry>;
+    /**
+     * True: later entries are left out.
+     */
+    truncated: boolean;
+};
+
+/**
+ * SchedulerTicker
+ *
+ * A process with a scheduler.
+ */
+export type SchedulerTicker = {
+    host: string | null;
+    pid: number | null;
+    state: 'ticking' | 'stalled' | 'gone';
+    /**
+     * Unix time in seconds.
+     */
+    started_at: number;
+    /**
+     * Unix time in seconds.
+     */
+    ticked_at: number;
+    /**
+     * Unix time in seconds.
+     */
+    succeeded_at: number | null;
+    last_error: string | null;
+};
+
+/**
+ * DueJob
+ */
+export type DueJob = {
+    id: string;
+    name: string;
+    /**
+     * Unix time in seconds.
+     */
+    due_at: number;
+};
+
+/**
+ * FailingJob
+ */
+export type FailingJob = {
+    id: string;
+    name: string;
+    last_status: JobLastStatus;
+};
+
+/**
+ * Scheduler
+ *
+ * The processes that run jobs, and the jobs of the owner that need attention.
+ */
+export type Scheduler = {
+    object: 'agent.scheduler';
+    /**
+     * Whether this server runs jobs.
+     */
+    enabled: boolean;
+    /**
+     * ticking: at least one scheduler runs. stalled: no scheduler has run for a while.
+     */
+    state: 'ticking' | 'stalled' | 'none';
+    /**
+     * Unix time in seconds.
+     */
+    last_tick_at: number | null;
+    tickers: Array<SchedulerTicker>;
+    /**
+     * Number of jobs by state, and of all.
+     */
+    jobs: {
+        [key: string]: number;
+    };
+    /**
+     * Jobs that cannot be read.
+     */
+    broken: number;
+    /**
+     * Occurrences that have not ended.
+     */
+    running: number;
+    /**
+     * When jobs were found that a fast clock had scheduled too late, within the last day.
+     */
+    corrected: {
+        /**
+         * Unix time in seconds.
+         */
+        at: number;
+        count: number;
+    } | null;
+    /**
+     * The job that is due next, or has been due for the longest time.
+     */
+    next: DueJob | null;
+    /**
+     * Jobs that have been due for more than a minute.
+     */
+    late: {
+        count: number;
+        oldest_due_at: number | null;
+        /**
+         * The first five.
+         */
+        jobs: Array<DueJob>;
+    };
+    /**
+     * Jobs whose last run or its delivery failed.
+     */
+    failing: {
+        count: number;
+        /**
+         * The last five.
+         */
+        jobs: Array<FailingJob>;
+    };
+};
+
+/**
+ * MessageStatus
+ *
+ * due: it waits for its next attempt. sending: a process sends it. delivered: the platform took it. dead: no attempt is left. unknown: it may have arrived. dropped: a person gave it up.
+ */
+export type MessageStatus = 'due' | 'sending' | 'delivered' | 'dead' | 'unknown' | 'dropped';
+
+/**
+ * MessageAttempt
+ *
+ * A finished attempt to send a message.
+ */
+export type MessageAttempt = {
+    /**
+     * When the attempt began, or its last part; Unix time in seconds.
+     */
+    started_at: number;
+    /**
+     * Unix time in seconds. Null: unknown.
+     */
+    ended_at: number | null;
+    /**
+     * stopped: the service ended. lost: the process of the attempt ended first.
+     */
+    outcome: 'delivered' | 'retry' | 'permanent' | 'unknown' | 'stopped' | 'lost';
+    error: string | null;
+};
+
+/**
+ * Message
+ *
+ * An outbound message in the outbox.
+ */
+export type Message = {
+    object: 'agent.message';
+    id: string;
+    owner: string;
+    platform: string;
+    /**
+     * The whole address: the platform, the chat and the thread.
+     */
+    target: string;
+    status: MessageStatus;
+    /**
+     * The run, webhook delivery or occurrence that enqueued it.
+     */
+    ref: string | null;
+    /**
+     * The run whose answer or event it is.
+     */
+    run_id: string | null;
+    delivery_id: string | null;
+    occurrence_id: string | null;
+    /**
+     * Attempts since it was enqueued or retried by a person.
+     */
+    attempts: number;
+    /**
+     * The latest finished attempts, oldest first. Null in lists.
+     */
+    attempt_log: Array<MessageAttempt> | null;
+    /**
+     * Parts of a long message that have arrived.
+     */
+    parts_sent: number;
+    /**
+     * When it is due; Unix time in seconds. Null unless it is due.
+     */
+    due_at: number | null;
+    /**
+     * The oldest pending message to the same chat, which goes first.
+     */
+    waits_for: string | null;
+    last_error: string | null;
+    /**
+     * Advice: the next step for a person.
+     */
+    hint: string | null;
+    /**
+     * With `include=text`, secrets redacted; in lists at most 2,000 characters.
+     */
+    text: string | null;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+    /**
+     * Unix time in seconds. Null while it is pending.
+     */
+    ended_at: number | null;
+};
+
+/**
+ * MessageList
+ */
+export type MessageList = {
+    object: 'list';
+    data: Array<Message>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * MessageIds
+ *
+ * Ids of messages.
+ */
+export type MessageIds = Array<string>;
+
+/**
+ * OpenStatuses
+ *
+ * Any of these statuses.
+ */
+export type OpenStatuses = Array<'due' | 'dead' | 'unknown'>;
+
+/**
+ * BulkLimit
+ *
+ * With `status`: the most messages to change, oldest first. Default: 1000.
+ */
+export type BulkLimit = number;
+
+/**
+ * RetryMessagesBody
+ *
+ * Either `ids`, or `status` with further filters.
+ */
+export type RetryMessagesBody = {
+    ids?: MessageIds;
+    status?: OpenStatuses;
+    /**
+     * With `status`: only messages to this platform.
+     */
+    platform?: string;
+    /**
+     * With `status`: enqueued then or later; Unix time in seconds.
+     */
+    from?: number;
+    /**
+     * With `status`: enqueued before; Unix time in seconds.
+     */
+    to?: number;
+    limit?: BulkLimit;
+    /**
+     * True: also send messages again that may have arrived. Required for the status unknown.
+     */
+    accept_duplicate?: boolean;
+};
+
+/**
+ * BulkRefusal
+ */
+export type BulkRefusal = {
+    id: string;
+    code: ErrorCode;
+};
+
+/**
+ * BulkResult
+ *
+ * The result of a change of many messages.
+ */
+export type BulkResult = {
+    /**
+     * The messages that the request named and that exist, or that its filter found.
+     */
+    matched: number;
+    done: number;
+    /**
+     * The messages that did not change.
+     */
+    refused: Array<BulkRefusal>;
+    /**
+     * True: the filter matches more messages. Repeat the request.
+     */
+    has_more: boolean;
+};
+
+/**
+ * DropMessagesBody
+ *
+ * Either `ids`, or `status` with further filters.
+ */
+export type DropMessagesBody = {
+    ids?: MessageIds;
+    status?: OpenStatuses;
+    /**
+     * With `status`: only messages to this platform.
+     */
+    platform?: string;
+    /**
+     * With `status`: enqueued then or later; Unix time in seconds.
+     */
+    from?: number;
+    /**
+     * With `status`: enqueued before; Unix time in seconds.
+     */
+    to?: number;
+    limit?: BulkLimit;
+};
+
+/**
+ * RetryMessageBody
+ */
+export type RetryMessageBody = {
+    /**
+     * True: also send a message again that may have arrived. Required for the status unknown.
+     */
+    accept_duplicate?: boolean;
+};
+
+/**
+ * PlatformCounts
+ *
+ * The messages of the owner that wait or failed.
+ */
+export type PlatformCounts = {
+    due: number;
+    sending: number;
+    /**
+     * No attempt is left.
+     */
+    dead: number;
+    /**
+     * They may have arrived.
+     */
+    unknown: number;
+};
+
+/**
+ * Platform
+ *
+ * A platform that messages can be sent through.
+ */
+export type Platform = {
+    object: 'agent.platform';
+    /**
+     * Its name in addresses.
+     */
+    name: string;
+    title: string;
+    /**
+     * incomplete: settings are missing. unset: no setting has a value. off: disabled in the configuration.
+     */
+    status: 'ready' | 'incomplete' | 'unset' | 'off';
+    /**
+     * The missing settings, each with its key and its variable.
+     */
+    missing: Array<string>;
+    /**
+     * The home channel: chat, or chat and thread.
+     */
+    home: string | null;
+    /**
+     * The settings that have a value.
+     */
+    keys: Array<string>;
+    /**
+     * JSON Schema of its settings in `platforms.<name>`. Null in lists.
+     */
+    settings_schema: {
+        [key: string]: unknown;
+    } | null;
+    outbox: PlatformCounts;
+};
+
+/**
+ * PlatformList
+ */
+export type PlatformList = {
+    object: 'list';
+    data: Array<Platform>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * TestPlatformBody
+ */
+export type TestPlatformBody = {
+    /**
+     * Default: the home channel.
+     */
+    chat_id?: string;
+    thread_id?: string;
+    /**
+     * Markdown. Default: a greeting.
+     */
+    text?: string;
+    /**
+     * Further fields of the platform, as in `deliver_extra`.
+     */
+    extra?: {
+        [key: string]: unknown;
+    };
+    /**
+     * Default: 30.
+     */
+    timeout_seconds?: number;
+};
+
+/**
+ * PlatformTest
+ *
+ * The result of a test message.
+ */
+export type PlatformTest = {
+    /**
+     * retry: the platform may take it later. permanent: it refused the message. unknown: it may have arrived. busy: another process has the only connection that the platform allows, and nothing was sent. stopped: the client or the server ended it.
+     */
+    outcome: 'delivered' | 'retry' | 'permanent' | 'unknown' | 'busy' | 'stopped' | 'lost';
+    /**
+     * Reason, and the next step for a person.
+     */
+    error: string | null;
+    /**
+     * The chat and thread after the platform's name. Empty: none.
+     */
+    address: string;
+    took_ms: number;
+};
+
+/**
+ * RouteSource
+ *
+ * config: the configuration file. subscription: created with this API or `agentd webhook subscribe`.
+ */
+export type RouteSource = 'config' | 'subscription';
+
+/**
+ * RouteSecret
+ *
+ * A secret that authenticates the sender. Its value is never shown again.
+ */
+export type RouteSecret = {
+    /**
+     * Start of its SHA-256 in hex. Null for a secret of less than 24 characters, which could be guessed from it, and for a variable that is not set.
+     */
+    fingerprint: string | null;
+    /**
+     * env: a variable of the server.
+     */
+    from: 'env' | 'inline';
+    /**
+     * Unix time in seconds. Null: never.
+     */
+    expires_at: number | null;
+};
+
+/**
+ * Route
+ *
+ * A webhook route, as WebhookRouteConfig of the configuration, without its secrets.
+ */
+export type Route = {
+    object: 'agent.route';
+    /**
+     * Its id.
+     */
+    name: string;
+    /**
+     * Owner of its runs, deliveries and messages.
+     */
+    owner: string;
+    source: RouteSource;
+    /**
+     * Its address from the server's machine. With `auth: path`, append the secret. Null: the receiver is off.
+     */
+    url: string | null;
+    /**
+     * Only in the answer that creates the route. Null in a dry run, and when the request is repeated.
+     */
+    secret: string | null;
+    /**
+     * All valid secrets, the current ones first. Empty: the sender needs none.
+     */
+    secrets: Array<RouteSecret>;
+    /**
+     * Why it does not work, or not as written.
+     */
+    issues: Array<string>;
+    /**
+     * Unix time in seconds.
+     */
+    last_delivery_at: number | null;
+    /**
+     * Unix time in seconds. Null: not known.
+     */
+    created_at: number | null;
+    enabled: boolean;
+    description: string | null;
+    /**
+     * Accepted event types. Empty: all.
+     */
+    events: Array<string>;
+    auth: string;
+    scheme: string;
+    signature: {
+        [key: string]: unknown;
+    } | null;
+    has_verify_token: boolean;
+    tolerance_seconds: number;
+    /**
+     * Null: the payload itself.
+     */
+    prompt: string | null;
+    filters: Array<{
+        [key: string]: unknown;
+    }>;
+    script: string | null;
+    retry_on_script_failure: boolean;
+    skills: Array<string>;
+    /**
+     * Null: the restricted default.
+     */
+    toolsets: Array<string> | null;
+    deliver: string;
+    deliver_extra: {
+        [key: string]: unknown;
+    };
+    deliver_only: boolean;
+    silent: 'deliver' | 'suppress';
+    on_failure: string | null;
+    trusts_sender: boolean;
+    max_concurrent: number | null;
+    coalesce: {
+        [key: string]: unknown;
+    } | null;
+};
+
+/**
+ * RouteList
+ */
+export type RouteList = {
+    object: 'list';
+    data: Array<Route>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * CreateRouteBody
+ *
+ * A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH need the scope admin.
+ */
+export type CreateRouteBody = {
+    /**
+     * Its name in the URL: a-z, 0-9, - and _.
+     */
+    name: string;
+    /**
+     * Secret that signs requests, or `env:NAME`. Default: a new one.
+     */
+    secret?: string | null;
+    enabled?: boolean | null;
+    description?: string | null;
+    /**
+     * Event types to accept. Empty: all.
+     */
+    events?: Array<string> | null;
+    /**
+     * signature, bearer, basic or path.
+     */
+    auth?: string | null;
+    /**
+     * How the service signs.
+     */
+    scheme?: string | null;
+    signature?: {
+        [key: string]: unknown;
+    } | null;
+    /**
+     * Never shown again.
+     */
+    verify_token?: string | null;
+    tolerance_seconds?: number | null;
+    /**
+     * Template with {fields} of the payload.
+     */
+    prompt?: string | null;
+    filters?: Array<{
+        [key: string]: unknown;
+    }> | null;
+    script?: string | null;
+    retry_on_script_failure?: boolean | null;
+    skills?: Array<string> | null;
+    toolsets?: Array<string> | null;
+    deliver?: string | null;
+    deliver_extra?: {
+        [key: string]: unknown;
+    } | null;
+    deliver_only?: boolean | null;
+    /**
+     * deliver or suppress.
+     */
+    silent?: string | null;
+    /**
+     * notice or silent.
+     */
+    on_failure?: string | null;
+    trusts_sender?: boolean | null;
+    max_concurrent?: number | null;
+    coalesce?: {
+        [key: string]: unknown;
+    } | null;
+};
+
+/**
+ * DeletedRoute
+ */
+export type DeletedRoute = {
+    /**
+     * Its name.
+     */
+    id: string;
+    object: 'agent.route';
+    deleted: boolean;
+};
+
+/**
+ * UpdateRouteBody
+ *
+ * A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores the default. toolsets, trusts_sender and in_file in filters need the scope admin.
+ */
+export type UpdateRouteBody = {
+    enabled?: boolean | null;
+    description?: string | null;
+    /**
+     * Event types to accept. Empty: all.
+     */
+    events?: Array<string> | null;
+    /**
+     * signature, bearer, basic or path.
+     */
+    auth?: string | null;
+    /**
+     * How the service signs.
+     */
+    scheme?: string | null;
+    signature?: {
+        [key: string]: unknown;
+    } | null;
+    /**
+     * Never shown again.
+     */
+    verify_token?: string | null;
+    tolerance_seconds?: number | null;
+    /**
+     * Template with {fields} of the payload.
+     */
+    prompt?: string | null;
+    filters?: Array<{
+        [key: string]: unknown;
+    }> | null;
+    script?: string | null;
+    retry_on_script_failure?: boolean | null;
+    skills?: Array<string> | null;
+    toolsets?: Array<string> | null;
+    deliver?: string | null;
+    deliver_extra?: {
+        [key: string]: unknown;
+    } | null;
+    deliver_only?: boolean | null;
+    /**
+     * deliver or suppress.
+     */
+    silent?: string | null;
+    /**
+     * notice or silent.
+     */
+    on_failure?: string | null;
+    trusts_sender?: boolean | null;
+    max_concurrent?: number | null;
+    coalesce?: {
+        [key: string]: unknown;
+    } | null;
+};
+
+/**
+ * RotateRouteSecretBody
+ */
+export type RotateRouteSecretBody = {
+    /**
+     * The new secret, or `env:NAME`. Default: a new one.
+     */
+    secret?: string | null;
+    /**
+     * How long earlier secrets stay valid. Default: 86400.
+     */
+    expire_previous_seconds?: number;
+};
+
+/**
+ * RotatedRouteSecret
+ */
+export type RotatedRouteSecret = {
+    object: 'agent.route.secret';
+    /**
+     * Name of the route.
+     */
+    route: string;
+    /**
+     * Shown only once. Null when the request is repeated.
+     */
+    secret: string | null;
+    /**
+     * Unix time in seconds. Null: no earlier secret is valid.
+     */
+    previous_expires_at: number | null;
+};
+
+/**
+ * TestRouteBody
+ */
+export type TestRouteBody = {
+    /**
+     * The JSON payload. Default: a small example.
+     */
+    payload?: unknown;
+    /**
+     * Default: the first that the route accepts.
+     */
+    event?: string;
+    /**
+     * Additional headers.
+     */
+    headers?: {
+        [key: string]: string;
+    };
+    /**
+     * True does not run the script of the route.
+     */
+    skip_script?: boolean;
+};
+
+/**
+ * DeliveryStageName
+ */
+export type DeliveryStageName = 'signature' | 'rate' | 'parse' | 'dedupe' | 'events' | 'filters' | 'script' | 'render' | 'admit';
+
+/**
+ * DeliveryStage
+ *
+ * The result of a stage.
+ */
+export type DeliveryStage = {
+    stage: DeliveryStageName;
+    result: 'pass' | 'stop';
+    detail: string | null;
+};
+
+/**
+ * WebhookResult
+ *
+ * The planned result of a request. Nothing was stored or sent.
+ */
+export type WebhookResult = {
+    object: 'agent.webhook_result';
+    event: string;
+    stages: Array<DeliveryStage>;
+    /**
+     * Status of the answer to the sender. Null: not all stages ran.
+     */
+    http_status: number | null;
+    /**
+     * The answer to the sender.
+     */
+    body: {
+        [key: string]: unknown;
+    } | null;
+    /**
+     * The prompt or message.
+     */
+    rendered: string | null;
+    /**
+     * Where the answer or message would go.
+     */
+    targets: Array<string>;
+    /**
+     * Toolsets of the run.
+     */
+    toolsets: Array<string>;
+    /**
+     * Problems that keep targets from sending.
+     */
+    issues: Array<string>;
+    /**
+     * Fields that templates name and the payload does not have.
+     */
+    missing_fields: Array<string>;
+};
+
+/**
+ * DeliveryStatus
+ *
+ * accepted: its run or message waits. delivered: a direct message arrived. unknown: it may have arrived. ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.
+ */
+export type DeliveryStatus = 'accepted' | 'running' | 'completed' | 'failed' | 'delivered' | 'unknown' | 'ignored' | 'duplicate' | 'refused' | 'interrupted';
+
+/**
+ * Delivery
+ *
+ * A received webhook. Secrets are redacted.
+ */
+export type Delivery = {
+    object: 'agent.delivery';
+    id: string;
+    /**
+     * Owner of the route when it arrived.
+     */
+    owner: string;
+    route: string;
+    /**
+     * The sender's id, or the id of the request.
+     */
+    delivery_id: string;
+    event: string;
+    status: DeliveryStatus;
+    /**
+     * Why a stage stopped it, or how it failed.
+     */
+    reason: string | null;
+    /**
+     * In order. Null in lists.
+     */
+    stages: Array<DeliveryStage> | null;
+    run_id: string | null;
+    /**
+     * The first message that was sent for it.
+     */
+    message_id: string | null;
+    /**
+     * The delivery that it replays.
+     */
+    replay_of: string | null;
+    /**
+     * Names in lower case; the values of credentials are `[redacted]`. Null in lists.
+     */
+    headers: {
+        [key: string]: string;
+    } | null;
+    /**
+     * The body as text, with `include=payload`.
+     */
+    payload: string | null;
+    /**
+     * The prompt or message, with `include=rendered`.
+     */
+    rendered: string | null;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+    /**
+     * Unix time in seconds. Null while it is open.
+     */
+    ended_at: number | null;
+};
+
+/**
+ * DeliveryList
+ */
+export type DeliveryList = {
+    object: 'list';
+    data: Array<Delivery>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * ReplayDeliveryBody
+ *
+ * Empty, but for a dry run.
+ */
+export type ReplayDeliveryBody = {
+    /**
+     * In a dry run: changes of the route to try.
+     */
+    route?: UpdateRouteBody;
+    /**
+     * In a dry run: the last stage that runs.
+     */
+    up_to?: 'parse' | 'dedupe' | 'events' | 'filters' | 'script' | 'render';
+    /**
+     * In a dry run: true does not run the script of the route.
+     */
+    skip_script?: boolean;
+};
+
+/**
+ * FeedEventType
+ *
+ * The kind of a resource and its change.
+ */
+export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted';
+
+/**
+ * FeedEvent
+ *
+ * A committed change of a resource. It holds no titles, prompts or texts: read the resource by `data.id`.
+ */
+export type FeedEvent = {
+    /**
+     * Opaque position in the feed; pass it as `after`.
+     */
+    id: string;
+    object: 'event';
+    type: FeedEventType;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+    owner: string;
+    /**
+     * Author of the change: the name of a key, or a surface such as `http:ci`. Null: the server.
+     */
+    actor: string | null;
+    /**
+     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision.
+     */
+    data: {
+        object: string;
+        id: string;
+        [key: string]: unknown;
+    };
+};
+
+/**
+ * FeedEventList
+ *
+ * Events, oldest first.
+ */
+export type FeedEventList = {
+    object: 'list';
+    data: Array<FeedEvent>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
 };
 
 /**
@@ -2497,6 +4363,14 @@ export type Capabilities = {
     auth: {
         type: 'bearer';
         required: boolean;
+        /**
+         * Name of the key that sent the request. Null: keys are off.
+         */
+        key: string | null;
+        /**
+         * Whose data the key reaches.
+         */
+        owner: string;
         /**
          * Scopes of the key that sent the request.
          */
@@ -2529,6 +4403,7 @@ export type Capabilities = {
         input_image: boolean;
         input_file: boolean;
         client_function_tools: boolean;
+        structured_output: boolean;
         sessions_api: boolean;
         jobs_api: boolean;
         cors: boolean;
@@ -2554,7 +4429,7 @@ export type Capabilities = {
         max_stored_responses: number;
         max_subscribers_per_run: number;
         /**
-         * Total of all clients.
+         * Total for all clients.
          */
         max_reader_bytes: number;
         /**
@@ -2627,7 +4502,7 @@ export type CheckStatus = 'ok' | 'degraded';
 /**
  * HealthCheck
  *
- * State of a component, with optional metrics.
+ * State of a component, with metrics as numbers, strings, booleans or null.
  */
 export type HealthCheck = {
     status: CheckStatus;
@@ -2635,7 +4510,7 @@ export type HealthCheck = {
      * Problem and what to do, for people.
      */
     detail?: string;
-    [key: string]: number | string | boolean | null | CheckStatus | string | undefined;
+    [key: string]: unknown;
 };
 
 /**
@@ -2695,6 +4570,10 @@ export type DetailedHealth = {
             disk?: HealthCheck;
             api_server: HealthCheck;
             /**
+             * Whether commands run in the operating system's sandbox (`active`), its `kind` (bubblewrap or seatbelt), and whether commands can reach allowed hosts (`network`). If it is not active, `detail` says why.
+             */
+            sandbox?: HealthCheck;
+            /**
              * Pending and failed outbound messages. Absent if the database does not respond.
              */
             webhook?: HealthCheck;
@@ -2739,6 +4618,387 @@ export type DetailedHealth = {
 };
 
 /**
+ * ChatDelta
+ */
+export type ChatDelta = {
+    role?: 'assistant';
+    content?: string;
+    refusal?: string;
+    reasoning_content?: string;
+    tool_calls?: Array<{
+        index: number;
+        id: string;
+        type: 'function';
+        function: {
+            name: string;
+            arguments: string;
+        };
+    }>;
+};
+
+/**
+ * ChatCompletionChunk
+ */
+export type ChatCompletionChunk = {
+    id: string;
+    object: 'chat.completion.chunk';
+    created: number;
+    model: string;
+    choices: Array<{
+        index: number;
+        delta: ChatDelta;
+        finish_reason: FinishReason | null;
+    }>;
+    usage?: CompletionUsage | null;
+    agent?: AgentInfo;
+};
+
+/**
+ * ResponseCreatedEvent
+ *
+ * The response was created.
+ */
+export type ResponseCreatedEvent = {
+    type: 'response.created';
+    sequence_number: number;
+    response: ResponseObject;
+};
+
+/**
+ * ResponseQueuedEvent
+ *
+ * The response is queued. Background responses only.
+ */
+export type ResponseQueuedEvent = {
+    type: 'response.queued';
+    sequence_number: number;
+    response: ResponseObject;
+};
+
+/**
+ * ResponseInProgressEvent
+ *
+ * The response is in progress.
+ */
+export type ResponseInProgressEvent = {
+    type: 'response.in_progress';
+    sequence_number: number;
+    response: ResponseObject;
+};
+
+/**
+ * ResponseCompletedEvent
+ *
+ * The response is complete.
+ */
+export type ResponseCompletedEvent = {
+    type: 'response.completed';
+    sequence_number: number;
+    response: ResponseObject;
+};
+
+/**
+ * ResponseIncompleteEvent
+ *
+ * The response ended early because of a limit or a cancellation. It contains the output so far.
+ */
+export type ResponseIncompleteEvent = {
+    type: 'response.incomplete';
+    sequence_number: number;
+    response: ResponseObject;
+};
+
+/**
+ * ResponseFailedEvent
+ *
+ * The response failed. `response.error` has the reason.
+ */
+export type ResponseFailedEvent = {
+    type: 'response.failed';
+    sequence_number: number;
+    response: ResponseObject;
+};
+
+/**
+ * ResponseOutputItemAddedEvent
+ *
+ * An item started.
+ */
+export type ResponseOutputItemAddedEvent = {
+    type: 'response.output_item.added';
+    sequence_number: number;
+    output_index: number;
+    item: OutputItem;
+};
+
+/**
+ * ResponseOutputItemDoneEvent
+ *
+ * An item is complete.
+ */
+export type ResponseOutputItemDoneEvent = {
+    type: 'response.output_item.done';
+    sequence_number: number;
+    output_index: number;
+    item: OutputItem;
+};
+
+/**
+ * ResponseContentPartAddedEvent
+ *
+ * A content part started.
+ */
+export type ResponseContentPartAddedEvent = {
+    type: 'response.content_part.added';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    part: OutputContent;
+};
+
+/**
+ * ResponseContentPartDoneEvent
+ *
+ * A content part is complete.
+ */
+export type ResponseContentPartDoneEvent = {
+    type: 'response.content_part.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    part: OutputContent;
+};
+
+/**
+ * ResponseTextDeltaEvent
+ *
+ * More text.
+ */
+export type ResponseTextDeltaEvent = {
+    type: 'response.output_text.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    delta: string;
+    logprobs: Array<Logprob>;
+};
+
+/**
+ * ResponseTextDoneEvent
+ *
+ * The text is complete.
+ */
+export type ResponseTextDoneEvent = {
+    type: 'response.output_text.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    text: string;
+    logprobs: Array<Logprob>;
+};
+
+/**
+ * ResponseRefusalDeltaEvent
+ *
+ * More text of a refusal.
+ */
+export type ResponseRefusalDeltaEvent = {
+    type: 'response.refusal.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    delta: string;
+};
+
+/**
+ * ResponseRefusalDoneEvent
+ *
+ * The refusal is complete.
+ */
+export type ResponseRefusalDoneEvent = {
+    type: 'response.refusal.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    refusal: string;
+};
+
+/**
+ * ResponseReasoningSummaryPartAddedEvent
+ *
+ * A block of reasoning started.
+ */
+export type ResponseReasoningSummaryPartAddedEvent = {
+    type: 'response.reasoning_summary_part.added';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    summary_index: number;
+    part: SummaryText;
+};
+
+/**
+ * ResponseReasoningSummaryPartDoneEvent
+ *
+ * A block of reasoning is complete.
+ */
+export type ResponseReasoningSummaryPartDoneEvent = {
+    type: 'response.reasoning_summary_part.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    summary_index: number;
+    part: SummaryText;
+};
+
+/**
+ * ResponseReasoningSummaryTextDeltaEvent
+ *
+ * More reasoning.
+ */
+export type ResponseReasoningSummaryTextDeltaEvent = {
+    type: 'response.reasoning_summary_text.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    summary_index: number;
+    delta: string;
+};
+
+/**
+ * ResponseReasoningSummaryTextDoneEvent
+ *
+ * The text of a reasoning block is complete.
+ */
+export type ResponseReasoningSummaryTextDoneEvent = {
+    type: 'response.reasoning_summary_text.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    summary_index: number;
+    text: string;
+};
+
+/**
+ * ResponseMcpCallInProgressEvent
+ *
+ * A tool of the agent was called.
+ */
+export type ResponseMcpCallInProgressEvent = {
+    type: 'response.mcp_call.in_progress';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+};
+
+/**
+ * ResponseMcpCallArgumentsDeltaEvent
+ *
+ * Arguments of the call, as JSON text.
+ */
+export type ResponseMcpCallArgumentsDeltaEvent = {
+    type: 'response.mcp_call_arguments.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    delta: string;
+};
+
+/**
+ * ResponseMcpCallArgumentsDoneEvent
+ *
+ * The arguments are complete.
+ */
+export type ResponseMcpCallArgumentsDoneEvent = {
+    type: 'response.mcp_call_arguments.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    arguments: string;
+};
+
+/**
+ * ResponseMcpCallCompletedEvent
+ *
+ * The call succeeded.
+ */
+export type ResponseMcpCallCompletedEvent = {
+    type: 'response.mcp_call.completed';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+};
+
+/**
+ * ResponseMcpCallFailedEvent
+ *
+ * The call failed, was denied or was cut off.
+ */
+export type ResponseMcpCallFailedEvent = {
+    type: 'response.mcp_call.failed';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+};
+
+/**
+ * ResponseFunctionCallArgumentsDeltaEvent
+ *
+ * Arguments of a call for the client to make.
+ */
+export type ResponseFunctionCallArgumentsDeltaEvent = {
+    type: 'response.function_call_arguments.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    delta: string;
+};
+
+/**
+ * ResponseFunctionCallArgumentsDoneEvent
+ *
+ * The arguments are complete.
+ */
+export type ResponseFunctionCallArgumentsDoneEvent = {
+    type: 'response.function_call_arguments.done';
+    sequence_number: number;
+    item_id: string;
+    name: string;
+    output_index: number;
+    arguments: string;
+};
+
+/**
+ * FeedReady
+ *
+ * First frame of a stream. Events behind `cursor` follow.
+ */
+export type FeedReady = {
+    object: 'feed.ready';
+    cursor: string;
+    /**
+     * Changes with the database: cursors of another epoch are invalid.
+     */
+    epoch: string;
+};
+
+/**
+ * FeedBookmark
+ *
+ * Sent after 60 seconds without an event of the wanted types. The position moves on.
+ */
+export type FeedBookmark = {
+    object: 'feed.bookmark';
+    cursor: string;
+};
+
+/**
  * SessionUpdatedEvent
  *
  * Settings of the session changed. Contains the changed settings only.
@@ -2748,7 +5008,7 @@ export type SessionUpdatedEvent = {
     session_id: string;
     seq: number;
     timestamp: number;
-    title?: string;
+    title?: string | null;
     /**
      * Null: the configuration applies.
      */
@@ -2756,7 +5016,10 @@ export type SessionUpdatedEvent = {
     reasoning_effort?: string | null;
     yolo?: boolean;
     mode?: 'ask' | 'accept_edits' | 'dont_ask' | 'plan';
-    cwd?: string;
+    /**
+     * Null: agent.workspace.
+     */
+    cwd?: string | null;
 };
 
 /**
@@ -2812,7 +5075,7 @@ export type WebhookEventData = {
     /**
      * True if the answer is longer.
      */
-    output_truncated?: true;
+    output_truncated?: boolean;
     usage?: RunUsage;
     error?: RunError;
     /**
@@ -2826,6 +5089,59 @@ export type WebhookEventData = {
 export type RunId = string;
 
 export type ResponseId = string;
+
+/**
+ * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+ */
+export type Owner = string;
+
+export type SessionPath = string;
+
+export type QuestionPath = string;
+
+export type JobPath = string;
+
+export type OccurrencePath = string;
+
+export type MessagePath = string;
+
+export type PlatformPath = string;
+
+export type RoutePath = string;
+
+export type DeliveryPath = string;
+
+export type Limit = number;
+
+/**
+ * `last_id` of the previous page.
+ */
+export type After = string;
+
+/**
+ * Inclusive. Unix time in seconds, or RFC 3339.
+ */
+export type From = string;
+
+/**
+ * Exclusive. Unix time in seconds, or RFC 3339.
+ */
+export type To = string;
+
+/**
+ * True validates the request and returns the result, but stores and sends nothing.
+ */
+export type DryRun = boolean;
+
+/**
+ * Changes only the version with this ETag.
+ */
+export type IfMatch = string;
+
+/**
+ * Returns 304 if the current version has this ETag.
+ */
+export type IfNoneMatch = string;
 
 /**
  * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
@@ -2911,7 +5227,7 @@ export type CreateChatCompletionErrors = {
      */
     413: ErrorEnvelope;
     /**
-     * The request is invalid. If a run detected it, the error contains the id of the run.
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
      */
     415: ErrorEnvelope;
     /**
@@ -3002,7 +5318,7 @@ export type CreateResponseErrors = {
      */
     413: ErrorEnvelope;
     /**
-     * The request is invalid. If a run detected it, the error contains the id of the run.
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
      */
     415: ErrorEnvelope;
     /**
@@ -3033,7 +5349,7 @@ export type CreateResponseResponses = {
     /**
      * The response, complete or as a stream.
      */
-    200: Response;
+    200: ResponseObject;
 };
 
 export type CreateResponseResponse = CreateResponseResponses[keyof CreateResponseResponses];
@@ -3133,7 +5449,7 @@ export type GetResponseResponses = {
     /**
      * The response.
      */
-    200: Response;
+    200: ResponseObject;
 };
 
 export type GetResponseResponse = GetResponseResponses[keyof GetResponseResponses];
@@ -3180,7 +5496,7 @@ export type CancelResponseResponses = {
     /**
      * The cancelled response.
      */
-    200: Response;
+    200: ResponseObject;
 };
 
 export type CancelResponseResponse = CancelResponseResponses[keyof CancelResponseResponses];
@@ -3343,7 +5659,7 @@ export type CreateRunErrors = {
      */
     413: ErrorEnvelope;
     /**
-     * The request is invalid. If a run detected it, the error contains the id of the run.
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
      */
     415: ErrorEnvelope;
     /**
@@ -3520,7 +5836,7 @@ export type ResolveRunApprovalErrors = {
      */
     413: ErrorEnvelope;
     /**
-     * The request is invalid. If a run detected it, the error contains the id of the run.
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
      */
     415: ErrorEnvelope;
     /**
@@ -3583,7 +5899,7 @@ export type SteerRunErrors = {
      */
     413: ErrorEnvelope;
     /**
-     * The request is invalid. If a run detected it, the error contains the id of the run.
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
      */
     415: ErrorEnvelope;
     /**
@@ -3642,7 +5958,7 @@ export type StopRunErrors = {
      */
     413: ErrorEnvelope;
     /**
-     * The request is invalid. If a run detected it, the error contains the id of the run.
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
      */
     415: ErrorEnvelope;
     /**
@@ -3665,6 +5981,2887 @@ export type StopRunResponses = {
 };
 
 export type StopRunResponse = StopRunResponses[keyof StopRunResponses];
+
+export type ListSessionsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Part of the title, or the id.
+         */
+        q?: string;
+        /**
+         * Exactly this title.
+         */
+        title?: string;
+        /**
+         * Any of these sources.
+         */
+        source?: Array<string>;
+        /**
+         * Exactly this folder.
+         */
+        cwd?: string;
+        /**
+         * Any of these statuses.
+         */
+        status?: Array<SessionStatus>;
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Exclusive. Unix time in seconds, or RFC 3339.
+         */
+        to?: string;
+        /**
+         * Also sessions of sub-agents and of background work.
+         */
+        internal?: boolean;
+        /**
+         * Also sessions of single requests, which are deleted with their run.
+         */
+        stateless?: boolean;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/sessions';
+};
+
+export type ListSessionsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListSessionsError = ListSessionsErrors[keyof ListSessionsErrors];
+
+export type ListSessionsResponses = {
+    /**
+     * A page of sessions.
+     */
+    200: SessionList;
+};
+
+export type ListSessionsResponse = ListSessionsResponses[keyof ListSessionsResponses];
+
+export type DeleteSessionData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: {
+        /**
+         * True stops its runs first.
+         */
+        force?: boolean;
+    };
+    url: '/v1/sessions/{session_id}';
+};
+
+export type DeleteSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteSessionError = DeleteSessionErrors[keyof DeleteSessionErrors];
+
+export type DeleteSessionResponses = {
+    /**
+     * The session is deleted.
+     */
+    200: DeletedSession;
+};
+
+export type DeleteSessionResponse = DeleteSessionResponses[keyof DeleteSessionResponses];
+
+export type GetSessionData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Returns 304 if the current version has this ETag.
+         */
+        'If-None-Match'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: never;
+    url: '/v1/sessions/{session_id}';
+};
+
+export type GetSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetSessionError = GetSessionErrors[keyof GetSessionErrors];
+
+export type GetSessionResponses = {
+    /**
+     * The session.
+     */
+    200: Session;
+};
+
+export type GetSessionResponse = GetSessionResponses[keyof GetSessionResponses];
+
+export type UpdateSessionData = {
+    body: UpdateSessionBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/sessions/{session_id}';
+};
+
+export type UpdateSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type UpdateSessionError = UpdateSessionErrors[keyof UpdateSessionErrors];
+
+export type UpdateSessionResponses = {
+    /**
+     * The session after the change.
+     */
+    200: Session;
+};
+
+export type UpdateSessionResponse = UpdateSessionResponses[keyof UpdateSessionResponses];
+
+export type ListSessionMessagesData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: {
+        /**
+         * desc: newest first.
+         */
+        order?: 'asc' | 'desc';
+        /**
+         * tool_results: the text of tool results.
+         */
+        include?: Array<'tool_results'>;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/sessions/{session_id}/messages';
+};
+
+export type ListSessionMessagesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListSessionMessagesError = ListSessionMessagesErrors[keyof ListSessionMessagesErrors];
+
+export type ListSessionMessagesResponses = {
+    /**
+     * A page of messages.
+     */
+    200: SessionMessageList;
+};
+
+export type ListSessionMessagesResponse = ListSessionMessagesResponses[keyof ListSessionMessagesResponses];
+
+export type ListQuestionsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Any of these statuses. Default: open.
+         */
+        status?: Array<QuestionStatus>;
+        /**
+         * Any of these kinds.
+         */
+        kind?: Array<QuestionKind>;
+        run_id?: string;
+        session_id?: string;
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Exclusive. Unix time in seconds, or RFC 3339.
+         */
+        to?: string;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/questions';
+};
+
+export type ListQuestionsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListQuestionsError = ListQuestionsErrors[keyof ListQuestionsErrors];
+
+export type ListQuestionsResponses = {
+    /**
+     * A page of questions.
+     */
+    200: QuestionList;
+};
+
+export type ListQuestionsResponse = ListQuestionsResponses[keyof ListQuestionsResponses];
+
+export type GetQuestionData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        question_id: string;
+    };
+    query?: {
+        /**
+         * Waits up to this many seconds for its answer.
+         */
+        wait?: number;
+    };
+    url: '/v1/questions/{question_id}';
+};
+
+export type GetQuestionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetQuestionError = GetQuestionErrors[keyof GetQuestionErrors];
+
+export type GetQuestionResponses = {
+    /**
+     * The question.
+     */
+    200: Question;
+};
+
+export type GetQuestionResponse = GetQuestionResponses[keyof GetQuestionResponses];
+
+export type AnswerQuestionData = {
+    body: AnswerBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        question_id: string;
+    };
+    query?: never;
+    url: '/v1/questions/{question_id}/answer';
+};
+
+export type AnswerQuestionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type AnswerQuestionError = AnswerQuestionErrors[keyof AnswerQuestionErrors];
+
+export type AnswerQuestionResponses = {
+    /**
+     * The answered question.
+     */
+    200: Question;
+};
+
+export type AnswerQuestionResponse = AnswerQuestionResponses[keyof AnswerQuestionResponses];
+
+export type ListJobsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Any of these.
+         */
+        state?: Array<JobState>;
+        /**
+         * Any of these.
+         */
+        last_status?: Array<JobLastStatus>;
+        /**
+         * Exactly this name, in any case.
+         */
+        name?: string;
+        /**
+         * Part of the name, or the id.
+         */
+        q?: string;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/jobs';
+};
+
+export type ListJobsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListJobsError = ListJobsErrors[keyof ListJobsErrors];
+
+export type ListJobsResponses = {
+    /**
+     * A page of jobs.
+     */
+    200: JobList;
+};
+
+export type ListJobsResponse = ListJobsResponses[keyof ListJobsResponses];
+
+export type CreateJobData = {
+    body: CreateJobBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/jobs';
+};
+
+export type CreateJobErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CreateJobError = CreateJobErrors[keyof CreateJobErrors];
+
+export type CreateJobResponses = {
+    /**
+     * The job.
+     */
+    201: Job;
+};
+
+export type CreateJobResponse = CreateJobResponses[keyof CreateJobResponses];
+
+export type DeleteJobData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path: {
+        job_id: string;
+    };
+    query?: {
+        /**
+         * True keeps the files of its outputs.
+         */
+        keep_outputs?: boolean;
+        /**
+         * True also stops its active runs.
+         */
+        stop?: boolean;
+    };
+    url: '/v1/jobs/{job_id}';
+};
+
+export type DeleteJobErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteJobError = DeleteJobErrors[keyof DeleteJobErrors];
+
+export type DeleteJobResponses = {
+    /**
+     * The job is deleted.
+     */
+    200: DeletedJob;
+};
+
+export type DeleteJobResponse = DeleteJobResponses[keyof DeleteJobResponses];
+
+export type GetJobData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Returns 304 if the current version has this ETag.
+         */
+        'If-None-Match'?: string;
+    };
+    path: {
+        job_id: string;
+    };
+    query?: never;
+    url: '/v1/jobs/{job_id}';
+};
+
+export type GetJobErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetJobError = GetJobErrors[keyof GetJobErrors];
+
+export type GetJobResponses = {
+    /**
+     * The job.
+     */
+    200: Job;
+};
+
+export type GetJobResponse = GetJobResponses[keyof GetJobResponses];
+
+export type UpdateJobData = {
+    body: UpdateJobBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path: {
+        job_id: string;
+    };
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/jobs/{job_id}';
+};
+
+export type UpdateJobErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type UpdateJobError = UpdateJobErrors[keyof UpdateJobErrors];
+
+export type UpdateJobResponses = {
+    /**
+     * The job after the change.
+     */
+    200: Job;
+};
+
+export type UpdateJobResponse = UpdateJobResponses[keyof UpdateJobResponses];
+
+export type PauseJobData = {
+    body?: PauseJobBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        job_id: string;
+    };
+    query?: never;
+    url: '/v1/jobs/{job_id}/pause';
+};
+
+export type PauseJobErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type PauseJobError = PauseJobErrors[keyof PauseJobErrors];
+
+export type PauseJobResponses = {
+    /**
+     * The paused job.
+     */
+    200: Job;
+};
+
+export type PauseJobResponse = PauseJobResponses[keyof PauseJobResponses];
+
+export type ResumeJobData = {
+    body?: ResumeJobBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        job_id: string;
+    };
+    query?: never;
+    url: '/v1/jobs/{job_id}/resume';
+};
+
+export type ResumeJobErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ResumeJobError = ResumeJobErrors[keyof ResumeJobErrors];
+
+export type ResumeJobResponses = {
+    /**
+     * The resumed job.
+     */
+    200: Job;
+};
+
+export type ResumeJobResponse = ResumeJobResponses[keyof ResumeJobResponses];
+
+export type RunJobData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Waits up to this many seconds for the end of the run.
+         */
+        wait?: number;
+    };
+    url: '/v1/jobs/{job_id}/run';
+};
+
+export type RunJobErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type RunJobError = RunJobErrors[keyof RunJobErrors];
+
+export type RunJobResponses = {
+    /**
+     * The requested run.
+     */
+    202: JobRun;
+};
+
+export type RunJobResponse = RunJobResponses[keyof RunJobResponses];
+
+export type ListJobTimesData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Exclusive. Unix time in seconds, or RFC 3339.
+         */
+        to?: string;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/jobs/{job_id}/times';
+};
+
+export type ListJobTimesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListJobTimesError = ListJobTimesErrors[keyof ListJobTimesErrors];
+
+export type ListJobTimesResponses = {
+    /**
+     * A page of instants.
+     */
+    200: JobTimeList;
+};
+
+export type ListJobTimesResponse = ListJobTimesResponses[keyof ListJobTimesResponses];
+
+export type ListOccurrencesData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        job_id?: string;
+        /**
+         * Any of these.
+         */
+        status?: Array<OccurrenceStatus>;
+        /**
+         * Any of these.
+         */
+        cause?: Array<OccurrenceCause>;
+        /**
+         * Any of these.
+         */
+        timing?: Array<OccurrenceTiming>;
+        /**
+         * Any of these.
+         */
+        delivery_status?: Array<OccurrenceDeliveryStatus>;
+        /**
+         * messages: the outbound messages.
+         */
+        include?: Array<'messages'>;
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Exclusive. Unix time in seconds, or RFC 3339.
+         */
+        to?: string;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/occurrences';
+};
+
+export type ListOccurrencesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListOccurrencesError = ListOccurrencesErrors[keyof ListOccurrencesErrors];
+
+export type ListOccurrencesResponses = {
+    /**
+     * A page of occurrences.
+     */
+    200: OccurrenceList;
+};
+
+export type ListOccurrencesResponse = ListOccurrencesResponses[keyof ListOccurrencesResponses];
+
+export type GetOccurrenceData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        occurrence_id: string;
+    };
+    query?: {
+        /**
+         * messages: the outbound messages.
+         */
+        include?: Array<'messages'>;
+    };
+    url: '/v1/occurrences/{occurrence_id}';
+};
+
+export type GetOccurrenceErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetOccurrenceError = GetOccurrenceErrors[keyof GetOccurrenceErrors];
+
+export type GetOccurrenceResponses = {
+    /**
+     * The occurrence.
+     */
+    200: Occurrence;
+};
+
+export type GetOccurrenceResponse = GetOccurrenceResponses[keyof GetOccurrenceResponses];
+
+export type GetOccurrenceOutputData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        occurrence_id: string;
+    };
+    query?: never;
+    url: '/v1/occurrences/{occurrence_id}/output';
+};
+
+export type GetOccurrenceOutputErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetOccurrenceOutputError = GetOccurrenceOutputErrors[keyof GetOccurrenceOutputErrors];
+
+export type GetOccurrenceOutputResponses = {
+    /**
+     * The output.
+     */
+    200: string;
+};
+
+export type GetOccurrenceOutputResponse = GetOccurrenceOutputResponses[keyof GetOccurrenceOutputResponses];
+
+export type GetCalendarData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Exclusive. Unix time in seconds, or RFC 3339.
+         */
+        to?: string;
+        /**
+         * Only this job.
+         */
+        job_id?: string;
+    };
+    url: '/v1/calendar';
+};
+
+export type GetCalendarErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetCalendarError = GetCalendarErrors[keyof GetCalendarErrors];
+
+export type GetCalendarResponses = {
+    /**
+     * The calendar.
+     */
+    200: Calendar;
+};
+
+export type GetCalendarResponse = GetCalendarResponses[keyof GetCalendarResponses];
+
+export type GetSchedulerData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/scheduler';
+};
+
+export type GetSchedulerErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetSchedulerError = GetSchedulerErrors[keyof GetSchedulerErrors];
+
+export type GetSchedulerResponses = {
+    /**
+     * The status.
+     */
+    200: Scheduler;
+};
+
+export type GetSchedulerResponse = GetSchedulerResponses[keyof GetSchedulerResponses];
+
+export type ListMessagesData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Any of these statuses.
+         */
+        status?: Array<MessageStatus>;
+        /**
+         * Any of these platforms.
+         */
+        platform?: Array<string>;
+        /**
+         * Exactly this address.
+         */
+        target?: string;
+        /**
+         * The run, webhook delivery or occurrence that enqueued it.
+         */
+        ref?: string;
+        /**
+         * text: the text of messages; needs the scope messages too.
+         */
+        include?: Array<'text'>;
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Exclusive. Unix time in seconds, or RFC 3339.
+         */
+        to?: string;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/outbox';
+};
+
+export type ListMessagesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListMessagesError = ListMessagesErrors[keyof ListMessagesErrors];
+
+export type ListMessagesResponses = {
+    /**
+     * A page of messages.
+     */
+    200: MessageList;
+};
+
+export type ListMessagesResponse = ListMessagesResponses[keyof ListMessagesResponses];
+
+export type RetryMessagesData = {
+    body: RetryMessagesBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/outbox/retry';
+};
+
+export type RetryMessagesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type RetryMessagesError = RetryMessagesErrors[keyof RetryMessagesErrors];
+
+export type RetryMessagesResponses = {
+    /**
+     * Counts of the retried and the refused messages.
+     */
+    200: BulkResult;
+};
+
+export type RetryMessagesResponse = RetryMessagesResponses[keyof RetryMessagesResponses];
+
+export type DropMessagesData = {
+    body: DropMessagesBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/outbox/drop';
+};
+
+export type DropMessagesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DropMessagesError = DropMessagesErrors[keyof DropMessagesErrors];
+
+export type DropMessagesResponses = {
+    /**
+     * Counts of the dropped and the refused messages.
+     */
+    200: BulkResult;
+};
+
+export type DropMessagesResponse = DropMessagesResponses[keyof DropMessagesResponses];
+
+export type GetMessageData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        message_id: string;
+    };
+    query?: {
+        /**
+         * text: the text of messages; needs the scope messages too.
+         */
+        include?: Array<'text'>;
+    };
+    url: '/v1/outbox/{message_id}';
+};
+
+export type GetMessageErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetMessageError = GetMessageErrors[keyof GetMessageErrors];
+
+export type GetMessageResponses = {
+    /**
+     * The message with its attempts.
+     */
+    200: Message;
+};
+
+export type GetMessageResponse = GetMessageResponses[keyof GetMessageResponses];
+
+export type RetryMessageData = {
+    body?: RetryMessageBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        message_id: string;
+    };
+    query?: never;
+    url: '/v1/outbox/{message_id}/retry';
+};
+
+export type RetryMessageErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type RetryMessageError = RetryMessageErrors[keyof RetryMessageErrors];
+
+export type RetryMessageResponses = {
+    /**
+     * The message, which is due now.
+     */
+    200: Message;
+};
+
+export type RetryMessageResponse = RetryMessageResponses[keyof RetryMessageResponses];
+
+export type DropMessageData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        message_id: string;
+    };
+    query?: never;
+    url: '/v1/outbox/{message_id}/drop';
+};
+
+export type DropMessageErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DropMessageError = DropMessageErrors[keyof DropMessageErrors];
+
+export type DropMessageResponses = {
+    /**
+     * The dropped message.
+     */
+    200: Message;
+};
+
+export type DropMessageResponse = DropMessageResponses[keyof DropMessageResponses];
+
+export type ListPlatformsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/platforms';
+};
+
+export type ListPlatformsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListPlatformsError = ListPlatformsErrors[keyof ListPlatformsErrors];
+
+export type ListPlatformsResponses = {
+    /**
+     * A page of platforms.
+     */
+    200: PlatformList;
+};
+
+export type ListPlatformsResponse = ListPlatformsResponses[keyof ListPlatformsResponses];
+
+export type GetPlatformData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        platform: string;
+    };
+    query?: never;
+    url: '/v1/platforms/{platform}';
+};
+
+export type GetPlatformErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetPlatformError = GetPlatformErrors[keyof GetPlatformErrors];
+
+export type GetPlatformResponses = {
+    /**
+     * The platform with the schema of its settings.
+     */
+    200: Platform;
+};
+
+export type GetPlatformResponse = GetPlatformResponses[keyof GetPlatformResponses];
+
+export type TestPlatformData = {
+    body?: TestPlatformBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        platform: string;
+    };
+    query?: never;
+    url: '/v1/platforms/{platform}/test';
+};
+
+export type TestPlatformErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type TestPlatformError = TestPlatformErrors[keyof TestPlatformErrors];
+
+export type TestPlatformResponses = {
+    /**
+     * Outcome of the test.
+     */
+    200: PlatformTest;
+};
+
+export type TestPlatformResponse = TestPlatformResponses[keyof TestPlatformResponses];
+
+export type ListRoutesData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Any of these sources.
+         */
+        source?: Array<RouteSource>;
+        /**
+         * Only enabled, or only disabled routes.
+         */
+        enabled?: boolean;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/webhooks/routes';
+};
+
+export type ListRoutesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListRoutesError = ListRoutesErrors[keyof ListRoutesErrors];
+
+export type ListRoutesResponses = {
+    /**
+     * A page of routes.
+     */
+    200: RouteList;
+};
+
+export type ListRoutesResponse = ListRoutesResponses[keyof ListRoutesResponses];
+
+export type CreateRouteData = {
+    body: CreateRouteBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/webhooks/routes';
+};
+
+export type CreateRouteErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CreateRouteError = CreateRouteErrors[keyof CreateRouteErrors];
+
+export type CreateRouteResponses = {
+    /**
+     * The route and its secret.
+     */
+    201: Route;
+};
+
+export type CreateRouteResponse = CreateRouteResponses[keyof CreateRouteResponses];
+
+export type DeleteRouteData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path: {
+        route_name: string;
+    };
+    query?: never;
+    url: '/v1/webhooks/routes/{route_name}';
+};
+
+export type DeleteRouteErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteRouteError = DeleteRouteErrors[keyof DeleteRouteErrors];
+
+export type DeleteRouteResponses = {
+    /**
+     * The route is deleted.
+     */
+    200: DeletedRoute;
+};
+
+export type DeleteRouteResponse = DeleteRouteResponses[keyof DeleteRouteResponses];
+
+export type GetRouteData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Returns 304 if the current version has this ETag.
+         */
+        'If-None-Match'?: string;
+    };
+    path: {
+        route_name: string;
+    };
+    query?: never;
+    url: '/v1/webhooks/routes/{route_name}';
+};
+
+export type GetRouteErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetRouteError = GetRouteErrors[keyof GetRouteErrors];
+
+export type GetRouteResponses = {
+    /**
+     * The route.
+     */
+    200: Route;
+};
+
+export type GetRouteResponse = GetRouteResponses[keyof GetRouteResponses];
+
+export type UpdateRouteData = {
+    body: UpdateRouteBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path: {
+        route_name: string;
+    };
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/webhooks/routes/{route_name}';
+};
+
+export type UpdateRouteErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type UpdateRouteError = UpdateRouteErrors[keyof UpdateRouteErrors];
+
+export type UpdateRouteResponses = {
+    /**
+     * The route after the change.
+     */
+    200: Route;
+};
+
+export type UpdateRouteResponse = UpdateRouteResponses[keyof UpdateRouteResponses];
+
+export type RotateRouteSecretData = {
+    body: RotateRouteSecretBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        route_name: string;
+    };
+    query?: never;
+    url: '/v1/webhooks/routes/{route_name}/rotate-secret';
+};
+
+export type RotateRouteSecretErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type RotateRouteSecretError = RotateRouteSecretErrors[keyof RotateRouteSecretErrors];
+
+export type RotateRouteSecretResponses = {
+    /**
+     * The new secret.
+     */
+    200: RotatedRouteSecret;
+};
+
+export type RotateRouteSecretResponse = RotateRouteSecretResponses[keyof RotateRouteSecretResponses];
+
+export type TestRouteData = {
+    body: TestRouteBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        route_name: string;
+    };
+    query?: never;
+    url: '/v1/webhooks/routes/{route_name}/test';
+};
+
+export type TestRouteErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+};
+
+export type TestRouteError = TestRouteErrors[keyof TestRouteErrors];
+
+export type TestRouteResponses = {
+    /**
+     * The planned result.
+     */
+    200: WebhookResult;
+};
+
+export type TestRouteResponse = TestRouteResponses[keyof TestRouteResponses];
+
+export type ListDeliveriesData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Any of these routes.
+         */
+        route?: Array<string>;
+        /**
+         * Any of these statuses.
+         */
+        status?: Array<DeliveryStatus>;
+        /**
+         * Any of these event types.
+         */
+        event?: Array<string>;
+        /**
+         * The sender's id.
+         */
+        delivery_id?: string;
+        /**
+         * Only replays of this delivery.
+         */
+        replay_of?: string;
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Exclusive. Unix time in seconds, or RFC 3339.
+         */
+        to?: string;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/webhooks/deliveries';
+};
+
+export type ListDeliveriesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListDeliveriesError = ListDeliveriesErrors[keyof ListDeliveriesErrors];
+
+export type ListDeliveriesResponses = {
+    /**
+     * A page of deliveries.
+     */
+    200: DeliveryList;
+};
+
+export type ListDeliveriesResponse = ListDeliveriesResponses[keyof ListDeliveriesResponses];
+
+export type GetDeliveryData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        delivery_id: string;
+    };
+    query?: {
+        /**
+         * payload, rendered: the body and the rendered text. They need the scope webhooks, too.
+         */
+        include?: Array<'payload' | 'rendered'>;
+    };
+    url: '/v1/webhooks/deliveries/{delivery_id}';
+};
+
+export type GetDeliveryErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetDeliveryError = GetDeliveryErrors[keyof GetDeliveryErrors];
+
+export type GetDeliveryResponses = {
+    /**
+     * The delivery.
+     */
+    200: Delivery;
+};
+
+export type GetDeliveryResponse = GetDeliveryResponses[keyof GetDeliveryResponses];
+
+export type ReplayDeliveryData = {
+    body: ReplayDeliveryBody;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        delivery_id: string;
+    };
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/webhooks/deliveries/{delivery_id}/replay';
+};
+
+export type ReplayDeliveryErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ReplayDeliveryError = ReplayDeliveryErrors[keyof ReplayDeliveryErrors];
+
+export type ReplayDeliveryResponses = {
+    /**
+     * With `dry_run`: the planned result.
+     */
+    200: WebhookResult;
+    /**
+     * The new delivery.
+     */
+    202: Delivery;
+};
+
+export type ReplayDeliveryResponse = ReplayDeliveryResponses[keyof ReplayDeliveryResponses];
+
+export type StreamEventsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Id of the last event already received.
+         */
+        'Last-Event-ID'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Only these types, such as `question.created` or `run.*`.
+         */
+        types?: Array<string>;
+        limit?: number;
+        /**
+         * Id of the last event already received, or a cursor of a frame or of the header `X-Agent-Event-Cursor`.
+         */
+        after?: string;
+    };
+    url: '/v1/events';
+};
+
+export type StreamEventsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    410: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type StreamEventsError = StreamEventsErrors[keyof StreamEventsErrors];
+
+export type StreamEventsResponses = {
+    /**
+     * The events, as a stream or a list.
+     */
+    200: FeedEventList;
+};
+
+export type StreamEventsResponse = StreamEventsResponses[keyof StreamEventsResponses];
 
 export type GetCapabilitiesData = {
     body?: never;
@@ -3941,6 +9138,22 @@ export type GetMetricsResponses = {
 };
 
 export type GetMetricsResponse = GetMetricsResponses[keyof GetMetricsResponses];
+
+export type GetRootData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/';
+};
+
+export type GetRootErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+};
+
+export type GetRootError = GetRootErrors[keyof GetRootErrors];
 
 export type GetOpenApiData = {
     body?: never;

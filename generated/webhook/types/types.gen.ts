@@ -25,7 +25,7 @@ export type WebhookAccepted = {
 /**
  * WebhookCoalesced
  *
- * Of several events in a short time only the newest is handled. This one is, unless a newer one comes.
+ * Only the newest of several events within a short time is handled: this one, unless a newer one arrives.
  */
 export type WebhookCoalesced = {
     status: 'coalesced';
@@ -46,7 +46,7 @@ export type WebhookTaken = ({
 /**
  * WebhookDelivered
  *
- * The target has the message. With several targets at least one has it, and the others get it later.
+ * The target has the message. With several targets, at least one has it, and the others get it later.
  */
 export type WebhookDelivered = {
     status: 'delivered';
@@ -61,12 +61,12 @@ export type WebhookDelivered = {
 /**
  * WebhookIgnored
  *
- * The route does not handle this event. Has `event` when the type is not accepted, otherwise `reason` and `route`.
+ * The route does not handle this event. Has `event` when the type is not accepted, otherwise `reason` and `route`. `verification`: the request carries the verification token of the service and is not an event.
  */
 export type WebhookIgnored = {
     status: 'ignored';
     event?: string;
-    reason?: 'filter' | 'script';
+    reason?: 'filter' | 'script' | 'verification';
     route?: string;
 };
 
@@ -81,13 +81,29 @@ export type WebhookDuplicate = {
 /**
  * WebhookOutcome
  */
-export type WebhookOutcome = ({
-    status: 'delivered';
-} & WebhookDelivered) | ({
-    status: 'ignored';
-} & WebhookIgnored) | ({
-    status: 'duplicate';
-} & WebhookDuplicate);
+export type WebhookOutcome = WebhookDelivered | WebhookIgnored | WebhookDuplicate | WebhookAccepted | WebhookCoalesced | WebhookChallenge | WebhookEncryptedToken;
+
+/**
+ * WebhookChallenge
+ *
+ * The response to Slack's `url_verification`.
+ */
+export type WebhookChallenge = {
+    challenge: string;
+};
+
+/**
+ * WebhookEncryptedToken
+ *
+ * The response to Zoom's `endpoint.url_validation`.
+ */
+export type WebhookEncryptedToken = {
+    plainToken: string;
+    /**
+     * The hex HMAC-SHA256 of the token with the secret as key.
+     */
+    encryptedToken: string;
+};
 
 /**
  * WebhookRefusalCode
@@ -131,6 +147,54 @@ export type GetHealthResponses = {
 };
 
 export type GetHealthResponse = GetHealthResponses[keyof GetHealthResponses];
+
+export type VerifyWebhookData = {
+    body?: never;
+    path: {
+        route_name: string;
+    };
+    query?: {
+        /**
+         * `subscribe`.
+         */
+        'hub.mode'?: string;
+        /**
+         * The `verify_token` of the route.
+         */
+        'hub.verify_token'?: string;
+        /**
+         * The text to send back.
+         */
+        'hub.challenge'?: string;
+    };
+    url: '/webhooks/{route_name}';
+};
+
+export type VerifyWebhookErrors = {
+    /**
+     * The request is refused.
+     */
+    400: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    401: WebhookRefusal;
+    /**
+     * The method is not allowed. `Allow` lists the allowed methods.
+     */
+    405: WebhookRefusal;
+};
+
+export type VerifyWebhookError = VerifyWebhookErrors[keyof VerifyWebhookErrors];
+
+export type VerifyWebhookResponses = {
+    /**
+     * The challenge.
+     */
+    200: string;
+};
+
+export type VerifyWebhookResponse = VerifyWebhookResponses[keyof VerifyWebhookResponses];
 
 export type ReceiveWebhookData = {
     body?: unknown;
@@ -228,13 +292,92 @@ export type ReceiveWebhookError = ReceiveWebhookErrors[keyof ReceiveWebhookError
 
 export type ReceiveWebhookResponses = {
     /**
-     * Delivered, ignored, or a duplicate.
+     * Delivered, ignored, or a duplicate. Also sent instead of 202 to services that accept only 200 as a success, and in response to the request with which a service verifies the URL.
      */
     200: WebhookOutcome;
     /**
-     * Accepted and recorded: a restart does not lose it. The run starts at once, or when a concurrency limit permits. `coalesced`: it starts when no newer event with the same key has come for a while. For a direct delivery: the message was sent, and no target confirmed it.
+     * Accepted and recorded: a restart does not lose it. The run starts at once, or when a concurrency limit permits. `coalesced`: it starts once no newer event with the same key has arrived for a while. For a direct delivery: the message was sent, and no target confirmed it.
      */
     202: WebhookTaken;
 };
 
 export type ReceiveWebhookResponse = ReceiveWebhookResponses[keyof ReceiveWebhookResponses];
+
+export type ReceiveWebhookAtSecretPathData = {
+    body?: unknown;
+    path: {
+        route_name: string;
+        /**
+         * A secret of the route.
+         */
+        path_secret: string;
+    };
+    query?: never;
+    url: '/webhooks/{route_name}/{path_secret}';
+};
+
+export type ReceiveWebhookAtSecretPathErrors = {
+    /**
+     * The request is refused.
+     */
+    400: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    401: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    403: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    404: WebhookRefusal;
+    /**
+     * The method is not allowed. `Allow` lists the allowed methods.
+     */
+    405: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    408: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    413: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    415: WebhookRefusal;
+    /**
+     * The request cannot be handled now. `Retry-After` says when to send it again.
+     */
+    429: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    500: WebhookRefusal;
+    /**
+     * The request is refused.
+     */
+    502: WebhookRefusal;
+    /**
+     * The request cannot be handled now. `Retry-After` says when to send it again.
+     */
+    503: WebhookRefusal;
+};
+
+export type ReceiveWebhookAtSecretPathError = ReceiveWebhookAtSecretPathErrors[keyof ReceiveWebhookAtSecretPathErrors];
+
+export type ReceiveWebhookAtSecretPathResponses = {
+    /**
+     * Delivered, ignored, or a duplicate.
+     */
+    200: WebhookOutcome;
+    /**
+     * Accepted and recorded.
+     */
+    202: WebhookTaken;
+};
+
+export type ReceiveWebhookAtSecretPathResponse = ReceiveWebhookAtSecretPathResponses[keyof ReceiveWebhookAtSecretPathResponses];

@@ -7,7 +7,7 @@ from typing import Any, Literal, Mapping, cast
 
 from . import types
 from ._follow import StreamKind
-from ._request import ABSENT, Request, segment, unstreamed
+from ._request import ABSENT, Request, ResponseInfo, segment, unstreamed
 from ._sync import Stream, SyncBase
 
 _STREAM_CHAT_COMPLETION = StreamKind(
@@ -30,14 +30,18 @@ _STREAM_RUN_EVENTS = StreamKind(
     final=frozenset({"run.completed", "run.failed", "run.cancelled", "run.interrupted"}),
     cursor_header="last-event-id",
 )
+_STREAM_EVENTS = StreamKind(
+    cursor_header="last-event-id",
+)
 
 
 class AgentClient(SyncBase):
     """The blocking client.
 
-    Every method takes `extra_headers`, and `timeout`: the longest silence of the server in seconds. Errors
-    of the server are AgentApiError, failures of the connection AgentConnectionError; both are AgentError.
-    Only GET requests, and requests with an `Idempotency-Key`, are tried again.
+    Every method takes `extra_headers`, `response`, which gets status and headers of the answer, and
+    `timeout`: the longest silence of the server in seconds. Errors of the server are AgentApiError,
+    failures of the connection AgentConnectionError; both are AgentError. Only GET requests, and requests
+    with an `Idempotency-Key`, are tried again.
     """
 
     def create_chat_completion(
@@ -50,14 +54,17 @@ class AgentClient(SyncBase):
         agent_progress: str | None = None,
         idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.ChatCompletion:
         """Create a chat completion.
 
-        With `stream: true`, returns server-sent events that end with `data: [DONE]`. If the provider fails
-        after a tool ran, the response carries `x-should-retry: false`, so that clients do not repeat the
-        tool's effects. `tools` are functions of the client: a call of one ends the answer with
-        `finish_reason: tool_calls`.
+        With `stream: true`, returns server-sent events that end with `data: [DONE]`. A failure before the
+        first output and within five seconds is reported by its HTTP status, even with `stream: true`.
+        After a failure that a retry would repeat, or after a tool ran, the response carries
+        `x-should-retry: false`. `tools` are functions of the client: a call to one ends the answer with
+        `finish_reason: tool_calls`. With `agent.on_disconnect: continue`, the `id` of a server-sent event
+        is the number of the run's event, from which a client can resume with GET /v1/runs/{run_id}/events.
 
         `POST /v1/chat/completions`. Needs a key with the scope `chat`.
 
@@ -87,6 +94,7 @@ class AgentClient(SyncBase):
             },
             body=unstreamed(body),
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.ChatCompletion", self._send(request))
@@ -101,14 +109,17 @@ class AgentClient(SyncBase):
         agent_progress: str | None = None,
         idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> Stream[types.ChatCompletionChunk]:
         """Create a chat completion.
 
-        With `stream: true`, returns server-sent events that end with `data: [DONE]`. If the provider fails
-        after a tool ran, the response carries `x-should-retry: false`, so that clients do not repeat the
-        tool's effects. `tools` are functions of the client: a call of one ends the answer with
-        `finish_reason: tool_calls`.
+        With `stream: true`, returns server-sent events that end with `data: [DONE]`. A failure before the
+        first output and within five seconds is reported by its HTTP status, even with `stream: true`.
+        After a failure that a retry would repeat, or after a tool ran, the response carries
+        `x-should-retry: false`. `tools` are functions of the client: a call to one ends the answer with
+        `finish_reason: tool_calls`. With `agent.on_disconnect: continue`, the `id` of a server-sent event
+        is the number of the run's event, from which a client can resume with GET /v1/runs/{run_id}/events.
 
         Gives the events as they come. The request is never sent twice: after a cut, StreamCutError names
         the run, which can be followed.
@@ -142,6 +153,7 @@ class AgentClient(SyncBase):
             },
             body={**body, "stream": True},
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return Stream(self, request, _STREAM_CHAT_COMPLETION)
@@ -155,13 +167,14 @@ class AgentClient(SyncBase):
         agent_model: str | None = None,
         idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
-    ) -> types.Response:
+    ) -> types.ResponseObject:
         """Create a response.
 
-        With `stream: true`, returns server-sent events that end with `data: [DONE]`. With `background:
-        true`, returns at once with the status `queued` or `in_progress`; the run continues without the
-        client.
+        With `stream: true`, returns server-sent events that end with `data: [DONE]`. A failure before the
+        first output and within five seconds is reported by its HTTP status. With `background: true`,
+        returns at once with the status `queued` or `in_progress`; the run continues without the client.
 
         `POST /v1/responses`. Needs a key with the scope `chat`.
 
@@ -188,9 +201,10 @@ class AgentClient(SyncBase):
             },
             body=unstreamed(body),
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
-        return cast("types.Response", self._send(request))
+        return cast("types.ResponseObject", self._send(request))
 
     def stream_response(
         self,
@@ -201,13 +215,14 @@ class AgentClient(SyncBase):
         agent_model: str | None = None,
         idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> Stream[types.ResponseStreamEvent]:
         """Create a response.
 
-        With `stream: true`, returns server-sent events that end with `data: [DONE]`. With `background:
-        true`, returns at once with the status `queued` or `in_progress`; the run continues without the
-        client.
+        With `stream: true`, returns server-sent events that end with `data: [DONE]`. A failure before the
+        first output and within five seconds is reported by its HTTP status. With `background: true`,
+        returns at once with the status `queued` or `in_progress`; the run continues without the client.
 
         Gives the events as they come. The request is never sent twice: after a cut, StreamCutError names
         the run, which can be followed.
@@ -238,6 +253,7 @@ class AgentClient(SyncBase):
             },
             body={**body, "stream": True},
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return Stream(self, request, _STREAM_RESPONSE)
@@ -247,8 +263,9 @@ class AgentClient(SyncBase):
         response_id: str,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
-    ) -> types.Response:
+    ) -> types.ResponseObject:
         """Get a stored response.
 
         With `stream=true`, returns its events after `starting_after`: first the past ones, then live ones.
@@ -261,9 +278,10 @@ class AgentClient(SyncBase):
             "GET",
             f"/v1/responses/{segment(response_id)}",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
-        return cast("types.Response", self._send(request))
+        return cast("types.ResponseObject", self._send(request))
 
     def follow_response(
         self,
@@ -271,6 +289,7 @@ class AgentClient(SyncBase):
         *,
         starting_after: int | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> Stream[types.ResponseStreamEvent]:
         """Get a stored response.
@@ -293,6 +312,7 @@ class AgentClient(SyncBase):
             accept="text/event-stream",
             query={"stream": True, "starting_after": starting_after},
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return Stream(self, request, _FOLLOW_RESPONSE)
@@ -302,6 +322,7 @@ class AgentClient(SyncBase):
         response_id: str,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.DeletedResponse:
         """Delete a stored response.
@@ -314,6 +335,7 @@ class AgentClient(SyncBase):
             "DELETE",
             f"/v1/responses/{segment(response_id)}",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.DeletedResponse", self._send(request))
@@ -323,8 +345,9 @@ class AgentClient(SyncBase):
         response_id: str,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
-    ) -> types.Response:
+    ) -> types.ResponseObject:
         """Cancel a response in progress.
 
         Returns once the run has ended. Cancelling a cancelled response returns the same result.
@@ -335,9 +358,10 @@ class AgentClient(SyncBase):
             "POST",
             f"/v1/responses/{segment(response_id)}/cancel",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
-        return cast("types.Response", self._send(request))
+        return cast("types.ResponseObject", self._send(request))
 
     def list_response_input_items(
         self,
@@ -347,6 +371,7 @@ class AgentClient(SyncBase):
         order: Literal["asc", "desc"] | None = None,
         after: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.ResponseItemList:
         """List the input items of a response.
@@ -363,6 +388,7 @@ class AgentClient(SyncBase):
             f"/v1/responses/{segment(response_id)}/input_items",
             query={"limit": limit, "order": order, "after": after},
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.ResponseItemList", self._send(request))
@@ -375,6 +401,7 @@ class AgentClient(SyncBase):
         limit: int | None = None,
         after: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.RunList:
         """List runs, newest first.
@@ -383,7 +410,7 @@ class AgentClient(SyncBase):
 
         Args:
             status: completed, failed, cancelled and interrupted are final. interrupted: the process
-                that executed the run ended, or its end could not be written to the database.
+                that executed the run ended, or the end of the run could not be written to the database.
             limit: Default 20.
             after: Id of the last run already received.
         """
@@ -392,6 +419,7 @@ class AgentClient(SyncBase):
             "/v1/runs",
             query={"status": status, "session_id": session_id, "limit": limit, "after": after},
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.RunList", self._send(request))
@@ -405,6 +433,7 @@ class AgentClient(SyncBase):
         agent_model: str | None = None,
         idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.RunAccepted:
         """Start a run.
@@ -437,6 +466,7 @@ class AgentClient(SyncBase):
             },
             body=body,
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.RunAccepted", self._send(request))
@@ -447,6 +477,7 @@ class AgentClient(SyncBase):
         *,
         wait: float | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.Run:
         """Get a run.
@@ -463,6 +494,7 @@ class AgentClient(SyncBase):
             f"/v1/runs/{segment(run_id)}",
             query={"wait": wait},
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.Run", self._send(request))
@@ -474,6 +506,7 @@ class AgentClient(SyncBase):
         after: str | None = None,
         last_event_id: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> Stream[types.RunEvent]:
         """Follow the events of a run.
@@ -497,6 +530,7 @@ class AgentClient(SyncBase):
             query={"after": after},
             headers={"last-event-id": last_event_id},
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return Stream(self, request, _STREAM_RUN_EVENTS)
@@ -507,6 +541,7 @@ class AgentClient(SyncBase):
         body: types.ApprovalBody,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.ApprovalResult:
         """Answer a question of a run.
@@ -520,6 +555,7 @@ class AgentClient(SyncBase):
             f"/v1/runs/{segment(run_id)}/approval",
             body=body,
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.ApprovalResult", self._send(request))
@@ -530,6 +566,7 @@ class AgentClient(SyncBase):
         body: types.SteerBody,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.SteerResult:
         """Steer a run.
@@ -544,6 +581,7 @@ class AgentClient(SyncBase):
             f"/v1/runs/{segment(run_id)}/steer",
             body=body,
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.SteerResult", self._send(request))
@@ -554,6 +592,7 @@ class AgentClient(SyncBase):
         body: types.StopBody | None = None,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.StopResult:
         """Stop a run.
@@ -568,14 +607,1630 @@ class AgentClient(SyncBase):
             f"/v1/runs/{segment(run_id)}/stop",
             body=ABSENT if body is None else body,
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.StopResult", self._send(request))
+
+    def list_sessions(
+        self,
+        *,
+        q: str | None = None,
+        title: str | None = None,
+        source: list[str] | None = None,
+        cwd: str | None = None,
+        status: list[types.SessionStatus] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        internal: bool | None = None,
+        stateless: bool | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.SessionList:
+        """List sessions, newest first.
+
+        Sorted by `updated_at`, to which `from` and `to` apply.
+
+        `GET /v1/sessions`. Needs a key with the scope `read`.
+
+        Args:
+            q: Part of the title, or the id.
+            title: Exactly this title.
+            source: Any of these sources.
+            cwd: Exactly this folder.
+            status: Any of these statuses.
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            to: Exclusive. Unix time in seconds, or RFC 3339.
+            internal: Also sessions of sub-agents and of background work. Default false.
+            stateless: Also sessions of single requests, which are deleted with their run. Default
+                false.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/sessions",
+            query={
+                "q": q,
+                "title": title,
+                "source": source,
+                "cwd": cwd,
+                "status": status,
+                "from": from_,
+                "to": to,
+                "internal": internal,
+                "stateless": stateless,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.SessionList", self._send(request))
+
+    def get_session(
+        self,
+        session_id: str,
+        *,
+        agent_owner: str | None = None,
+        if_none_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Session:
+        """Get a session.
+
+        The `ETag` covers title, model, reasoning effort and folder; runs do not change it.
+
+        `GET /v1/sessions/{session_id}`. Needs a key with the scope `read`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_none_match: Returns 304 if the current version has this ETag.
+        """
+        request = Request(
+            "GET",
+            f"/v1/sessions/{segment(session_id)}",
+            headers={"x-agent-owner": agent_owner, "if-none-match": if_none_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Session", self._send(request))
+
+    def delete_session(
+        self,
+        session_id: str,
+        *,
+        force: bool | None = None,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.DeletedSession:
+        """Delete a session.
+
+        Deletes its messages, events, runs and questions.
+
+        `DELETE /v1/sessions/{session_id}`. Needs a key with the scope `sessions`.
+
+        Args:
+            force: True stops its runs first. Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "DELETE",
+            f"/v1/sessions/{segment(session_id)}",
+            query={"force": force},
+            headers={"x-agent-owner": agent_owner, "if-match": if_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.DeletedSession", self._send(request))
+
+    def update_session(
+        self,
+        session_id: str,
+        body: types.UpdateSessionBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Session:
+        """Change a session.
+
+        Applies from the next run on. While a run is active, the folder cannot change.
+
+        `PATCH /v1/sessions/{session_id}`. Needs a key with the scope `sessions`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "PATCH",
+            f"/v1/sessions/{segment(session_id)}",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "if-match": if_match},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Session", self._send(request))
+
+    def list_session_messages(
+        self,
+        session_id: str,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        include: list[Literal["tool_results"]] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.SessionMessageList:
+        """List the messages of a session.
+
+        `GET /v1/sessions/{session_id}/messages`. Needs a key with the scope `read`.
+
+        Args:
+            order: desc: newest first. Default "desc".
+            include: tool_results: the text of tool results.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/sessions/{segment(session_id)}/messages",
+            query={"order": order, "include": include, "limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.SessionMessageList", self._send(request))
+
+    def list_questions(
+        self,
+        *,
+        status: list[types.QuestionStatus] | None = None,
+        kind: list[types.QuestionKind] | None = None,
+        run_id: str | None = None,
+        session_id: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.QuestionList:
+        """List questions, newest first.
+
+        `GET /v1/questions`. Needs a key with the scope `read`.
+
+        Args:
+            status: Any of these statuses. Default: open.
+            kind: Any of these kinds.
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            to: Exclusive. Unix time in seconds, or RFC 3339.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/questions",
+            query={
+                "status": status,
+                "kind": kind,
+                "run_id": run_id,
+                "session_id": session_id,
+                "from": from_,
+                "to": to,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.QuestionList", self._send(request))
+
+    def get_question(
+        self,
+        question_id: str,
+        *,
+        wait: float | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Question:
+        """Get a question.
+
+        `GET /v1/questions/{question_id}`. Needs a key with the scope `read`.
+
+        Args:
+            wait: Waits up to this many seconds for its answer.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/questions/{segment(question_id)}",
+            query={"wait": wait},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Question", self._send(request))
+
+    def answer_question(
+        self,
+        question_id: str,
+        body: types.AnswerBody,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Question:
+        """Answer a question.
+
+        The first valid answer from any surface wins. Only the process that asks for a password can receive
+        it.
+
+        `POST /v1/questions/{question_id}/answer`. Needs a key with the scope `approvals`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/questions/{segment(question_id)}/answer",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Question", self._send(request))
+
+    def list_jobs(
+        self,
+        *,
+        state: list[types.JobState] | None = None,
+        last_status: list[types.JobLastStatus] | None = None,
+        name: str | None = None,
+        q: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.JobList:
+        """List scheduled jobs, newest first.
+
+        `GET /v1/jobs`. Needs a key with the scope `read`.
+
+        Args:
+            state: Any of these.
+            last_status: Any of these.
+            name: Exactly this name, in any case.
+            q: Part of the name, or the id.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/jobs",
+            query={
+                "state": state,
+                "last_status": last_status,
+                "name": name,
+                "q": q,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.JobList", self._send(request))
+
+    def create_job(
+        self,
+        body: types.CreateJobBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Job:
+        """Create a scheduled job.
+
+        The job belongs to the owner of the key. With `dry_run`, shows its next times and warnings and
+        creates nothing.
+
+        `POST /v1/jobs`. Needs a key with the scope `jobs`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/jobs",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Job", self._send(request))
+
+    def get_job(
+        self,
+        job_id: str,
+        *,
+        agent_owner: str | None = None,
+        if_none_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Job:
+        """Get a scheduled job.
+
+        The `ETag` is the revision: runs do not change it.
+
+        `GET /v1/jobs/{job_id}`. Needs a key with the scope `read`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_none_match: Returns 304 if the current version has this ETag.
+        """
+        request = Request(
+            "GET",
+            f"/v1/jobs/{segment(job_id)}",
+            headers={"x-agent-owner": agent_owner, "if-none-match": if_none_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Job", self._send(request))
+
+    def delete_job(
+        self,
+        job_id: str,
+        *,
+        keep_outputs: bool | None = None,
+        stop: bool | None = None,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.DeletedJob:
+        """Delete a scheduled job.
+
+        Deletes its history and its outputs. A run that is active ends normally.
+
+        `DELETE /v1/jobs/{job_id}`. Needs a key with the scope `jobs`.
+
+        Args:
+            keep_outputs: True keeps the files of its outputs. Default false.
+            stop: True also stops its active runs. Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "DELETE",
+            f"/v1/jobs/{segment(job_id)}",
+            query={"keep_outputs": keep_outputs, "stop": stop},
+            headers={"x-agent-owner": agent_owner, "if-match": if_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.DeletedJob", self._send(request))
+
+    def update_job(
+        self,
+        job_id: str,
+        body: types.UpdateJobBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Job:
+        """Change a scheduled job.
+
+        `PATCH /v1/jobs/{job_id}`. Needs a key with the scope `jobs`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "PATCH",
+            f"/v1/jobs/{segment(job_id)}",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "if-match": if_match},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Job", self._send(request))
+
+    def pause_job(
+        self,
+        job_id: str,
+        body: types.PauseJobBody | None = None,
+        *,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Job:
+        """Pause a scheduled job.
+
+        A run that is active goes on.
+
+        `POST /v1/jobs/{job_id}/pause`. Needs a key with the scope `jobs`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/jobs/{segment(job_id)}/pause",
+            headers={"x-agent-owner": agent_owner, "if-match": if_match, "idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Job", self._send(request))
+
+    def resume_job(
+        self,
+        job_id: str,
+        body: types.ResumeJobBody | None = None,
+        *,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Job:
+        """Resume a scheduled job.
+
+        A repeating job continues at its next time. A job that runs once and has passed needs a new time.
+
+        `POST /v1/jobs/{job_id}/resume`. Needs a key with the scope `jobs`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/jobs/{segment(job_id)}/resume",
+            headers={"x-agent-owner": agent_owner, "if-match": if_match, "idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Job", self._send(request))
+
+    def run_job(
+        self,
+        job_id: str,
+        *,
+        wait: float | None = None,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.JobRun:
+        """Run a scheduled job now.
+
+        Runs outside the schedule, once a scheduler claims it. A second request before that joins the
+        first. A paused job stays paused.
+
+        `POST /v1/jobs/{job_id}/run`. Needs a key with the scope `jobs`.
+
+        Args:
+            wait: Waits up to this many seconds for the end of the run.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/jobs/{segment(job_id)}/run",
+            query={"wait": wait},
+            headers={"x-agent-owner": agent_owner, "if-match": if_match, "idempotency-key": idempotency_key},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.JobRun", self._send(request))
+
+    def list_job_times(
+        self,
+        job_id: str,
+        *,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.JobTimeList:
+        """List the times of a schedule, earliest first.
+
+        The instants that match the schedule, from now on by default, whether the job runs or not.
+
+        `GET /v1/jobs/{job_id}/times`. Needs a key with the scope `read`.
+
+        Args:
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            to: Exclusive. Unix time in seconds, or RFC 3339.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/jobs/{segment(job_id)}/times",
+            query={"from": from_, "to": to, "limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.JobTimeList", self._send(request))
+
+    def list_occurrences(
+        self,
+        *,
+        job_id: str | None = None,
+        status: list[types.OccurrenceStatus] | None = None,
+        cause: list[types.OccurrenceCause] | None = None,
+        timing: list[types.OccurrenceTiming] | None = None,
+        delivery_status: list[types.OccurrenceDeliveryStatus] | None = None,
+        include: list[Literal["messages"]] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.OccurrenceList:
+        """List occurrences of jobs, newest first.
+
+        `from` and `to` apply to `scheduled_at`.
+
+        `GET /v1/occurrences`. Needs a key with the scope `read`.
+
+        Args:
+            status: Any of these.
+            cause: Any of these.
+            timing: Any of these.
+            delivery_status: Any of these.
+            include: messages: the outbound messages.
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            to: Exclusive. Unix time in seconds, or RFC 3339.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/occurrences",
+            query={
+                "job_id": job_id,
+                "status": status,
+                "cause": cause,
+                "timing": timing,
+                "delivery_status": delivery_status,
+                "include": include,
+                "from": from_,
+                "to": to,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.OccurrenceList", self._send(request))
+
+    def get_occurrence(
+        self,
+        occurrence_id: str,
+        *,
+        include: list[Literal["messages"]] | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Occurrence:
+        """Get an occurrence of a job.
+
+        `GET /v1/occurrences/{occurrence_id}`. Needs a key with the scope `read`.
+
+        Args:
+            include: messages: the outbound messages.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/occurrences/{segment(occurrence_id)}",
+            query={"include": include},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Occurrence", self._send(request))
+
+    def get_occurrence_output(
+        self,
+        occurrence_id: str,
+        *,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Get the output of an occurrence.
+
+        The document with the prompt and the answer, or the error. It is kept on the machine that ran the
+        job; old ones are deleted.
+
+        `GET /v1/occurrences/{occurrence_id}/output`. Needs a key with the scope `read`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/occurrences/{segment(occurrence_id)}/output",
+            accept="text/markdown",
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("str", self._send(request))
+
+    def get_calendar(
+        self,
+        *,
+        from_: str | None = None,
+        to: str | None = None,
+        job_id: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Calendar:
+        """Show past and planned runs.
+
+        The occurrences and the planned instants of a window of at most 93 days; by default the next seven
+        days.
+
+        `GET /v1/calendar`. Needs a key with the scope `read`.
+
+        Args:
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            to: Exclusive. Unix time in seconds, or RFC 3339.
+            job_id: Only this job.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/calendar",
+            query={"from": from_, "to": to, "job_id": job_id},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Calendar", self._send(request))
+
+    def get_scheduler(
+        self,
+        *,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Scheduler:
+        """Get the status of the scheduler.
+
+        `GET /v1/scheduler`. Needs a key with the scope `read`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/scheduler",
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Scheduler", self._send(request))
+
+    def list_messages(
+        self,
+        *,
+        status: list[types.MessageStatus] | None = None,
+        platform: list[str] | None = None,
+        target: str | None = None,
+        ref: str | None = None,
+        include: list[Literal["text"]] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.MessageList:
+        """List outbound messages, newest first.
+
+        `GET /v1/outbox`. Needs a key with the scope `read`.
+
+        Args:
+            status: Any of these statuses.
+            platform: Any of these platforms.
+            target: Exactly this address.
+            ref: The run, webhook delivery or occurrence that enqueued it.
+            include: text: the text of messages; needs the scope messages too.
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            to: Exclusive. Unix time in seconds, or RFC 3339.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/outbox",
+            query={
+                "status": status,
+                "platform": platform,
+                "target": target,
+                "ref": ref,
+                "include": include,
+                "from": from_,
+                "to": to,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.MessageList", self._send(request))
+
+    def retry_messages(
+        self,
+        body: types.RetryMessagesBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.BulkResult:
+        """Retry many messages.
+
+        Makes each due now with a new set of attempts, at most 1,000 in a call. A request without a filter
+        is refused.
+
+        `POST /v1/outbox/retry`. Needs a key with the scope `messages`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/outbox/retry",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.BulkResult", self._send(request))
+
+    def drop_messages(
+        self,
+        body: types.DropMessagesBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.BulkResult:
+        """Drop many messages.
+
+        Gives each up, at most 1,000 in a call; they stay in the outbox with the status dropped. A request
+        without a filter is refused.
+
+        `POST /v1/outbox/drop`. Needs a key with the scope `messages`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/outbox/drop",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.BulkResult", self._send(request))
+
+    def get_message(
+        self,
+        message_id: str,
+        *,
+        include: list[Literal["text"]] | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Message:
+        """Get an outbound message.
+
+        `GET /v1/outbox/{message_id}`. Needs a key with the scope `read`.
+
+        Args:
+            include: text: the text of messages; needs the scope messages too.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/outbox/{segment(message_id)}",
+            query={"include": include},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Message", self._send(request))
+
+    def retry_message(
+        self,
+        message_id: str,
+        body: types.RetryMessageBody | None = None,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Message:
+        """Retry a message.
+
+        Makes it due now with a new set of attempts, before newer messages to its chat. Parts that arrived
+        are not sent again.
+
+        `POST /v1/outbox/{message_id}/retry`. Needs a key with the scope `messages`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/outbox/{segment(message_id)}/retry",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Message", self._send(request))
+
+    def drop_message(
+        self,
+        message_id: str,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Message:
+        """Drop a message.
+
+        Gives it up: it is never sent, and stays in the outbox with the status dropped.
+
+        `POST /v1/outbox/{message_id}/drop`. Needs a key with the scope `messages`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/outbox/{segment(message_id)}/drop",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Message", self._send(request))
+
+    def list_platforms(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.PlatformList:
+        """List platforms.
+
+        `GET /v1/platforms`. Needs a key with the scope `read`.
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/platforms",
+            query={"limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.PlatformList", self._send(request))
+
+    def get_platform(
+        self,
+        platform: str,
+        *,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Platform:
+        """Get a platform.
+
+        `GET /v1/platforms/{platform}`. Needs a key with the scope `read`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/platforms/{segment(platform)}",
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Platform", self._send(request))
+
+    def test_platform(
+        self,
+        platform: str,
+        body: types.TestPlatformBody | None = None,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.PlatformTest:
+        """Send a test message.
+
+        Sends one message now through the connection of this server, without the outbox, and without a
+        retry.
+
+        `POST /v1/platforms/{platform}/test`. Needs a key with the scope `messages`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/platforms/{segment(platform)}/test",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.PlatformTest", self._send(request))
+
+    def list_routes(
+        self,
+        *,
+        source: list[types.RouteSource] | None = None,
+        enabled: bool | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.RouteList:
+        """List webhook routes, by name.
+
+        `GET /v1/webhooks/routes`. Needs a key with the scope `read`.
+
+        Args:
+            source: Any of these sources.
+            enabled: Only enabled, or only disabled routes.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/webhooks/routes",
+            query={"source": source, "enabled": enabled, "limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.RouteList", self._send(request))
+
+    def create_route(
+        self,
+        body: types.CreateRouteBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Route:
+        """Create a webhook route.
+
+        The route accepts requests at once, on every server of the home. Its answer shows the secret, once.
+
+        `POST /v1/webhooks/routes`. Needs a key with the scope `webhooks`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/webhooks/routes",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Route", self._send(request))
+
+    def get_route(
+        self,
+        route_name: str,
+        *,
+        agent_owner: str | None = None,
+        if_none_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Route:
+        """Get a webhook route.
+
+        The `ETag` covers its definition and its secrets; deliveries do not change it.
+
+        `GET /v1/webhooks/routes/{route_name}`. Needs a key with the scope `read`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_none_match: Returns 304 if the current version has this ETag.
+        """
+        request = Request(
+            "GET",
+            f"/v1/webhooks/routes/{segment(route_name)}",
+            headers={"x-agent-owner": agent_owner, "if-none-match": if_none_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Route", self._send(request))
+
+    def delete_route(
+        self,
+        route_name: str,
+        *,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.DeletedRoute:
+        """Delete a webhook route.
+
+        Its deliveries, runs and messages stay. A configured route stays: 409 `route_is_static`.
+
+        `DELETE /v1/webhooks/routes/{route_name}`. Needs a key with the scope `webhooks`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "DELETE",
+            f"/v1/webhooks/routes/{segment(route_name)}",
+            headers={"x-agent-owner": agent_owner, "if-match": if_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.DeletedRoute", self._send(request))
+
+    def update_route(
+        self,
+        route_name: str,
+        body: types.UpdateRouteBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Route:
+        """Change a webhook route.
+
+        Applies from the next request on. A configured route does not change: 409 `route_is_static`.
+
+        `PATCH /v1/webhooks/routes/{route_name}`. Needs a key with the scope `webhooks`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "PATCH",
+            f"/v1/webhooks/routes/{segment(route_name)}",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "if-match": if_match},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Route", self._send(request))
+
+    def rotate_route_secret(
+        self,
+        route_name: str,
+        body: types.RotateRouteSecretBody,
+        *,
+        agent_owner: str | None = None,
+        if_match: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.RotatedRouteSecret:
+        """Replace the secret of a webhook route.
+
+        Earlier secrets stay valid for `expire_previous_seconds`. The answer shows the new secret, once.
+
+        `POST /v1/webhooks/routes/{route_name}/rotate-secret`. Needs a key with the scope `webhooks`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            if_match: Changes only the version with this ETag.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/webhooks/routes/{segment(route_name)}/rotate-secret",
+            headers={"x-agent-owner": agent_owner, "if-match": if_match, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.RotatedRouteSecret", self._send(request))
+
+    def test_route(
+        self,
+        route_name: str,
+        body: types.TestRouteBody,
+        *,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.WebhookResult:
+        """Test a webhook route.
+
+        Runs a request through all stages, and the script of the route, without storing or sending
+        anything. It works while the receiver is off, too.
+
+        `POST /v1/webhooks/routes/{route_name}/test`. Needs a key with the scope `webhooks`.
+
+        Args:
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "POST",
+            f"/v1/webhooks/routes/{segment(route_name)}/test",
+            headers={"x-agent-owner": agent_owner},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.WebhookResult", self._send(request))
+
+    def list_deliveries(
+        self,
+        *,
+        route: list[str] | None = None,
+        status: list[types.DeliveryStatus] | None = None,
+        event: list[str] | None = None,
+        delivery_id: str | None = None,
+        replay_of: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.DeliveryList:
+        """List webhook deliveries, newest first.
+
+        `GET /v1/webhooks/deliveries`. Needs a key with the scope `read`.
+
+        Args:
+            route: Any of these routes.
+            status: Any of these statuses.
+            event: Any of these event types.
+            delivery_id: The sender's id.
+            replay_of: Only replays of this delivery.
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            to: Exclusive. Unix time in seconds, or RFC 3339.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/webhooks/deliveries",
+            query={
+                "route": route,
+                "status": status,
+                "event": event,
+                "delivery_id": delivery_id,
+                "replay_of": replay_of,
+                "from": from_,
+                "to": to,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.DeliveryList", self._send(request))
+
+    def get_delivery(
+        self,
+        delivery_id: str,
+        *,
+        include: list[Literal["payload", "rendered"]] | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Delivery:
+        """Get a webhook delivery.
+
+        `GET /v1/webhooks/deliveries/{delivery_id}`. Needs a key with the scope `read`.
+
+        Args:
+            include: payload, rendered: the body and the rendered text. They need the scope webhooks,
+                too.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/webhooks/deliveries/{segment(delivery_id)}",
+            query={"include": include},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Delivery", self._send(request))
+
+    def replay_delivery(
+        self,
+        delivery_id: str,
+        body: types.ReplayDeliveryBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.WebhookResult | types.Delivery:
+        """Replay a webhook delivery.
+
+        Handles the stored request again, as its route is now, as a new delivery. With `dry_run`, reports
+        each stage and starts nothing.
+
+        `POST /v1/webhooks/deliveries/{delivery_id}/replay`. Needs a key with the scope `webhooks`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/webhooks/deliveries/{segment(delivery_id)}/replay",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.WebhookResult | types.Delivery", self._send(request))
+
+    def list_events(
+        self,
+        *,
+        types_: list[str] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.FeedEventList:
+        """Follow the changes of all resources.
+
+        Streams one event for each committed change, from `after` or from now on. The first frame is
+        `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is older than what is
+        kept, or of another database, returns 410 `events_expired`: list the resources again. With `Accept:
+        application/json`, returns the stored events as a list, oldest first. A key has at most 8 streams.
+
+        `GET /v1/events`. Needs a key with the scope `read`.
+
+        Args:
+            types_: Only these types, such as `question.created` or `run.*`.
+            limit: Default 20.
+            after: Id of the last event already received, or a cursor of a frame or of the header
+                `X-Agent-Event-Cursor`.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/events",
+            query={"types": types_, "limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.FeedEventList", self._send(request))
+
+    def stream_events(
+        self,
+        *,
+        types_: list[str] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        last_event_id: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> Stream[types.FeedFrame]:
+        """Follow the changes of all resources.
+
+        Streams one event for each committed change, from `after` or from now on. The first frame is
+        `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is older than what is
+        kept, or of another database, returns 410 `events_expired`: list the resources again. With `Accept:
+        application/json`, returns the stored events as a list, oldest first. A key has at most 8 streams.
+
+        Gives the events as they come. After a cut connection it goes on by itself where it was.
+
+        `GET /v1/events`. Needs a key with the scope `read`.
+
+        Args:
+            types_: Only these types, such as `question.created` or `run.*`.
+            limit: Default 20.
+            after: Id of the last event already received, or a cursor of a frame or of the header
+                `X-Agent-Event-Cursor`.
+            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
+                data of all owners.
+            last_event_id: Id of the last event already received.
+        """
+        request = Request(
+            "GET",
+            "/v1/events",
+            accept="text/event-stream",
+            query={"types": types_, "limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner, "last-event-id": last_event_id},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return Stream(self, request, _STREAM_EVENTS)
 
     def get_capabilities(
         self,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.Capabilities:
         """Get the capabilities of the server.
@@ -586,6 +2241,7 @@ class AgentClient(SyncBase):
             "GET",
             "/v1/capabilities",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.Capabilities", self._send(request))
@@ -594,6 +2250,7 @@ class AgentClient(SyncBase):
         self,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.ModelList:
         """List models.
@@ -607,6 +2264,7 @@ class AgentClient(SyncBase):
             "GET",
             "/v1/models",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.ModelList", self._send(request))
@@ -616,6 +2274,7 @@ class AgentClient(SyncBase):
         model: str,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.Model:
         """Get a model.
@@ -626,6 +2285,7 @@ class AgentClient(SyncBase):
             "GET",
             f"/v1/models/{segment(model)}",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.Model", self._send(request))
@@ -634,6 +2294,7 @@ class AgentClient(SyncBase):
         self,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.Health:
         """Check liveness.
@@ -647,6 +2308,7 @@ class AgentClient(SyncBase):
             "GET",
             "/health",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.Health", self._send(request))
@@ -655,6 +2317,7 @@ class AgentClient(SyncBase):
         self,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.Health:
         """Check liveness, under the versioned prefix.
@@ -668,6 +2331,7 @@ class AgentClient(SyncBase):
             "GET",
             "/v1/health",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.Health", self._send(request))
@@ -676,6 +2340,7 @@ class AgentClient(SyncBase):
         self,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.SocketTicket:
         """Create a ticket for the gateway WebSocket.
@@ -689,6 +2354,7 @@ class AgentClient(SyncBase):
             "POST",
             "/api/auth/ws-ticket",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.SocketTicket", self._send(request))
@@ -698,6 +2364,7 @@ class AgentClient(SyncBase):
         *,
         strict: bool | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.DetailedHealth:
         """Get the health of each component.
@@ -711,6 +2378,7 @@ class AgentClient(SyncBase):
             "/health/detailed",
             query={"strict": strict},
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("types.DetailedHealth", self._send(request))
@@ -719,6 +2387,7 @@ class AgentClient(SyncBase):
         self,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> str:
         """Get metrics for Prometheus.
@@ -730,17 +2399,42 @@ class AgentClient(SyncBase):
             "/metrics",
             accept="text/plain",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("str", self._send(request))
+
+    def get_root(
+        self,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Redirect a browser to the reference.
+
+        `GET /`
+        """
+        request = Request(
+            "GET",
+            "/",
+            accept="",
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        self._send(request)
 
     def get_open_api(
         self,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Get this document.
+
+        `servers` names the address of the request.
 
         `GET /openapi.json`
         """
@@ -748,6 +2442,7 @@ class AgentClient(SyncBase):
             "GET",
             "/openapi.json",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("dict[str, Any]", self._send(request))
@@ -756,9 +2451,12 @@ class AgentClient(SyncBase):
         self,
         *,
         extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> str:
         """Get this document as HTML.
+
+        The examples name the address of the request.
 
         `GET /docs`
         """
@@ -767,6 +2465,7 @@ class AgentClient(SyncBase):
             "/docs",
             accept="text/html",
             extra_headers=extra_headers,
+            response=response,
             timeout=timeout,
         )
         return cast("str", self._send(request))

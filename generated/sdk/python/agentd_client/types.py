@@ -6,6 +6,45 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, TypedDict, Union
 
 
+#: One frame of the stream. An error frame occurs only after other frames.
+ChatStreamFrame: TypeAlias = Union["ChatCompletionChunk", "ErrorEnvelope"]
+
+
+#: An event of the stream of a response. `sequence_number` counts from 0 without gaps; a later stream of the
+#: same response has the same events with the same numbers.
+ResponseStreamEvent: TypeAlias = Union[
+    "ResponseCreatedEvent",
+    "ResponseQueuedEvent",
+    "ResponseInProgressEvent",
+    "ResponseCompletedEvent",
+    "ResponseIncompleteEvent",
+    "ResponseFailedEvent",
+    "ResponseOutputItemAddedEvent",
+    "ResponseOutputItemDoneEvent",
+    "ResponseContentPartAddedEvent",
+    "ResponseContentPartDoneEvent",
+    "ResponseTextDeltaEvent",
+    "ResponseTextDoneEvent",
+    "ResponseRefusalDeltaEvent",
+    "ResponseRefusalDoneEvent",
+    "ResponseReasoningSummaryPartAddedEvent",
+    "ResponseReasoningSummaryPartDoneEvent",
+    "ResponseReasoningSummaryTextDeltaEvent",
+    "ResponseReasoningSummaryTextDoneEvent",
+    "ResponseMcpCallInProgressEvent",
+    "ResponseMcpCallArgumentsDeltaEvent",
+    "ResponseMcpCallArgumentsDoneEvent",
+    "ResponseMcpCallCompletedEvent",
+    "ResponseMcpCallFailedEvent",
+    "ResponseFunctionCallArgumentsDeltaEvent",
+    "ResponseFunctionCallArgumentsDoneEvent",
+]
+
+
+#: A frame of the stream of events.
+FeedFrame: TypeAlias = Union["FeedEvent", "FeedReady", "FeedBookmark"]
+
+
 #: An event of a session that belongs to no run. `seq` is its number in the session's journal.
 SessionEvent: TypeAlias = Union["SessionUpdatedEvent", "SessionUndoneEvent", "BackgroundCompleteEvent"]
 
@@ -31,18 +70,114 @@ class WebhookEvent(_WebhookEventRequired, total=False):
     """
 
 
-class _ContentPartRequired(TypedDict):
-    type: str
-
-class ContentPart(_ContentPartRequired, total=False):
-    """A content part of a message: text (`text`, `input_text`), an image (`image_url`, `input_image`: a data
-    URL or base64) or a file (`file`, `input_file`: a data URL).
-    """
-
+class TextPart(TypedDict):
+    type: Literal["text"]
     text: str
 
 
-MessageContent: TypeAlias = Union[str, list["ContentPart"]]
+class InputTextPart(TypedDict):
+    """Text in the responses format."""
+
+    type: Literal["input_text"]
+    text: str
+
+
+class _OutputTextPartRequired(TypedDict):
+    type: Literal["output_text"]
+    text: str
+
+_OutputTextPartOptional = TypedDict(
+    "_OutputTextPartOptional",
+    {
+        #: Ignored.
+        "annotations": list[dict[str, Any]],
+        #: Ignored.
+        "logprobs": list[dict[str, Any]],
+    },
+    total=False,
+)
+
+class OutputTextPart(_OutputTextPartRequired, _OutputTextPartOptional):
+    """Text of an earlier answer in the responses format."""
+
+
+class RefusalPart(TypedDict):
+    """Text of an earlier answer that was a refusal."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+class _ImageUrlRequired(TypedDict):
+    #: A data URL in base64, or an http address that the server fetches.
+    url: str
+
+class ImageUrl(_ImageUrlRequired, total=False):
+    #: Ignored.
+    detail: str | None
+
+
+class ImagePart(TypedDict):
+    """An image: PNG, JPEG, GIF or WebP."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+class _InputImagePartRequired(TypedDict):
+    type: Literal["input_image"]
+    #: A data URL in base64, or an http address that the server fetches.
+    image_url: str
+
+class InputImagePart(_InputImagePartRequired, total=False):
+    """An image in the responses format: PNG, JPEG, GIF or WebP."""
+
+    #: Ignored.
+    detail: str | None
+
+
+class _FileDataRequired(TypedDict):
+    #: A data URL in base64.
+    file_data: str
+
+class FileData(_FileDataRequired, total=False):
+    filename: str | None
+
+
+class FilePart(TypedDict):
+    type: Literal["file"]
+    file: FileData
+
+
+class _InputFilePartRequired(TypedDict):
+    type: Literal["input_file"]
+    #: A data URL in base64.
+    file_data: str
+
+class InputFilePart(_InputFilePartRequired, total=False):
+    """A file in the responses format."""
+
+    filename: str | None
+
+
+#: A part of the content of a message. Every message may contain text parts; only messages of the user may
+#: contain images and files. Audio, and files by id or address, are not supported.
+ContentPart: TypeAlias = Union[
+    "TextPart",
+    "InputTextPart",
+    "OutputTextPart",
+    "RefusalPart",
+    "ImagePart",
+    "InputImagePart",
+    "FilePart",
+    "InputFilePart",
+]
+
+
+ContentParts: TypeAlias = list["ContentPart"]
+
+
+MessageContent: TypeAlias = Union[str, "ContentParts"]
 
 
 class ChatSystemMessage(TypedDict):
@@ -122,6 +257,28 @@ class ChatToolChoice(TypedDict):
     function: ChatToolChoiceFunction
 
 
+class ChatAllowedToolsAllowedTools(TypedDict):
+    mode: Literal["auto", "required"]
+    tools: list[ChatToolChoice]
+
+
+class ChatAllowedTools(TypedDict):
+    """Offers only some of the functions in `tools`."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: ChatAllowedToolsAllowedTools
+
+
+class _JsonSchemaFormatRequired(TypedDict):
+    name: str
+
+class JsonSchemaFormat(_JsonSchemaFormatRequired, total=False):
+    description: str | None
+    #: JSON Schema of the answer.
+    schema: dict[str, Any] | None
+    strict: bool | None
+
+
 #: How to handle a tool call that requires approval. `wait`: wait for an answer through
 #: `/v1/runs/{run_id}/approval` or any other surface. `deny`: deny it at once.
 ApprovalMode: TypeAlias = Literal["wait", "deny"]
@@ -157,8 +314,12 @@ class ChatCompletionRequestStreamOptions(TypedDict, total=False):
     include_progress: bool | None
 
 
-class ChatCompletionRequestResponseFormat(TypedDict):
+class _ChatCompletionRequestResponseFormatRequired(TypedDict):
+    #: `text`, `json_object` or `json_schema`.
     type: str
+
+class ChatCompletionRequestResponseFormat(_ChatCompletionRequestResponseFormatRequired, total=False):
+    json_schema: JsonSchemaFormat
 
 
 class _ChatCompletionRequestRequired(TypedDict):
@@ -177,9 +338,13 @@ class ChatCompletionRequest(_ChatCompletionRequestRequired, total=False):
     n: int | None
     #: Functions of the client. They replace tools of the agent with the same name.
     tools: list[ChatTool] | None
-    tool_choice: Literal["none", "auto", "required"] | ChatToolChoice | None
+    #: Chooses among the functions of the client. With `required` or a named function, every model call of the
+    #: turn asks for a call until one of them is called. A model that answers in words instead is not an
+    #: error.
+    tool_choice: Literal["none", "auto", "required"] | ChatToolChoice | ChatAllowedTools | None
     parallel_tool_calls: bool | None
-    #: Only `text` is supported.
+    #: The format of the answer that ends the turn. A provider that supports it gets the schema; otherwise the
+    #: model is instructed, its answer is checked, and it may correct the answer twice.
     response_format: ChatCompletionRequestResponseFormat | None
     max_tokens: int | None
     max_completion_tokens: int | None
@@ -189,20 +354,71 @@ class ChatCompletionRequest(_ChatCompletionRequestRequired, total=False):
     seed: int | None
     reasoning_effort: str | None
     metadata: dict[str, str] | None
+    #: Ignored.
+    user: str | None
+    #: Ignored.
+    store: bool | None
+    #: Ignored.
+    service_tier: str | None
+    #: Ignored.
+    presence_penalty: float | None
+    #: Ignored.
+    frequency_penalty: float | None
+    #: Ignored.
+    logit_bias: dict[str, float] | None
+    #: Ignored.
+    logprobs: bool | None
+    #: Ignored.
+    top_logprobs: int | None
+    #: Ignored.
+    modalities: list[str] | None
+    #: Ignored.
+    prediction: dict[str, Any] | None
+    #: Ignored.
+    verbosity: str | None
+    #: Ignored.
+    safety_identifier: str | None
+    #: Ignored.
+    prompt_cache_key: str | None
     agent: AgentOptions
 
 
 class _ChatCompletionMessageRequired(TypedDict):
     role: Literal["assistant"]
     content: str | None
+    #: Why the model refused, in a request with a response format.
     refusal: str | None
 
 class ChatCompletionMessage(_ChatCompletionMessageRequired, total=False):
+    #: Reasoning of the model.
+    reasoning_content: str
     #: Calls for the client to make and to answer in its next request.
     tool_calls: list[ChatToolCall]
 
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class LogprobTopLogprobsItem(TypedDict):
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
+class Logprob(TypedDict):
+    """Part of the format; the agent sets no value."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+    top_logprobs: list[LogprobTopLogprobsItem]
+
+
+class ChatLogprobs(TypedDict):
+    """Part of the format; the agent sets no value."""
+
+    content: list[Logprob] | None
+    refusal: list[Logprob] | None
 
 
 class CompletionUsagePromptTokensDetails(TypedDict):
@@ -249,7 +465,8 @@ class ChatCompletionChoicesItem(TypedDict):
     index: int
     message: ChatCompletionMessage
     finish_reason: FinishReason
-    logprobs: None
+    #: Always null.
+    logprobs: ChatLogprobs | None
 
 
 _ChatCompletionRequired = TypedDict(
@@ -269,53 +486,12 @@ class ChatCompletion(_ChatCompletionRequired, total=False):
     agent: AgentInfo
 
 
-class ChatDeltaToolCallsItemFunction(TypedDict):
-    name: str
-    arguments: str
-
-
-class ChatDeltaToolCallsItem(TypedDict):
-    index: int
-    id: str
-    type: Literal["function"]
-    function: ChatDeltaToolCallsItemFunction
-
-
-class ChatDelta(TypedDict, total=False):
-    role: Literal["assistant"]
-    content: str
-    reasoning_content: str
-    tool_calls: list[ChatDeltaToolCallsItem]
-
-
-class ChatCompletionChunkChoicesItem(TypedDict):
-    index: int
-    delta: ChatDelta
-    finish_reason: FinishReason | None
-
-
-_ChatCompletionChunkRequired = TypedDict(
-    "_ChatCompletionChunkRequired",
-    {
-        "id": str,
-        "object": Literal["chat.completion.chunk"],
-        "created": int,
-        "model": str,
-        "choices": list["ChatCompletionChunkChoicesItem"],
-    },
-)
-
-class ChatCompletionChunk(_ChatCompletionChunkRequired, total=False):
-    usage: CompletionUsage | None
-    agent: AgentInfo
-
-
 #: Coarse class of an error. `code` says exactly what happened.
 ErrorType: TypeAlias = Literal["invalid_request_error", "authentication_error", "permission_error", "not_found_error", "conflict_error", "rate_limit_error", "server_error", "overloaded_error"]
 
 
 #: Stable name of the error.
-ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
+ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
 
 
 class _ErrorBodyRequired(TypedDict):
@@ -336,20 +512,17 @@ class ErrorEnvelope(TypedDict):
     error: ErrorBody
 
 
-#: One frame of the stream. An error frame occurs only after other frames.
-ChatStreamFrame: TypeAlias = Union["ChatCompletionChunk", "ErrorEnvelope"]
-
-
 class InputItem(TypedDict, total=False):
-    """An item of the conversation: `message` (also without a type, with `role` and `content`),
-    `function_call`, `function_call_output`, `reasoning`, `item_reference` or `mcp_call` (ignored). Content
+    """An item of the conversation: `message` (the type may be absent if `role` and `content` are set),
+    `function_call`, `function_call_output`, `mcp_call`, `item_reference` or `reasoning` (ignored). Content
     parts are `input_text`, `output_text`, `input_image` and `input_file`.
     """
 
     type: str
     id: str | None
     role: Literal["user", "assistant", "system", "developer", "tool"]
-    content: Any
+    #: Content of a message.
+    content: MessageContent | None
     #: Id of the call, in a chat format message with the role `tool`.
     tool_call_id: str
     #: Calls in a chat format message with the role `assistant`.
@@ -357,7 +530,8 @@ class InputItem(TypedDict, total=False):
     call_id: str
     name: str
     arguments: str
-    output: Any
+    #: Result of a `function_call_output`.
+    output: MessageContent | None
     status: str | None
 
 
@@ -386,16 +560,43 @@ class FunctionToolChoice(TypedDict):
     name: str
 
 
+class AllowedToolsChoice(TypedDict):
+    """Offers only some of the functions in `tools`."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[FunctionToolChoice]
+
+
 ResponseMetadata: TypeAlias = dict[str, str]
 
 
-class CreateResponseRequestTextFormat(TypedDict):
-    #: Only `text` is supported.
-    type: str
+class TextFormat(TypedDict):
+    type: Literal["text"]
+
+
+class JsonObjectFormat(TypedDict):
+    type: Literal["json_object"]
+
+
+class _JsonSchemaTextFormatRequired(TypedDict):
+    type: Literal["json_schema"]
+    name: str
+    #: JSON Schema of the answer.
+    schema: dict[str, Any]
+
+class JsonSchemaTextFormat(_JsonSchemaTextFormatRequired, total=False):
+    description: str
+    strict: bool | None
+
+
+ResponseTextFormat: TypeAlias = Union["TextFormat", "JsonObjectFormat", "JsonSchemaTextFormat"]
 
 
 class CreateResponseRequestText(TypedDict, total=False):
-    format: CreateResponseRequestTextFormat
+    #: The format of the answer that ends the turn. A provider that supports it gets the schema; otherwise the
+    #: model is instructed, its answer is checked, and it may correct the answer twice.
+    format: ResponseTextFormat | None
 
 
 class CreateResponseRequestReasoning(TypedDict, total=False):
@@ -417,13 +618,16 @@ class CreateResponseRequest(TypedDict, total=False):
     #: The client's name for a conversation, which is continued or created. Cannot be combined with
     #: `previous_response_id`.
     conversation: ConversationParam
-    #: Store the response so that it can be fetched and continued.
+    #: Store the response so that it can be fetched and continued. Default: true.
     store: bool | None
     stream: bool | None
     #: Return at once and run in the background. Fetch or follow the run.
     background: bool | None
     tools: list[FunctionTool] | None
-    tool_choice: Literal["none", "auto", "required"] | FunctionToolChoice | None
+    #: Chooses among the functions of the client. With `required` or a named function, every model call of the
+    #: turn asks for a call until one of them is called. A model that answers in words instead is not an
+    #: error.
+    tool_choice: Literal["none", "auto", "required"] | FunctionToolChoice | AllowedToolsChoice | None
     parallel_tool_calls: bool | None
     metadata: ResponseMetadata | None
     truncation: Literal["auto", "disabled"] | None
@@ -437,6 +641,12 @@ class CreateResponseRequest(TypedDict, total=False):
     safety_identifier: str | None
     prompt_cache_key: str | None
     service_tier: str | None
+    #: Ignored.
+    include: list[str] | None
+    #: Ignored.
+    top_logprobs: int | None
+    #: Ignored.
+    stream_options: dict[str, Any] | None
     agent: AgentOptions
 
 
@@ -456,21 +666,6 @@ class UrlCitation(TypedDict):
     title: str
 
 
-class LogprobTopLogprobsItem(TypedDict):
-    token: str
-    bytes: list[int]
-    logprob: float
-
-
-class Logprob(TypedDict):
-    """Part of the format; the agent sets no value."""
-
-    token: str
-    bytes: list[int]
-    logprob: float
-    top_logprobs: list[LogprobTopLogprobsItem]
-
-
 _OutputTextRequired = TypedDict(
     "_OutputTextRequired",
     {
@@ -485,12 +680,22 @@ class OutputText(_OutputTextRequired, total=False):
     pass
 
 
+class OutputRefusal(TypedDict):
+    """Why the model refused, in a request with a text format."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+OutputContent: TypeAlias = Union["OutputText", "OutputRefusal"]
+
+
 class MessageItem(TypedDict):
     id: str
     type: Literal["message"]
     status: ItemStatus
     role: Literal["assistant"]
-    content: list[OutputText]
+    content: list[OutputContent]
 
 
 class SummaryText(TypedDict):
@@ -547,7 +752,11 @@ class ResponseError(TypedDict):
     param: str | None
 
 
-ResponseToolChoice: TypeAlias = Union[Literal["none", "auto", "required"], "FunctionToolChoice"]
+ResponseToolChoice: TypeAlias = Union[
+    Literal["none", "auto", "required"],
+    "FunctionToolChoice",
+    "AllowedToolsChoice",
+]
 
 
 class ResponseUsageInputTokensDetails(TypedDict):
@@ -567,15 +776,15 @@ class ResponseUsage(TypedDict):
     total_tokens: int
 
 
-class ResponseIncompleteDetails(TypedDict):
+class ResponseObjectIncompleteDetails(TypedDict):
     reason: Literal["max_output_tokens", "content_filter"]
 
 
-class ResponseConversation(TypedDict):
+class ResponseObjectConversation(TypedDict):
     id: str
 
 
-class ResponseToolsItem(TypedDict):
+class ResponseObjectToolsItem(TypedDict):
     type: Literal["function"]
     name: str
     description: str | None
@@ -583,21 +792,17 @@ class ResponseToolsItem(TypedDict):
     strict: bool | None
 
 
-class ResponseTextFormat(TypedDict):
-    type: Literal["text"]
-
-
-class ResponseText(TypedDict):
+class ResponseObjectText(TypedDict):
     format: ResponseTextFormat
 
 
-class ResponseReasoning(TypedDict):
+class ResponseObjectReasoning(TypedDict):
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None
     summary: Literal["auto", "concise", "detailed"] | None
 
 
-_ResponseRequired = TypedDict(
-    "_ResponseRequired",
+_ResponseObjectRequired = TypedDict(
+    "_ResponseObjectRequired",
     {
         "id": str,
         "object": Literal["response"],
@@ -606,24 +811,24 @@ _ResponseRequired = TypedDict(
         #: Unix time in seconds.
         "completed_at": Union[float, None],
         "status": "ResponseStatus",
-        "incomplete_details": Union["ResponseIncompleteDetails", None],
+        "incomplete_details": Union["ResponseObjectIncompleteDetails", None],
         #: The model name of the request.
         "model": str,
         "previous_response_id": Union[str, None],
         "instructions": Union[str, None],
         "output": list["OutputItem"],
         "error": Union["ResponseError", None],
-        "tools": list["ResponseToolsItem"],
+        "tools": list["ResponseObjectToolsItem"],
         "tool_choice": "ResponseToolChoice",
         "truncation": Literal["auto", "disabled"],
         "parallel_tool_calls": bool,
-        "text": "ResponseText",
+        "text": "ResponseObjectText",
         "top_p": float,
         "presence_penalty": float,
         "frequency_penalty": float,
         "top_logprobs": int,
         "temperature": float,
-        "reasoning": Union["ResponseReasoning", None],
+        "reasoning": Union["ResponseObjectReasoning", None],
         "usage": Union["ResponseUsage", None],
         "max_output_tokens": Union[int, None],
         "max_tool_calls": Union[int, None],
@@ -636,265 +841,12 @@ _ResponseRequired = TypedDict(
     },
 )
 
-class Response(_ResponseRequired, total=False):
+class ResponseObject(_ResponseObjectRequired, total=False):
     """A response, complete or in progress."""
 
-    conversation: ResponseConversation | None
+    conversation: ResponseObjectConversation | None
     user: str
     agent: AgentInfo
-
-
-class ResponseCreatedEvent(TypedDict):
-    """The response was created."""
-
-    type: Literal["response.created"]
-    sequence_number: int
-    response: Response
-
-
-class ResponseQueuedEvent(TypedDict):
-    """The response is queued. Background responses only."""
-
-    type: Literal["response.queued"]
-    sequence_number: int
-    response: Response
-
-
-class ResponseInProgressEvent(TypedDict):
-    """The response is in progress."""
-
-    type: Literal["response.in_progress"]
-    sequence_number: int
-    response: Response
-
-
-class ResponseCompletedEvent(TypedDict):
-    """The response is complete."""
-
-    type: Literal["response.completed"]
-    sequence_number: int
-    response: Response
-
-
-class ResponseIncompleteEvent(TypedDict):
-    """The response ended early because of a limit or a cancellation. It contains the output so far."""
-
-    type: Literal["response.incomplete"]
-    sequence_number: int
-    response: Response
-
-
-class ResponseFailedEvent(TypedDict):
-    """The response failed. `response.error` has the reason."""
-
-    type: Literal["response.failed"]
-    sequence_number: int
-    response: Response
-
-
-class ResponseOutputItemAddedEvent(TypedDict):
-    """An item started."""
-
-    type: Literal["response.output_item.added"]
-    sequence_number: int
-    output_index: int
-    item: OutputItem
-
-
-class ResponseOutputItemDoneEvent(TypedDict):
-    """An item is complete."""
-
-    type: Literal["response.output_item.done"]
-    sequence_number: int
-    output_index: int
-    item: OutputItem
-
-
-class ResponseContentPartAddedEvent(TypedDict):
-    """A content part started."""
-
-    type: Literal["response.content_part.added"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    content_index: int
-    part: OutputText
-
-
-class ResponseContentPartDoneEvent(TypedDict):
-    """A content part is complete."""
-
-    type: Literal["response.content_part.done"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    content_index: int
-    part: OutputText
-
-
-class ResponseTextDeltaEvent(TypedDict):
-    """More text."""
-
-    type: Literal["response.output_text.delta"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    content_index: int
-    delta: str
-    logprobs: list[Logprob]
-
-
-class ResponseTextDoneEvent(TypedDict):
-    """The text is complete."""
-
-    type: Literal["response.output_text.done"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    content_index: int
-    text: str
-    logprobs: list[Logprob]
-
-
-class ResponseReasoningSummaryPartAddedEvent(TypedDict):
-    """A block of reasoning started."""
-
-    type: Literal["response.reasoning_summary_part.added"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    summary_index: int
-    part: SummaryText
-
-
-class ResponseReasoningSummaryPartDoneEvent(TypedDict):
-    """A block of reasoning is complete."""
-
-    type: Literal["response.reasoning_summary_part.done"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    summary_index: int
-    part: SummaryText
-
-
-class ResponseReasoningSummaryTextDeltaEvent(TypedDict):
-    """More reasoning."""
-
-    type: Literal["response.reasoning_summary_text.delta"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    summary_index: int
-    delta: str
-
-
-class ResponseReasoningSummaryTextDoneEvent(TypedDict):
-    """The text of a reasoning block is complete."""
-
-    type: Literal["response.reasoning_summary_text.done"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    summary_index: int
-    text: str
-
-
-class ResponseMcpCallInProgressEvent(TypedDict):
-    """A tool of the agent was called."""
-
-    type: Literal["response.mcp_call.in_progress"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-
-
-class ResponseMcpCallArgumentsDeltaEvent(TypedDict):
-    """Arguments of the call, as JSON text."""
-
-    type: Literal["response.mcp_call_arguments.delta"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    delta: str
-
-
-class ResponseMcpCallArgumentsDoneEvent(TypedDict):
-    """The arguments are complete."""
-
-    type: Literal["response.mcp_call_arguments.done"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    arguments: str
-
-
-class ResponseMcpCallCompletedEvent(TypedDict):
-    """The call succeeded."""
-
-    type: Literal["response.mcp_call.completed"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-
-
-class ResponseMcpCallFailedEvent(TypedDict):
-    """The call failed, was denied or was cut off."""
-
-    type: Literal["response.mcp_call.failed"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-
-
-class ResponseFunctionCallArgumentsDeltaEvent(TypedDict):
-    """Arguments of a call for the client to make."""
-
-    type: Literal["response.function_call_arguments.delta"]
-    sequence_number: int
-    item_id: str
-    output_index: int
-    delta: str
-
-
-class ResponseFunctionCallArgumentsDoneEvent(TypedDict):
-    """The arguments are complete."""
-
-    type: Literal["response.function_call_arguments.done"]
-    sequence_number: int
-    item_id: str
-    name: str
-    output_index: int
-    arguments: str
-
-
-#: An event of the stream of a response. `sequence_number` counts from 0 without gaps; a later stream of the
-#: same response has the same events with the same numbers.
-ResponseStreamEvent: TypeAlias = Union[
-    "ResponseCreatedEvent",
-    "ResponseQueuedEvent",
-    "ResponseInProgressEvent",
-    "ResponseCompletedEvent",
-    "ResponseIncompleteEvent",
-    "ResponseFailedEvent",
-    "ResponseOutputItemAddedEvent",
-    "ResponseOutputItemDoneEvent",
-    "ResponseContentPartAddedEvent",
-    "ResponseContentPartDoneEvent",
-    "ResponseTextDeltaEvent",
-    "ResponseTextDoneEvent",
-    "ResponseReasoningSummaryPartAddedEvent",
-    "ResponseReasoningSummaryPartDoneEvent",
-    "ResponseReasoningSummaryTextDeltaEvent",
-    "ResponseReasoningSummaryTextDoneEvent",
-    "ResponseMcpCallInProgressEvent",
-    "ResponseMcpCallArgumentsDeltaEvent",
-    "ResponseMcpCallArgumentsDoneEvent",
-    "ResponseMcpCallCompletedEvent",
-    "ResponseMcpCallFailedEvent",
-    "ResponseFunctionCallArgumentsDeltaEvent",
-    "ResponseFunctionCallArgumentsDoneEvent",
-]
 
 
 _DeletedResponseRequired = TypedDict(
@@ -902,7 +854,8 @@ _DeletedResponseRequired = TypedDict(
     {
         "id": str,
         "object": Literal["response"],
-        "deleted": Literal[True],
+        #: Always true.
+        "deleted": bool,
     },
 )
 
@@ -931,7 +884,7 @@ class ResponseItemList(_ResponseItemListRequired, total=False):
 
 
 #: completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run
-#: ended, or its end could not be written to the database.
+#: ended, or the end of the run could not be written to the database.
 RunStatus: TypeAlias = Literal["queued", "running", "waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"]
 
 
@@ -1169,8 +1122,8 @@ class RunStartedEvent(TypedDict):
 
 class RunSnapshotEvent(TypedDict):
     """The first event if some events after the cursor have been removed: the current run and its text so far.
-    The next event is number `first_seq`. Its own `seq` is the number before, so that a client can resume
-    from it. Not journaled.
+    The next event is number `first_seq`. Its own `seq` is one less, so that a client can resume from it.
+    Not journaled.
     """
 
     event: Literal["run.snapshot"]
@@ -1180,7 +1133,8 @@ class RunSnapshotEvent(TypedDict):
     run: Run
     #: Text of the completed messages that are still stored.
     text: str
-    truncated: Literal[True]
+    #: Always true.
+    truncated: bool
     first_seq: int
 
 
@@ -1216,14 +1170,18 @@ class MessageCompletedEvent(TypedDict):
     text: str
 
 
-class ReasoningDeltaEvent(TypedDict):
-    """More of the model's reasoning."""
-
+class _ReasoningDeltaEventRequired(TypedDict):
     event: Literal["reasoning.delta"]
     run_id: str
     seq: int
     timestamp: float
     delta: str
+
+class ReasoningDeltaEvent(_ReasoningDeltaEventRequired, total=False):
+    """More of the model's reasoning."""
+
+    #: The same for all deltas of one thought.
+    message_id: str
 
 
 class ReasoningCompletedEvent(TypedDict):
@@ -1236,8 +1194,18 @@ class ReasoningCompletedEvent(TypedDict):
     text: str
 
 
+class ToolGeneratingRunEvent(TypedDict):
+    """The model begins to write a tool call. It is for display: the call may never come."""
+
+    event: Literal["tool.generating"]
+    run_id: str
+    seq: int
+    timestamp: float
+    tool: str
+
+
 #: Category of a tool.
-ToolKind: TypeAlias = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"]
+ToolKind: TypeAlias = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 
 
 class _ToolStartedEventRequired(TypedDict):
@@ -1306,6 +1274,15 @@ class Todo(TypedDict):
     status: Literal["pending", "in_progress", "completed", "cancelled"]
 
 
+class ToolImage(TypedDict):
+    """An image that a tool returned."""
+
+    #: Such as `image/png`.
+    media_type: str
+    #: Base64.
+    data: str
+
+
 class _ToolCompletedEventRequired(TypedDict):
     event: Literal["tool.completed"]
     run_id: str
@@ -1336,6 +1313,8 @@ class ToolCompletedEvent(_ToolCompletedEventRequired, total=False):
     exit: CommandExit
     changes: list[FileChange]
     todos: list[Todo]
+    #: Images of the result, up to 1 MiB of base64 in total. The result mentions all of them.
+    images: list[ToolImage]
 
 
 class ToolRequestedEvent(TypedDict):
@@ -1389,6 +1368,8 @@ class _ApprovalRespondedEventRequired(TypedDict):
 class ApprovalRespondedEvent(_ApprovalRespondedEventRequired, total=False):
     """A question was answered."""
 
+    #: True: the denial holds for the rest of the session.
+    for_session: bool
     by: str
     #: Message that came with the answer.
     reason: str
@@ -1444,6 +1425,8 @@ class _ClarifyRespondedEventRequired(TypedDict):
 class ClarifyRespondedEvent(_ClarifyRespondedEventRequired, total=False):
     """The questions were answered. A skipped question has an empty answer."""
 
+    #: True: the questions are in the conversation, where the next prompt answers them.
+    ends_turn: bool
     by: str
 
 
@@ -1743,6 +1726,8 @@ class _RunCompletedEventRequired(TypedDict):
 class RunCompletedEvent(_RunCompletedEventRequired, total=False):
     """Final: the run completed."""
 
+    #: The model refused the prompt; the turn was removed from the conversation.
+    undone: bool
     required_action: RequiredAction
     #: Steering text that arrived too late.
     pending_steer: list[str]
@@ -1818,6 +1803,7 @@ RunEvent: TypeAlias = Union[
     "MessageCompletedEvent",
     "ReasoningDeltaEvent",
     "ReasoningCompletedEvent",
+    "ToolGeneratingRunEvent",
     "ToolStartedEvent",
     "ToolProgressEvent",
     "ToolCompletedEvent",
@@ -1854,10 +1840,11 @@ RunEvent: TypeAlias = Union[
 ]
 
 
-class ApprovalBody(TypedDict, total=False):
-    #: once, session, always or deny. approve, approved and allow mean once; reject, rejected and denied mean
-    #: deny.
-    choice: str
+class _ApprovalBodyRequired(TypedDict):
+    #: approve, approved and allow mean once. reject, rejected and denied mean deny.
+    choice: Literal["once", "session", "always", "deny", "approve", "approved", "allow", "reject", "rejected", "denied"]
+
+class ApprovalBody(_ApprovalBodyRequired, total=False):
     #: Id of the question. Default: the oldest one.
     request_id: str
     #: Answers all pending approvals.
@@ -1883,12 +1870,10 @@ class ApprovalResult(_ApprovalResultRequired, total=False):
     pass
 
 
-class SteerBody(TypedDict, total=False):
+class SteerBody(TypedDict):
+    """The server also takes the text as `message` or as `text`, in place of `input`."""
+
     input: str
-    #: Alias of `input`.
-    message: str
-    #: Alias of `input`.
-    text: str
 
 
 _SteerResultRequired = TypedDict(
@@ -1896,7 +1881,8 @@ _SteerResultRequired = TypedDict(
     {
         "object": Literal["agent.run.steer"],
         "run_id": str,
-        "accepted": Literal[True],
+        #: Always true.
+        "accepted": bool,
     },
 )
 
@@ -1921,6 +1907,1308 @@ class StopResult(_StopResultRequired, total=False):
     pass
 
 
+#: running: a run is active or queued. waiting: a question is open. idle: neither.
+SessionStatus: TypeAlias = Literal["idle", "running", "waiting"]
+
+
+ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
+class SessionContext(TypedDict):
+    """How full the model's context is."""
+
+    used_tokens: int
+    limit_tokens: int
+
+
+_SessionRequired = TypedDict(
+    "_SessionRequired",
+    {
+        "object": Literal["agent.session"],
+        "id": str,
+        "owner": str,
+        "title": Union[str, None],
+        #: Start of the first prompt, at most 80 characters.
+        "preview": str,
+        #: The surface that created it, such as http, acp, webhook or cron.
+        "source": str,
+        #: The client's own name for the conversation.
+        "session_key": Union[str, None],
+        #: `provider:model`. Null: the configuration decides.
+        "model": Union[str, None],
+        #: Null: the configuration decides.
+        "reasoning_effort": Union["ReasoningEffort", None],
+        #: Its folder. Null: agent.workspace.
+        "cwd": Union[str, None],
+        "status": "SessionStatus",
+        #: The active run.
+        "run_id": Union[str, None],
+        #: Runs that wait for their turn.
+        "queued": int,
+        "message_count": int,
+        #: Number of the last event of the session.
+        "last_seq": int,
+        #: The session that it was forked from, or works for.
+        "parent_id": Union[str, None],
+        #: First session of the line of forks.
+        "root_id": Union[str, None],
+        #: Total usage of its runs. Null before the first run ends.
+        "usage": Union["RunUsage", None],
+        #: Null in lists.
+        "context": Union["SessionContext", None],
+        #: Unix time in seconds.
+        "created_at": float,
+        #: Unix time in seconds.
+        "updated_at": float,
+    },
+)
+
+class Session(_SessionRequired, total=False):
+    """A saved conversation."""
+
+
+_SessionListRequired = TypedDict(
+    "_SessionListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Session"],
+        #: Opaque position of the first session.
+        "first_id": Union[str, None],
+        #: Opaque position of the last session; pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class SessionList(_SessionListRequired, total=False):
+    pass
+
+
+_DeletedSessionRequired = TypedDict(
+    "_DeletedSessionRequired",
+    {
+        "id": str,
+        "object": Literal["agent.session"],
+        "deleted": bool,
+    },
+)
+
+class DeletedSession(_DeletedSessionRequired, total=False):
+    pass
+
+
+class UpdateSessionBody(TypedDict, total=False):
+    """A JSON Merge Patch: absent fields stay, null restores the default."""
+
+    #: At most 120 characters, unique among forks.
+    title: str | None
+    #: `provider:model` or `model`.
+    model: str | None
+    reasoning_effort: ReasoningEffort | None
+    #: An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any
+    #: folder.
+    cwd: str | None
+
+
+class SessionAttachment(TypedDict):
+    kind: Literal["image", "file"]
+    name: str | None
+    media_type: str
+    bytes: int
+
+
+_SessionMessageRequired = TypedDict(
+    "_SessionMessageRequired",
+    {
+        "object": Literal["agent.session.message"],
+        #: Its number in the session, which never changes.
+        "sequence": int,
+        "role": Literal["system", "user", "assistant", "tool"],
+        #: Null for a tool result without `include=tool_results`.
+        "text": Union[str, None],
+        "reasoning": Union[str, None],
+        "tool_calls": list["RunToolCall"],
+        #: The call that a tool result answers.
+        "tool_call_id": Union[str, None],
+        "attachments": list["SessionAttachment"],
+        "run_id": Union[str, None],
+        #: The model gets this summary instead of older messages.
+        "is_summary": bool,
+        #: Unix time in seconds.
+        "created_at": float,
+    },
+)
+
+class SessionMessage(_SessionMessageRequired, total=False):
+    """A message of the conversation. Secrets are redacted."""
+
+
+_SessionMessageListRequired = TypedDict(
+    "_SessionMessageListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["SessionMessage"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class SessionMessageList(_SessionMessageListRequired, total=False):
+    pass
+
+
+#: cancelled: the run ended, or no longer needs the answer.
+QuestionStatus: TypeAlias = Literal["open", "answered", "expired", "cancelled"]
+
+
+#: approval: a tool call needs approval. clarify: the agent asks. sudo: a command needs a password. secret: a
+#: tool needs a variable.
+QuestionKind: TypeAlias = Literal["approval", "clarify", "sudo", "secret"]
+
+
+class QuestionAnswer(TypedDict):
+    """The answer to an approval or to questions of the agent. Passwords and secrets are never stored."""
+
+    choice: AskChoice | None
+    reason: str | None
+    #: By the id of the question. Several choices are separated by line breaks.
+    answers: dict[str, str] | None
+
+
+_QuestionRequired = TypedDict(
+    "_QuestionRequired",
+    {
+        "object": Literal["agent.question"],
+        "id": str,
+        "owner": str,
+        "kind": "QuestionKind",
+        "status": "QuestionStatus",
+        "run_id": str,
+        "session_id": str,
+        #: The surface that created the session.
+        "source": Union[str, None],
+        "tool_call_id": Union[str, None],
+        #: For an approval.
+        "approval": Union["ApprovalRequest", None],
+        #: For a clarify question.
+        "questions": Union[list["ClarifyQuestion"], None],
+        #: For sudo: the command. For a secret: what it is for, and the name of its variable.
+        "prompt": Union[str, None],
+        #: Null for sudo and secret, and without an answer.
+        "answer": Union["QuestionAnswer", None],
+        #: Such as `http:ci`: the surface and the key.
+        "answered_by": Union[str, None],
+        #: Unix time in seconds.
+        "created_at": float,
+        #: Unix time in seconds. Null: never.
+        "expires_at": Union[float, None],
+        #: Unix time in seconds.
+        "answered_at": Union[float, None],
+    },
+)
+
+class Question(_QuestionRequired, total=False):
+    """A question of a run to people."""
+
+
+_QuestionListRequired = TypedDict(
+    "_QuestionListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Question"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class QuestionList(_QuestionListRequired, total=False):
+    pass
+
+
+class AnswerBody(TypedDict, total=False):
+    """Exactly one of choice, answers, password, value and decline, as the kind of the question requires."""
+
+    choice: AskChoice
+    #: With `choice`: a message for the agent.
+    reason: str
+    #: For clarify, by the id of the question: text, or a list of the selected choices.
+    answers: dict[str, Any]
+    #: For sudo.
+    password: str
+    #: For a secret.
+    value: str
+    #: True declines the question, whatever its kind.
+    decline: bool
+
+
+#: scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left. missed: it
+#: was to run once, and no scheduler was running at its time. error: its next time cannot be computed, which
+#: is retried.
+JobState: TypeAlias = Literal["scheduled", "paused", "completed", "missed", "error"]
+
+
+#: delivery_failed: the run was ok, and its message did not arrive. blocked_config: the configuration does not
+#: allow the job to run. unknown: the process that ran it is gone.
+JobLastStatus: TypeAlias = Literal["ok", "error", "delivery_failed", "blocked_config", "unknown", "missed"]
+
+
+class JobTime(TypedDict):
+    """An instant of a schedule."""
+
+    #: Unix time in seconds.
+    scheduled_at: float
+    #: RFC 3339, in the zone of the job, such as 2026-03-29T09:00:00+02:00.
+    wall_time: str
+    #: Effect of a clock change on an instant of a cron expression. gap: clocks skip its time, so it is at the
+    #: end of the gap. repeat: clocks show its time for the second time.
+    shift: Literal["gap", "repeat"] | None
+
+
+class JobRepeat(TypedDict):
+    #: How many scheduled times run. Null: no limit.
+    times: int | None
+    completed: int
+
+
+_JobRequired = TypedDict(
+    "_JobRequired",
+    {
+        "object": Literal["agent.job"],
+        "id": str,
+        "owner": str,
+        #: Grows when people change the job.
+        "revision": int,
+        "name": str,
+        "state": "JobState",
+        #: Such as `every 2h`, five cron fields, or a time in UTC.
+        "schedule": str,
+        "schedule_kind": Literal["once", "interval", "cron"],
+        #: IANA name.
+        "time_zone": str,
+        #: Unix time in seconds.
+        "next_run_at": Union[float, None],
+        #: The next five times. Null in lists.
+        "next_runs": Union[list["JobTime"], None],
+        #: Why the job may not do what it should. Null where only an existing job is read.
+        "warnings": Union[list[str], None],
+        "repeat": "JobRepeat",
+        "prompt": str,
+        "skills": list[str],
+        "script": Union[str, None],
+        "no_agent": bool,
+        #: Ids of jobs.
+        "context_from": list[str],
+        "deliver": str,
+        "failure_deliver": Union[str, None],
+        #: The chat in which the job was created.
+        "origin": Union[str, None],
+        "workdir": Union[str, None],
+        #: `provider:model`. Null: the default model.
+        "model": Union[str, None],
+        "reasoning_effort": Union[str, None],
+        #: Null: the configuration decides.
+        "toolsets": Union[list[str], None],
+        "token_budget": Union[int, None],
+        "inactivity_seconds": Union[int, None],
+        #: Null: the configuration decides.
+        "catch_up": Union[bool, None],
+        "misfire_grace_seconds": Union[int, None],
+        "overlap": Literal["skip", "allow"],
+        "jitter_seconds": int,
+        #: Unix time in seconds.
+        "paused_at": Union[float, None],
+        "paused_reason": Union[str, None],
+        #: Unix time in seconds, until the requested run is claimed.
+        "run_requested_at": Union[float, None],
+        #: When a run that reached no model is retried.
+        "retry_at": Union[float, None],
+        #: Unix time in seconds.
+        "last_run_at": Union[float, None],
+        "last_status": Union["JobLastStatus", None],
+        "last_error": Union[str, None],
+        "last_delivery_error": Union[str, None],
+        "failure_streak": int,
+        #: Unix time in seconds.
+        "created_at": float,
+        #: Unix time in seconds.
+        "updated_at": float,
+    },
+)
+
+class Job(_JobRequired, total=False):
+    """A scheduled job. It runs, spends and delivers as its owner. Secrets are redacted."""
+
+
+_JobListRequired = TypedDict(
+    "_JobListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Job"],
+        #: Opaque position of the first job.
+        "first_id": Union[str, None],
+        #: Opaque position of the last job; pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class JobList(_JobListRequired, total=False):
+    pass
+
+
+class _CreateJobBodyRequired(TypedDict):
+    #: `every 2h`, `in 45m`, `weekdays at 9am`, five cron fields such as `0 9 * * 1-5`, or a time such as
+    #: `2026-12-24T18:00`.
+    schedule: str
+
+class CreateJobBody(_CreateJobBodyRequired, total=False):
+    """Absent fields, and null, take their defaults. A job needs a prompt, a skill or a script."""
+
+    #: At most 100,000 characters.
+    prompt: str | None
+    #: At most 100 characters. Default: start of the prompt.
+    name: str | None
+    #: Where the answer goes, separated by commas, such as `telegram:-100123`. Default: `local`, a file only.
+    deliver: str | None
+    #: Where failures go. Default: as `deliver`.
+    failure_deliver: str | None
+    #: How many scheduled times run. Default: no limit.
+    repeat: int | None
+    skills: list[str] | None
+    #: A file in `<home>/scripts` that runs first.
+    script: str | None
+    #: True: the output of the script is the message.
+    no_agent: bool | None
+    #: Ids or names of jobs whose newest outputs the agent gets.
+    context_from: list[str] | None
+    #: An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any
+    #: folder.
+    workdir: str | None
+    model: str | None
+    reasoning_effort: str | None
+    toolsets: list[str] | None
+    token_budget: int | None
+    #: 0: no limit.
+    inactivity_seconds: int | None
+    #: IANA name. Default: the configured zone.
+    time_zone: str | None
+    catch_up: bool | None
+    misfire_grace_seconds: int | None
+    #: `skip` (default) or `allow`.
+    overlap: str | None
+    jitter_seconds: int | None
+    #: True: the job waits until it is resumed.
+    paused: bool | None
+    paused_reason: str | None
+
+
+_DeletedJobRequired = TypedDict(
+    "_DeletedJobRequired",
+    {
+        "id": str,
+        "object": Literal["agent.job"],
+        "deleted": bool,
+    },
+)
+
+class DeletedJob(_DeletedJobRequired, total=False):
+    pass
+
+
+class UpdateJobBody(TypedDict, total=False):
+    """A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts the timing
+    of the job; a run that is active goes on.
+    """
+
+    schedule: str
+    prompt: str | None
+    name: str | None
+    deliver: str | None
+    failure_deliver: str | None
+    repeat: int | None
+    skills: list[str] | None
+    script: str | None
+    no_agent: bool | None
+    context_from: list[str] | None
+    workdir: str | None
+    model: str | None
+    reasoning_effort: str | None
+    toolsets: list[str] | None
+    token_budget: int | None
+    inactivity_seconds: int | None
+    time_zone: str | None
+    catch_up: bool | None
+    misfire_grace_seconds: int | None
+    overlap: str | None
+    jitter_seconds: int | None
+    #: True pauses the job; false and null resume it.
+    paused: bool | None
+    paused_reason: str | None
+
+
+class PauseJobBody(TypedDict, total=False):
+    reason: str
+
+
+class ResumeJobBody(TypedDict, total=False):
+    #: True also requests a run now.
+    run_now: bool
+    #: Time of the next run, such as `in 20m` or `2026-12-24T18:00` in the zone of the job.
+    at: str
+
+
+OccurrenceCause: TypeAlias = Literal["schedule", "manual", "retry"]
+
+
+#: late: more than 5 minutes after its instant. catch_up: it replaces instants that were missed.
+OccurrenceTiming: TypeAlias = Literal["on_time", "late", "catch_up"]
+
+
+#: claimed: a scheduler has it, and nothing has started. missed: no scheduler was running; one occurrence may
+#: cover several instants. skipped: the previous run was still running. unknown: its process is gone, and it
+#: is not repeated.
+OccurrenceStatus: TypeAlias = Literal["claimed", "running", "ok", "failed", "missed", "skipped", "unknown"]
+
+
+#: none: only the output is kept. silent: the answer asked not to be delivered.
+OccurrenceDeliveryStatus: TypeAlias = Literal["pending", "delivered", "failed", "unknown", "silent", "none"]
+
+
+class OccurrenceMessage(TypedDict):
+    """An outbound message about an occurrence."""
+
+    id: str
+    target: str
+    status: Literal["due", "sending", "delivered", "dead", "unknown", "dropped"]
+    error: str | None
+
+
+_OccurrenceRequired = TypedDict(
+    "_OccurrenceRequired",
+    {
+        "object": Literal["agent.occurrence"],
+        "id": str,
+        "owner": str,
+        "job_id": str,
+        "job_name": str,
+        #: Unix time in seconds.
+        "scheduled_at": float,
+        "cause": "OccurrenceCause",
+        "timing": "OccurrenceTiming",
+        "status": "OccurrenceStatus",
+        "reason": Union[str, None],
+        #: Last instant that a missed occurrence covers.
+        "covers_until": Union[float, None],
+        "covers_count": int,
+        #: Unix time in seconds.
+        "claimed_at": float,
+        #: Unix time in seconds.
+        "started_at": Union[float, None],
+        #: Unix time in seconds.
+        "ended_at": Union[float, None],
+        "run_id": Union[str, None],
+        "session_id": Union[str, None],
+        #: Whether an output was written. Old outputs are deleted.
+        "has_output": bool,
+        #: Name of the file in the folder of the job's outputs.
+        "output_file": Union[str, None],
+        #: Null before the end.
+        "delivery_status": Union["OccurrenceDeliveryStatus", None],
+        "delivery_error": Union[str, None],
+        #: Null without `include=messages`.
+        "messages": Union[list["OccurrenceMessage"], None],
+    },
+)
+
+class Occurrence(_OccurrenceRequired, total=False):
+    """An instant at which a job was due, and its result."""
+
+
+_JobRunRequired = TypedDict(
+    "_JobRunRequired",
+    {
+        "object": Literal["agent.job.run"],
+        "job": "Job",
+        #: The instant of the run, Unix time in seconds. With the cause manual it names the occurrence.
+        "scheduled_at": float,
+        #: Null until a scheduler has claimed it.
+        "occurrence": Union["Occurrence", None],
+    },
+)
+
+class JobRun(_JobRunRequired, total=False):
+    """A requested run of a job."""
+
+
+_JobTimeListRequired = TypedDict(
+    "_JobTimeListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["JobTime"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class JobTimeList(_JobTimeListRequired, total=False):
+    pass
+
+
+_OccurrenceListRequired = TypedDict(
+    "_OccurrenceListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Occurrence"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class OccurrenceList(_OccurrenceListRequired, total=False):
+    pass
+
+
+class CalendarEntry(TypedDict):
+    """An occurrence, or an instant at which a job is planned to run."""
+
+    kind: Literal["occurrence", "planned"]
+    job_id: str
+    job_name: str
+    #: Unix time in seconds.
+    scheduled_at: float
+    #: Null for planned instants.
+    status: OccurrenceStatus | None
+    occurrence_id: str | None
+    covers_count: int
+
+
+_CalendarRequired = TypedDict(
+    "_CalendarRequired",
+    {
+        "object": Literal["agent.calendar"],
+        #: Unix time in seconds.
+        "from": float,
+        #: Unix time in seconds.
+        "to": float,
+        #: Earliest first, at most 2,000.
+        "data": list["CalendarEntry"],
+        #: True: later entries are left out.
+        "truncated": bool,
+    },
+)
+
+class Calendar(_CalendarRequired, total=False):
+    pass
+
+
+class SchedulerTicker(TypedDict):
+    """A process with a scheduler."""
+
+    host: str | None
+    pid: int | None
+    state: Literal["ticking", "stalled", "gone"]
+    #: Unix time in seconds.
+    started_at: float
+    #: Unix time in seconds.
+    ticked_at: float
+    #: Unix time in seconds.
+    succeeded_at: float | None
+    last_error: str | None
+
+
+class DueJob(TypedDict):
+    id: str
+    name: str
+    #: Unix time in seconds.
+    due_at: float
+
+
+class FailingJob(TypedDict):
+    id: str
+    name: str
+    last_status: JobLastStatus
+
+
+class SchedulerCorrected(TypedDict):
+    #: Unix time in seconds.
+    at: float
+    count: int
+
+
+class SchedulerLate(TypedDict):
+    """Jobs that have been due for more than a minute."""
+
+    count: int
+    oldest_due_at: float | None
+    #: The first five.
+    jobs: list[DueJob]
+
+
+class SchedulerFailing(TypedDict):
+    """Jobs whose last run or its delivery failed."""
+
+    count: int
+    #: The last five.
+    jobs: list[FailingJob]
+
+
+_SchedulerRequired = TypedDict(
+    "_SchedulerRequired",
+    {
+        "object": Literal["agent.scheduler"],
+        #: Whether this server runs jobs.
+        "enabled": bool,
+        #: ticking: at least one scheduler runs. stalled: no scheduler has run for a while.
+        "state": Literal["ticking", "stalled", "none"],
+        #: Unix time in seconds.
+        "last_tick_at": Union[float, None],
+        "tickers": list["SchedulerTicker"],
+        #: Number of jobs by state, and of all.
+        "jobs": dict[str, int],
+        #: Jobs that cannot be read.
+        "broken": int,
+        #: Occurrences that have not ended.
+        "running": int,
+        #: When jobs were found that a fast clock had scheduled too late, within the last day.
+        "corrected": Union["SchedulerCorrected", None],
+        #: The job that is due next, or has been due for the longest time.
+        "next": Union["DueJob", None],
+        #: Jobs that have been due for more than a minute.
+        "late": "SchedulerLate",
+        #: Jobs whose last run or its delivery failed.
+        "failing": "SchedulerFailing",
+    },
+)
+
+class Scheduler(_SchedulerRequired, total=False):
+    """The processes that run jobs, and the jobs of the owner that need attention."""
+
+
+#: due: it waits for its next attempt. sending: a process sends it. delivered: the platform took it. dead: no
+#: attempt is left. unknown: it may have arrived. dropped: a person gave it up.
+MessageStatus: TypeAlias = Literal["due", "sending", "delivered", "dead", "unknown", "dropped"]
+
+
+class MessageAttempt(TypedDict):
+    """A finished attempt to send a message."""
+
+    #: When the attempt began, or its last part; Unix time in seconds.
+    started_at: float
+    #: Unix time in seconds. Null: unknown.
+    ended_at: float | None
+    #: stopped: the service ended. lost: the process of the attempt ended first.
+    outcome: Literal["delivered", "retry", "permanent", "unknown", "stopped", "lost"]
+    error: str | None
+
+
+_MessageRequired = TypedDict(
+    "_MessageRequired",
+    {
+        "object": Literal["agent.message"],
+        "id": str,
+        "owner": str,
+        "platform": str,
+        #: The whole address: the platform, the chat and the thread.
+        "target": str,
+        "status": "MessageStatus",
+        #: The run, webhook delivery or occurrence that enqueued it.
+        "ref": Union[str, None],
+        #: The run whose answer or event it is.
+        "run_id": Union[str, None],
+        "delivery_id": Union[str, None],
+        "occurrence_id": Union[str, None],
+        #: Attempts since it was enqueued or retried by a person.
+        "attempts": int,
+        #: The latest finished attempts, oldest first. Null in lists.
+        "attempt_log": Union[list["MessageAttempt"], None],
+        #: Parts of a long message that have arrived.
+        "parts_sent": int,
+        #: When it is due; Unix time in seconds. Null unless it is due.
+        "due_at": Union[float, None],
+        #: The oldest pending message to the same chat, which goes first.
+        "waits_for": Union[str, None],
+        "last_error": Union[str, None],
+        #: Advice: the next step for a person.
+        "hint": Union[str, None],
+        #: With `include=text`, secrets redacted; in lists at most 2,000 characters.
+        "text": Union[str, None],
+        #: Unix time in seconds.
+        "created_at": float,
+        #: Unix time in seconds. Null while it is pending.
+        "ended_at": Union[float, None],
+    },
+)
+
+class Message(_MessageRequired, total=False):
+    """An outbound message in the outbox."""
+
+
+_MessageListRequired = TypedDict(
+    "_MessageListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Message"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class MessageList(_MessageListRequired, total=False):
+    pass
+
+
+#: Ids of messages.
+MessageIds: TypeAlias = list[str]
+
+
+#: Any of these statuses.
+OpenStatuses: TypeAlias = list[Literal["due", "dead", "unknown"]]
+
+
+#: With `status`: the most messages to change, oldest first. Default: 1000.
+BulkLimit: TypeAlias = int
+
+
+_RetryMessagesBodyOptional = TypedDict(
+    "_RetryMessagesBodyOptional",
+    {
+        "ids": "MessageIds",
+        "status": "OpenStatuses",
+        #: With `status`: only messages to this platform.
+        "platform": str,
+        #: With `status`: enqueued then or later; Unix time in seconds.
+        "from": float,
+        #: With `status`: enqueued before; Unix time in seconds.
+        "to": float,
+        "limit": "BulkLimit",
+        #: True: also send messages again that may have arrived. Required for the status unknown.
+        "accept_duplicate": bool,
+    },
+    total=False,
+)
+
+class RetryMessagesBody(_RetryMessagesBodyOptional):
+    """Either `ids`, or `status` with further filters."""
+
+
+class BulkRefusal(TypedDict):
+    id: str
+    code: ErrorCode
+
+
+class BulkResult(TypedDict):
+    """The result of a change of many messages."""
+
+    #: The messages that the request named and that exist, or that its filter found.
+    matched: int
+    done: int
+    #: The messages that did not change.
+    refused: list[BulkRefusal]
+    #: True: the filter matches more messages. Repeat the request.
+    has_more: bool
+
+
+_DropMessagesBodyOptional = TypedDict(
+    "_DropMessagesBodyOptional",
+    {
+        "ids": "MessageIds",
+        "status": "OpenStatuses",
+        #: With `status`: only messages to this platform.
+        "platform": str,
+        #: With `status`: enqueued then or later; Unix time in seconds.
+        "from": float,
+        #: With `status`: enqueued before; Unix time in seconds.
+        "to": float,
+        "limit": "BulkLimit",
+    },
+    total=False,
+)
+
+class DropMessagesBody(_DropMessagesBodyOptional):
+    """Either `ids`, or `status` with further filters."""
+
+
+class RetryMessageBody(TypedDict, total=False):
+    #: True: also send a message again that may have arrived. Required for the status unknown.
+    accept_duplicate: bool
+
+
+class PlatformCounts(TypedDict):
+    """The messages of the owner that wait or failed."""
+
+    due: int
+    sending: int
+    #: No attempt is left.
+    dead: int
+    #: They may have arrived.
+    unknown: int
+
+
+_PlatformRequired = TypedDict(
+    "_PlatformRequired",
+    {
+        "object": Literal["agent.platform"],
+        #: Its name in addresses.
+        "name": str,
+        "title": str,
+        #: incomplete: settings are missing. unset: no setting has a value. off: disabled in the
+        #: configuration.
+        "status": Literal["ready", "incomplete", "unset", "off"],
+        #: The missing settings, each with its key and its variable.
+        "missing": list[str],
+        #: The home channel: chat, or chat and thread.
+        "home": Union[str, None],
+        #: The settings that have a value.
+        "keys": list[str],
+        #: JSON Schema of its settings in `platforms.<name>`. Null in lists.
+        "settings_schema": Union[dict[str, Any], None],
+        "outbox": "PlatformCounts",
+    },
+)
+
+class Platform(_PlatformRequired, total=False):
+    """A platform that messages can be sent through."""
+
+
+_PlatformListRequired = TypedDict(
+    "_PlatformListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Platform"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class PlatformList(_PlatformListRequired, total=False):
+    pass
+
+
+class TestPlatformBody(TypedDict, total=False):
+    #: Default: the home channel.
+    chat_id: str
+    thread_id: str
+    #: Markdown. Default: a greeting.
+    text: str
+    #: Further fields of the platform, as in `deliver_extra`.
+    extra: dict[str, Any]
+    #: Default: 30.
+    timeout_seconds: float
+
+
+class PlatformTest(TypedDict):
+    """The result of a test message."""
+
+    #: retry: the platform may take it later. permanent: it refused the message. unknown: it may have arrived.
+    #: busy: another process has the only connection that the platform allows, and nothing was sent. stopped:
+    #: the client or the server ended it.
+    outcome: Literal["delivered", "retry", "permanent", "unknown", "busy", "stopped", "lost"]
+    #: Reason, and the next step for a person.
+    error: str | None
+    #: The chat and thread after the platform's name. Empty: none.
+    address: str
+    took_ms: int
+
+
+#: config: the configuration file. subscription: created with this API or `agentd webhook subscribe`.
+RouteSource: TypeAlias = Literal["config", "subscription"]
+
+
+_RouteSecretRequired = TypedDict(
+    "_RouteSecretRequired",
+    {
+        #: Start of its SHA-256 in hex. Null for a secret of less than 24 characters, which could be guessed
+        #: from it, and for a variable that is not set.
+        "fingerprint": Union[str, None],
+        #: env: a variable of the server.
+        "from": Literal["env", "inline"],
+        #: Unix time in seconds. Null: never.
+        "expires_at": Union[float, None],
+    },
+)
+
+class RouteSecret(_RouteSecretRequired, total=False):
+    """A secret that authenticates the sender. Its value is never shown again."""
+
+
+_RouteRequired = TypedDict(
+    "_RouteRequired",
+    {
+        "object": Literal["agent.route"],
+        #: Its id.
+        "name": str,
+        #: Owner of its runs, deliveries and messages.
+        "owner": str,
+        "source": "RouteSource",
+        #: Its address from the server's machine. With `auth: path`, append the secret. Null: the receiver is
+        #: off.
+        "url": Union[str, None],
+        #: Only in the answer that creates the route. Null in a dry run, and when the request is repeated.
+        "secret": Union[str, None],
+        #: All valid secrets, the current ones first. Empty: the sender needs none.
+        "secrets": list["RouteSecret"],
+        #: Why it does not work, or not as written.
+        "issues": list[str],
+        #: Unix time in seconds.
+        "last_delivery_at": Union[float, None],
+        #: Unix time in seconds. Null: not known.
+        "created_at": Union[float, None],
+        "enabled": bool,
+        "description": Union[str, None],
+        #: Accepted event types. Empty: all.
+        "events": list[str],
+        "auth": str,
+        "scheme": str,
+        "signature": Union[dict[str, Any], None],
+        "has_verify_token": bool,
+        "tolerance_seconds": int,
+        #: Null: the payload itself.
+        "prompt": Union[str, None],
+        "filters": list[dict[str, Any]],
+        "script": Union[str, None],
+        "retry_on_script_failure": bool,
+        "skills": list[str],
+        #: Null: the restricted default.
+        "toolsets": Union[list[str], None],
+        "deliver": str,
+        "deliver_extra": dict[str, Any],
+        "deliver_only": bool,
+        "silent": Literal["deliver", "suppress"],
+        "on_failure": Union[str, None],
+        "trusts_sender": bool,
+        "max_concurrent": Union[int, None],
+        "coalesce": Union[dict[str, Any], None],
+    },
+)
+
+class Route(_RouteRequired, total=False):
+    """A webhook route, as WebhookRouteConfig of the configuration, without its secrets."""
+
+
+_RouteListRequired = TypedDict(
+    "_RouteListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Route"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class RouteList(_RouteListRequired, total=False):
+    pass
+
+
+class _CreateRouteBodyRequired(TypedDict):
+    #: Its name in the URL: a-z, 0-9, - and _.
+    name: str
+
+class CreateRouteBody(_CreateRouteBodyRequired, total=False):
+    """A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in
+    filters and the secret INSECURE_NO_AUTH need the scope admin.
+    """
+
+    #: Secret that signs requests, or `env:NAME`. Default: a new one.
+    secret: str | None
+    enabled: bool | None
+    description: str | None
+    #: Event types to accept. Empty: all.
+    events: list[str] | None
+    #: signature, bearer, basic or path.
+    auth: str | None
+    #: How the service signs.
+    scheme: str | None
+    signature: dict[str, Any] | None
+    #: Never shown again.
+    verify_token: str | None
+    tolerance_seconds: int | None
+    #: Template with {fields} of the payload.
+    prompt: str | None
+    filters: list[dict[str, Any]] | None
+    script: str | None
+    retry_on_script_failure: bool | None
+    skills: list[str] | None
+    toolsets: list[str] | None
+    deliver: str | None
+    deliver_extra: dict[str, Any] | None
+    deliver_only: bool | None
+    #: deliver or suppress.
+    silent: str | None
+    #: notice or silent.
+    on_failure: str | None
+    trusts_sender: bool | None
+    max_concurrent: int | None
+    coalesce: dict[str, Any] | None
+
+
+_DeletedRouteRequired = TypedDict(
+    "_DeletedRouteRequired",
+    {
+        #: Its name.
+        "id": str,
+        "object": Literal["agent.route"],
+        "deleted": bool,
+    },
+)
+
+class DeletedRoute(_DeletedRouteRequired, total=False):
+    pass
+
+
+class UpdateRouteBody(TypedDict, total=False):
+    """A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores the default.
+    toolsets, trusts_sender and in_file in filters need the scope admin.
+    """
+
+    enabled: bool | None
+    description: str | None
+    #: Event types to accept. Empty: all.
+    events: list[str] | None
+    #: signature, bearer, basic or path.
+    auth: str | None
+    #: How the service signs.
+    scheme: str | None
+    signature: dict[str, Any] | None
+    #: Never shown again.
+    verify_token: str | None
+    tolerance_seconds: int | None
+    #: Template with {fields} of the payload.
+    prompt: str | None
+    filters: list[dict[str, Any]] | None
+    script: str | None
+    retry_on_script_failure: bool | None
+    skills: list[str] | None
+    toolsets: list[str] | None
+    deliver: str | None
+    deliver_extra: dict[str, Any] | None
+    deliver_only: bool | None
+    #: deliver or suppress.
+    silent: str | None
+    #: notice or silent.
+    on_failure: str | None
+    trusts_sender: bool | None
+    max_concurrent: int | None
+    coalesce: dict[str, Any] | None
+
+
+class RotateRouteSecretBody(TypedDict, total=False):
+    #: The new secret, or `env:NAME`. Default: a new one.
+    secret: str | None
+    #: How long earlier secrets stay valid. Default: 86400.
+    expire_previous_seconds: int
+
+
+_RotatedRouteSecretRequired = TypedDict(
+    "_RotatedRouteSecretRequired",
+    {
+        "object": Literal["agent.route.secret"],
+        #: Name of the route.
+        "route": str,
+        #: Shown only once. Null when the request is repeated.
+        "secret": Union[str, None],
+        #: Unix time in seconds. Null: no earlier secret is valid.
+        "previous_expires_at": Union[float, None],
+    },
+)
+
+class RotatedRouteSecret(_RotatedRouteSecretRequired, total=False):
+    pass
+
+
+class TestRouteBody(TypedDict, total=False):
+    #: The JSON payload. Default: a small example.
+    payload: Any
+    #: Default: the first that the route accepts.
+    event: str
+    #: Additional headers.
+    headers: dict[str, str]
+    #: True does not run the script of the route.
+    skip_script: bool
+
+
+DeliveryStageName: TypeAlias = Literal["signature", "rate", "parse", "dedupe", "events", "filters", "script", "render", "admit"]
+
+
+class DeliveryStage(TypedDict):
+    """The result of a stage."""
+
+    stage: DeliveryStageName
+    result: Literal["pass", "stop"]
+    detail: str | None
+
+
+_WebhookResultRequired = TypedDict(
+    "_WebhookResultRequired",
+    {
+        "object": Literal["agent.webhook_result"],
+        "event": str,
+        "stages": list["DeliveryStage"],
+        #: Status of the answer to the sender. Null: not all stages ran.
+        "http_status": Union[int, None],
+        #: The answer to the sender.
+        "body": Union[dict[str, Any], None],
+        #: The prompt or message.
+        "rendered": Union[str, None],
+        #: Where the answer or message would go.
+        "targets": list[str],
+        #: Toolsets of the run.
+        "toolsets": list[str],
+        #: Problems that keep targets from sending.
+        "issues": list[str],
+        #: Fields that templates name and the payload does not have.
+        "missing_fields": list[str],
+    },
+)
+
+class WebhookResult(_WebhookResultRequired, total=False):
+    """The planned result of a request. Nothing was stored or sent."""
+
+
+#: accepted: its run or message waits. delivered: a direct message arrived. unknown: it may have arrived.
+#: ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.
+DeliveryStatus: TypeAlias = Literal["accepted", "running", "completed", "failed", "delivered", "unknown", "ignored", "duplicate", "refused", "interrupted"]
+
+
+_DeliveryRequired = TypedDict(
+    "_DeliveryRequired",
+    {
+        "object": Literal["agent.delivery"],
+        "id": str,
+        #: Owner of the route when it arrived.
+        "owner": str,
+        "route": str,
+        #: The sender's id, or the id of the request.
+        "delivery_id": str,
+        "event": str,
+        "status": "DeliveryStatus",
+        #: Why a stage stopped it, or how it failed.
+        "reason": Union[str, None],
+        #: In order. Null in lists.
+        "stages": Union[list["DeliveryStage"], None],
+        "run_id": Union[str, None],
+        #: The first message that was sent for it.
+        "message_id": Union[str, None],
+        #: The delivery that it replays.
+        "replay_of": Union[str, None],
+        #: Names in lower case; the values of credentials are `[redacted]`. Null in lists.
+        "headers": Union[dict[str, str], None],
+        #: The body as text, with `include=payload`.
+        "payload": Union[str, None],
+        #: The prompt or message, with `include=rendered`.
+        "rendered": Union[str, None],
+        #: Unix time in seconds.
+        "created_at": float,
+        #: Unix time in seconds. Null while it is open.
+        "ended_at": Union[float, None],
+    },
+)
+
+class Delivery(_DeliveryRequired, total=False):
+    """A received webhook. Secrets are redacted."""
+
+
+_DeliveryListRequired = TypedDict(
+    "_DeliveryListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Delivery"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class DeliveryList(_DeliveryListRequired, total=False):
+    pass
+
+
+class ReplayDeliveryBody(TypedDict, total=False):
+    """Empty, but for a dry run."""
+
+    #: In a dry run: changes of the route to try.
+    route: UpdateRouteBody
+    #: In a dry run: the last stage that runs.
+    up_to: Literal["parse", "dedupe", "events", "filters", "script", "render"]
+    #: In a dry run: true does not run the script of the route.
+    skip_script: bool
+
+
+#: The kind of a resource and its change.
+FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted"]
+
+
+_FeedEventDataRequired = TypedDict(
+    "_FeedEventDataRequired",
+    {
+        "object": str,
+        "id": str,
+    },
+)
+
+class FeedEventData(_FeedEventDataRequired, total=False):
+    """The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
+    question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
+    route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
+    delivery_status. job: state, revision.
+    """
+
+
+_FeedEventRequired = TypedDict(
+    "_FeedEventRequired",
+    {
+        #: Opaque position in the feed; pass it as `after`.
+        "id": str,
+        "object": Literal["event"],
+        "type": "FeedEventType",
+        #: Unix time in seconds.
+        "created_at": float,
+        "owner": str,
+        #: Author of the change: the name of a key, or a surface such as `http:ci`. Null: the server.
+        "actor": Union[str, None],
+        #: The kind and id of the resource, and its state after the change. run: status, kind, session_id,
+        #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
+        #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
+        #: delivery_status. job: state, revision.
+        "data": "FeedEventData",
+    },
+)
+
+class FeedEvent(_FeedEventRequired, total=False):
+    """A committed change of a resource. It holds no titles, prompts or texts: read the resource by `data.id`.
+    """
+
+
+_FeedEventListRequired = TypedDict(
+    "_FeedEventListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["FeedEvent"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class FeedEventList(_FeedEventListRequired, total=False):
+    """Events, oldest first."""
+
+
 class EndpointInfo(TypedDict):
     method: str
     path: str
@@ -1929,6 +3217,10 @@ class EndpointInfo(TypedDict):
 class CapabilitiesAuth(TypedDict):
     type: Literal["bearer"]
     required: bool
+    #: Name of the key that sent the request. Null: keys are off.
+    key: str | None
+    #: Whose data the key reaches.
+    owner: str
     #: Scopes of the key that sent the request.
     scopes: list[str]
 
@@ -1968,6 +3260,7 @@ class CapabilitiesFeatures(TypedDict):
     input_image: bool
     input_file: bool
     client_function_tools: bool
+    structured_output: bool
     sessions_api: bool
     jobs_api: bool
     cors: bool
@@ -1986,7 +3279,7 @@ class CapabilitiesLimits(TypedDict):
     max_queue_per_session: float
     max_stored_responses: float
     max_subscribers_per_run: float
-    #: Total of all clients.
+    #: Total for all clients.
     max_reader_bytes: float
     #: Per model call.
     max_answer_bytes: float
@@ -2069,7 +3362,7 @@ class _HealthCheckRequired(TypedDict):
     status: CheckStatus
 
 class HealthCheck(_HealthCheckRequired, total=False):
-    """State of a component, with optional metrics."""
+    """State of a component, with metrics as numbers, strings, booleans or null."""
 
     #: Problem and what to do, for people.
     detail: str
@@ -2106,6 +3399,9 @@ class _DetailedHealthReadinessChecksRequired(TypedDict):
 class DetailedHealthReadinessChecks(_DetailedHealthReadinessChecksRequired, total=False):
     #: Absent if the runtime does not report free space.
     disk: HealthCheck
+    #: Whether commands run in the operating system's sandbox (`active`), its `kind` (bubblewrap or seatbelt),
+    #: and whether commands can reach allowed hosts (`network`). If it is not active, `detail` says why.
+    sandbox: HealthCheck
     #: Pending and failed outbound messages. Absent if the database does not respond.
     webhook: HealthCheck
     #: The webhook receiver: its `url` (null if it cannot listen yet; `detail` says why), the number of
@@ -2163,6 +3459,320 @@ class DetailedHealth(_DetailedHealthRequired, total=False):
     outbox: OutboxHealth
 
 
+class ChatDeltaToolCallsItemFunction(TypedDict):
+    name: str
+    arguments: str
+
+
+class ChatDeltaToolCallsItem(TypedDict):
+    index: int
+    id: str
+    type: Literal["function"]
+    function: ChatDeltaToolCallsItemFunction
+
+
+class ChatDelta(TypedDict, total=False):
+    role: Literal["assistant"]
+    content: str
+    refusal: str
+    reasoning_content: str
+    tool_calls: list[ChatDeltaToolCallsItem]
+
+
+class ChatCompletionChunkChoicesItem(TypedDict):
+    index: int
+    delta: ChatDelta
+    finish_reason: FinishReason | None
+
+
+_ChatCompletionChunkRequired = TypedDict(
+    "_ChatCompletionChunkRequired",
+    {
+        "id": str,
+        "object": Literal["chat.completion.chunk"],
+        "created": int,
+        "model": str,
+        "choices": list["ChatCompletionChunkChoicesItem"],
+    },
+)
+
+class ChatCompletionChunk(_ChatCompletionChunkRequired, total=False):
+    usage: CompletionUsage | None
+    agent: AgentInfo
+
+
+class ResponseCreatedEvent(TypedDict):
+    """The response was created."""
+
+    type: Literal["response.created"]
+    sequence_number: int
+    response: ResponseObject
+
+
+class ResponseQueuedEvent(TypedDict):
+    """The response is queued. Background responses only."""
+
+    type: Literal["response.queued"]
+    sequence_number: int
+    response: ResponseObject
+
+
+class ResponseInProgressEvent(TypedDict):
+    """The response is in progress."""
+
+    type: Literal["response.in_progress"]
+    sequence_number: int
+    response: ResponseObject
+
+
+class ResponseCompletedEvent(TypedDict):
+    """The response is complete."""
+
+    type: Literal["response.completed"]
+    sequence_number: int
+    response: ResponseObject
+
+
+class ResponseIncompleteEvent(TypedDict):
+    """The response ended early because of a limit or a cancellation. It contains the output so far."""
+
+    type: Literal["response.incomplete"]
+    sequence_number: int
+    response: ResponseObject
+
+
+class ResponseFailedEvent(TypedDict):
+    """The response failed. `response.error` has the reason."""
+
+    type: Literal["response.failed"]
+    sequence_number: int
+    response: ResponseObject
+
+
+class ResponseOutputItemAddedEvent(TypedDict):
+    """An item started."""
+
+    type: Literal["response.output_item.added"]
+    sequence_number: int
+    output_index: int
+    item: OutputItem
+
+
+class ResponseOutputItemDoneEvent(TypedDict):
+    """An item is complete."""
+
+    type: Literal["response.output_item.done"]
+    sequence_number: int
+    output_index: int
+    item: OutputItem
+
+
+class ResponseContentPartAddedEvent(TypedDict):
+    """A content part started."""
+
+    type: Literal["response.content_part.added"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    content_index: int
+    part: OutputContent
+
+
+class ResponseContentPartDoneEvent(TypedDict):
+    """A content part is complete."""
+
+    type: Literal["response.content_part.done"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    content_index: int
+    part: OutputContent
+
+
+class ResponseTextDeltaEvent(TypedDict):
+    """More text."""
+
+    type: Literal["response.output_text.delta"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+    logprobs: list[Logprob]
+
+
+class ResponseTextDoneEvent(TypedDict):
+    """The text is complete."""
+
+    type: Literal["response.output_text.done"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    content_index: int
+    text: str
+    logprobs: list[Logprob]
+
+
+class ResponseRefusalDeltaEvent(TypedDict):
+    """More text of a refusal."""
+
+    type: Literal["response.refusal.delta"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+
+
+class ResponseRefusalDoneEvent(TypedDict):
+    """The refusal is complete."""
+
+    type: Literal["response.refusal.done"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    content_index: int
+    refusal: str
+
+
+class ResponseReasoningSummaryPartAddedEvent(TypedDict):
+    """A block of reasoning started."""
+
+    type: Literal["response.reasoning_summary_part.added"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    summary_index: int
+    part: SummaryText
+
+
+class ResponseReasoningSummaryPartDoneEvent(TypedDict):
+    """A block of reasoning is complete."""
+
+    type: Literal["response.reasoning_summary_part.done"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    summary_index: int
+    part: SummaryText
+
+
+class ResponseReasoningSummaryTextDeltaEvent(TypedDict):
+    """More reasoning."""
+
+    type: Literal["response.reasoning_summary_text.delta"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    summary_index: int
+    delta: str
+
+
+class ResponseReasoningSummaryTextDoneEvent(TypedDict):
+    """The text of a reasoning block is complete."""
+
+    type: Literal["response.reasoning_summary_text.done"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    summary_index: int
+    text: str
+
+
+class ResponseMcpCallInProgressEvent(TypedDict):
+    """A tool of the agent was called."""
+
+    type: Literal["response.mcp_call.in_progress"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+
+
+class ResponseMcpCallArgumentsDeltaEvent(TypedDict):
+    """Arguments of the call, as JSON text."""
+
+    type: Literal["response.mcp_call_arguments.delta"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    delta: str
+
+
+class ResponseMcpCallArgumentsDoneEvent(TypedDict):
+    """The arguments are complete."""
+
+    type: Literal["response.mcp_call_arguments.done"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    arguments: str
+
+
+class ResponseMcpCallCompletedEvent(TypedDict):
+    """The call succeeded."""
+
+    type: Literal["response.mcp_call.completed"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+
+
+class ResponseMcpCallFailedEvent(TypedDict):
+    """The call failed, was denied or was cut off."""
+
+    type: Literal["response.mcp_call.failed"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+
+
+class ResponseFunctionCallArgumentsDeltaEvent(TypedDict):
+    """Arguments of a call for the client to make."""
+
+    type: Literal["response.function_call_arguments.delta"]
+    sequence_number: int
+    item_id: str
+    output_index: int
+    delta: str
+
+
+class ResponseFunctionCallArgumentsDoneEvent(TypedDict):
+    """The arguments are complete."""
+
+    type: Literal["response.function_call_arguments.done"]
+    sequence_number: int
+    item_id: str
+    name: str
+    output_index: int
+    arguments: str
+
+
+_FeedReadyRequired = TypedDict(
+    "_FeedReadyRequired",
+    {
+        "object": Literal["feed.ready"],
+        "cursor": str,
+        #: Changes with the database: cursors of another epoch are invalid.
+        "epoch": str,
+    },
+)
+
+class FeedReady(_FeedReadyRequired, total=False):
+    """First frame of a stream. Events behind `cursor` follow."""
+
+
+_FeedBookmarkRequired = TypedDict(
+    "_FeedBookmarkRequired",
+    {
+        "object": Literal["feed.bookmark"],
+        "cursor": str,
+    },
+)
+
+class FeedBookmark(_FeedBookmarkRequired, total=False):
+    """Sent after 60 seconds without an event of the wanted types. The position moves on."""
+
+
 class _SessionUpdatedEventRequired(TypedDict):
     event: Literal["session.updated"]
     session_id: str
@@ -2172,13 +3782,14 @@ class _SessionUpdatedEventRequired(TypedDict):
 class SessionUpdatedEvent(_SessionUpdatedEventRequired, total=False):
     """Settings of the session changed. Contains the changed settings only."""
 
-    title: str
+    title: str | None
     #: Null: the configuration applies.
     model: str | None
     reasoning_effort: str | None
     yolo: bool
     mode: Literal["ask", "accept_edits", "dont_ask", "plan"]
-    cwd: str
+    #: Null: agent.workspace.
+    cwd: str | None
 
 
 class SessionUndoneEvent(TypedDict):
@@ -2217,7 +3828,7 @@ class WebhookEventData(_WebhookEventDataRequired, total=False):
     #: The first 64 KiB of the answer. The run has the full text.
     output: str
     #: True if the answer is longer.
-    output_truncated: Literal[True]
+    output_truncated: bool
     usage: RunUsage
     error: RunError
     #: The question that the run waits for.
