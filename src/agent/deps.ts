@@ -1,18 +1,15 @@
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/observe/log.ts";
+import type { Clock } from "../base/time.ts";
+import type { Log } from "../base/observe.ts";
 import type { Store } from "../store/store.ts";
 import type { Questions } from "./question/questions.ts";
-import type { BudgetLimits } from "./usage/budget.ts";
-import type { Engine } from "./engine.ts";
-import type { AgentTracing } from "./usage/span.ts";
+import type { BudgetLimits, AgentTracing, KeyLimits } from "./usage.ts";
+import type { Engine, Tool } from "./engine.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./question/policy/policy.ts";
 import type { Grants } from "./question/grants.ts";
-import type { KeyLimits } from "./run/concurrency.ts";
-import type { AttachedClients, VariableShares } from "./session/live-sessions.ts";
-import type { RunTrigger } from "./notify/run-trigger.ts";
+import type { AttachedClients, VariableShares } from "./session/session.ts";
+import type { RunTrigger, BusyMode } from "./run/run.ts";
 import type { QuestionTimeouts } from "./tool/scope.ts";
-import type { Tool } from "./tool/tool.ts";
 
 /** The dependencies of the agent. */
 export interface AgentDeps {
@@ -69,6 +66,8 @@ export interface AgentSettings {
   /** 0: no limit. */
   readonly runTimeoutMs: number;
   readonly policyMode: PolicyMode;
+  /** Commands run in a sandbox of the operating system. Default false. */
+  readonly isSandboxed?: boolean;
   /** `approvals.allow`: prefixes of commands that require no approval. */
   readonly allowedCommands: readonly string[];
   readonly questionTimeouts: QuestionTimeouts;
@@ -106,6 +105,3 @@ export interface DelegationSettings {
   readonly tokenBudget: number;
   readonly model: string | undefined;
 }
-
-/** What a prompt to a busy session does. interrupt: it stops the running turn and runs next. */
-export type BusyMode = "queue" | "reject" | "steer" | "interrupt";

@@ -1,4 +1,27 @@
-import type { ModelRef } from "./engine.ts";
+/** The models: their catalog, the built-in demo model, and the engine that runs a turn on its model. */
+import {
+  type OutputFormat,
+  type ModelRef,
+  formatModel,
+  zeroUsage,
+  type Engine,
+  type EngineTurn,
+  type StopReason,
+  type TurnEnd,
+  type Usage,
+  type AssistantPart,
+  type Message,
+  type ToolMessage,
+  type ToolSpec,
+  type ListedProvider,
+  DEMO_MODEL,
+} from "./engine.ts";
+import type { Clock } from "../base/time.ts";
+import { createId } from "../base/text.ts";
+import { runTurn, type Step, type StepContext, type TurnModel } from "./engines/turn.ts";
+import type { Log } from "../base/observe.ts";
+import { headOf } from "../base/text.ts";
+import type { ProviderConfig } from "./engines/providers.ts";
 
 /** A provider as far as model names depend on it. */
 export interface ModelProvider {
@@ -10,21 +33,8 @@ export interface ModelProvider {
   readonly contextTokens?: number;
   /** Whether it has a key; undefined when unknown. */
   readonly hasKey?: boolean;
-}
-
-/** A provider as pickers show it. */
-export interface ListedProvider {
-  readonly name: string;
-  readonly type: string;
-  /** In the form in which models are stored and shown. */
-  readonly models: readonly string[];
-  readonly hasKey: boolean;
-  readonly isDefault: boolean;
-}
-
-/** Whether a provider is usable: it has a key or needs none. */
-export function isReady({ type, hasKey }: ListedProvider): boolean {
-  return hasKey || type === "openai_compatible";
+  /** Runs on this machine, where it may answer one request at a time. Default false. */
+  readonly isLocal?: boolean;
 }
 
 /** The available models, and the resolution of their names. */
@@ -33,17 +43,31 @@ export interface ModelCatalog {
   readonly providers: readonly ModelProvider[];
   /** Resolves `model` or `provider:model`; undefined when no provider can have it. */
   resolve(name: string): ModelRef | undefined;
-  /** Returns the context size of the model. */
+  /** Returns the context size of the model: configured, reported by its server, published, or the default. */
   contextTokensOf(ref: ModelRef): number;
+  /** Asks the server of the model for its context, if it reports one. Bounded in time; never rejects. */
+  refreshContext(ref: ModelRef, options?: RefreshOptions): Promise<void>;
+  /** Returns why no model answers, although a server of one is there; undefined when the default model answers. */
+  whyNone?(): string | undefined;
   /** Returns the providers in their order, each with its known models; the demo model needs no key. */
   list(): readonly ListedProvider[];
 }
 
+/** The contexts that model servers report. */
+export interface ContextSource {
+  /** Returns the last reported context; undefined when none is known. */
+  known(ref: ModelRef): number | undefined;
+  refresh(ref: ModelRef, options: RefreshOptions): Promise<void>;
+}
+
+export interface RefreshOptions {
+  readonly signal?: AbortSignal;
+  /** The next call uses the model: the server may load it to know its context. */
+  readonly loads?: boolean;
+}
+
 /** Context of models without a known size. */
 const DEFAULT_CONTEXT_TOKENS = 128_000;
-
-/** The built-in model that needs neither key nor network. */
-export const DEMO_MODEL: ModelRef = { provider: "demo", id: "demo" };
 
 /** The type of provider that makes models of these names. OpenAI's open models run only elsewhere. */
 const FAMILIES: readonly (readonly [RegExp, string])[] = [
@@ -51,17 +75,6 @@ const FAMILIES: readonly (readonly [RegExp, string])[] = [
   [/^(?:gpt-(?!oss)|chatgpt-|o\d)/, "openai"],
   [/^gemini-/, "google"],
 ];
-
-/** Returns `provider:model`, the form in which models are stored and shown. */
-export function formatModel(ref: ModelRef): string {
-  return `${ref.provider}:${ref.id}`;
-}
-
-/** Parses a stored `provider:model`. */
-export function parseModel(name: string): ModelRef {
-  const [provider = "", ...id] = name.split(":");
-  return { provider, id: id.join(":") };
-}
 
 /**
  * Creates a catalog that resolves names by the configured providers. A prefix counts only if it names a provider
@@ -76,6 +89,7 @@ export function createModelCatalog(from: {
   readonly defaultModel?: string;
   /** Default 128,000. */
   readonly defaultContextTokens?: number;
+  readonly contexts?: ContextSource;
 }): ModelCatalog {
   const demo: ModelProvider = { name: DEMO_MODEL.provider, type: "demo", models: [DEMO_MODEL.id] };
   const providers = [...from.providers.filter((provider) => provider.name !== demo.name), demo];
@@ -84,18 +98,21 @@ export function createModelCatalog(from: {
   if (!chosen) {
     const names = providers.map((provider) => provider.name).join(", ");
     throw new RangeError(
-      `model.default ${JSON.stringify(from.defaultModel)} is of no configured provider (${names})`,
+      `model.default ${JSON.stringify(from.defaultModel)} belongs to no configured provider (${names})`,
     );
   }
-  const { defaultContextTokens = DEFAULT_CONTEXT_TOKENS } = from;
+  const { defaultContextTokens = DEFAULT_CONTEXT_TOKENS, contexts } = from;
+  const configuredContext = (ref: ModelRef) =>
+    providers.find(({ name }) => name === ref.provider)?.contextTokens;
   return {
     default: chosen,
     providers,
     resolve: (name) => find(name, providers, chosen),
     contextTokensOf: (ref) =>
-      providers.find(({ name }) => name === ref.provider)?.contextTokens ??
-      publishedContext(ref.id) ??
-      defaultContextTokens,
+      configuredContext(ref) ?? contexts?.known(ref) ?? publishedContext(ref.id) ?? defaultContextTokens,
+    refreshContext: async (ref, options = {}) => {
+      if (configuredContext(ref) === undefined) await contexts?.refresh(ref, options);
+    },
     list: () =>
       providers.map(({ name, type, models, hasKey }) => ({
         name,
@@ -108,7 +125,7 @@ export function createModelCatalog(from: {
 }
 
 /**
- * Contexts that the makers publish, of families whose members agree; names that are not here get the default. Only names
+ * Published context sizes of model families whose members agree; other names get the default. Only names
  * from the start count, with or without the maker: what a local server calls `my-gpt-4o` may be anything.
  */
 const PUBLISHED_CONTEXTS: readonly (readonly [RegExp, number])[] = [
@@ -176,4 +193,272 @@ function familyOf(id: string): string | undefined {
   return FAMILIES.find(([pattern, maker]) =>
     pattern.test(id.startsWith(`${maker}/`) ? id.slice(maker.length + 1) : id),
   )?.[1];
+}
+
+/** Input of a script for the next step of a turn. */
+export interface ScriptState {
+  /** Text of the newest user message. */
+  readonly user: string;
+  /** The answers of this turn's tools so far. */
+  readonly toolResults: readonly ToolMessage[];
+  /** 0 for the first model call of the turn. */
+  readonly step: number;
+  readonly messages: readonly Message[];
+  readonly tools: readonly string[];
+  readonly instructions: string;
+  readonly model: string;
+  /** What the answer must be. Absent: any text. */
+  readonly outputFormat?: OutputFormat | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** One step: what the model says and calls. Every field is optional; an empty step ends the turn. */
+export interface ScriptStep {
+  readonly reasoning?: string;
+  /** The whole text, or its deltas; an async source lets a test pause the stream at any point. */
+  readonly text?: string | readonly string[] | AsyncIterable<string>;
+  /** Characters per delta of a whole text. Default: one delta. */
+  readonly chunkSize?: number;
+  /** Wait before each delta. */
+  readonly delayMs?: number;
+  readonly calls?: readonly { readonly tool: string; readonly input: unknown; readonly invalid?: string }[];
+  readonly stop?: Extract<StopReason, "length" | "refusal">;
+  /** With code `context_too_long` and no output, the conversation is compressed and the script is called again. */
+  readonly error?: NonNullable<TurnEnd["error"]>;
+}
+
+export type Script = (state: ScriptState) => ScriptStep | Promise<ScriptStep>;
+
+/**
+ * An engine whose model is a function. It follows the whole contract of the port without network or cost, for the demo
+ * model, tests and benchmarks. An error of the script is a bug and is rethrown.
+ */
+export function createScriptedEngine(script: Script, { clock }: { readonly clock: Clock }): Engine {
+  return { name: "scripted", runTurn: (turn) => runTurn(turn, new ScriptedModel(turn, script, clock)) };
+}
+
+class ScriptedModel implements TurnModel {
+  readonly countsContext = false;
+  readonly resumed: NonNullable<TurnModel["resumed"]>;
+  readonly #turn: EngineTurn;
+  readonly #script: Script;
+  readonly #clock: Clock;
+
+  constructor(turn: EngineTurn, script: Script, clock: Clock) {
+    this.#turn = turn;
+    this.#script = script;
+    this.#clock = clock;
+    // A resumed turn counts the steps since its prompt.
+    const prompt = turn.messages.findLastIndex(({ role }) => role === "user");
+    const since = turn.messages.slice(prompt + 1);
+    this.resumed = {
+      steps: since.filter(({ role }) => role === "assistant").length,
+      toolResults: since.filter((message) => message.role === "tool"),
+    };
+  }
+
+  async step(context: StepContext): Promise<Step> {
+    const plan = await this.#script(this.#state(context));
+    const isSilent = plan.text === undefined && plan.reasoning === undefined && plan.calls === undefined;
+    if (plan.error?.code !== "context_too_long" || !isSilent) return this.#perform(plan, context);
+    if (await context.shrink()) {
+      const error = context.refusal();
+      if (error) return { ...NOTHING, error };
+      return this.#perform(await this.#script(this.#state(context)), context);
+    }
+    return this.#turn.signal.aborted ? NOTHING : this.#perform(plan, context);
+  }
+
+  async #perform(plan: ScriptStep, context: StepContext): Promise<Step> {
+    const spoken = await this.#speak(plan);
+    const planned = spoken.cut ? [] : (plan.calls ?? []);
+    const calls = planned.map((call) => ({ ...call, callId: createId("call") }));
+    return {
+      parts: [
+        ...spoken.parts,
+        ...calls.map(({ callId, tool, input }) => ({ type: "tool_call" as const, callId, tool, input })),
+      ],
+      calls,
+      text: spoken.text,
+      usage: costOf(plan, spoken.text, { calls: calls.length, context }),
+      stop: plan.stop,
+      isCut: spoken.cut,
+      error: plan.error,
+    };
+  }
+
+  async #speak(plan: ScriptStep): Promise<{ parts: AssistantPart[]; text: string; cut: boolean }> {
+    const { ports, signal } = this.#turn;
+    const parts: AssistantPart[] = [];
+    if (plan.reasoning !== undefined) {
+      const id = createId("msg");
+      ports.emit({ type: "reasoning.delta", messageId: id, text: plan.reasoning });
+      ports.emit({ type: "reasoning.end", text: plan.reasoning });
+      parts.push({ type: "reasoning", text: plan.reasoning, id });
+    }
+    if (plan.text === undefined || plan.text === "") return { parts, text: "", cut: signal.aborted };
+    const messageId = createId("msg");
+    let text = "";
+    ports.emit({ type: "message.start", messageId });
+    try {
+      for await (const delta of deltas(plan)) {
+        if (plan.delayMs) await this.#clock.sleep(plan.delayMs, { signal });
+        if (signal.aborted) break;
+        text += delta;
+        ports.emit({ type: "message.delta", messageId, text: delta });
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+    ports.emit({ type: "message.end", messageId, text });
+    if (text !== "") parts.push({ type: "text", text, id: messageId });
+    return { parts, text, cut: signal.aborted };
+  }
+
+  #state({ index, conversation, toolResults }: StepContext): ScriptState {
+    const last = conversation.messages.findLast((message) => message.role === "user");
+    return {
+      user: last?.role === "user" ? last.text : "",
+      toolResults,
+      step: index,
+      messages: conversation.messages,
+      tools: this.#turn.tools.map((tool) => tool.name),
+      instructions: this.#turn.instructions,
+      model: this.#turn.model.id,
+      outputFormat: this.#turn.outputFormat,
+      signal: this.#turn.signal,
+    };
+  }
+}
+
+const NOTHING: Step = { parts: [], calls: [], text: "", usage: zeroUsage, isCut: true };
+
+/** Four characters a token: deterministic, and accurate enough for a model without tokens. */
+function costOf(
+  plan: ScriptStep,
+  text: string,
+  { calls, context }: { readonly calls: number; readonly context: StepContext },
+): Usage {
+  const last = context.conversation.messages.at(-1);
+  const inputCharacters = last && last.role !== "assistant" ? last.text.length : 0;
+  return {
+    ...zeroUsage,
+    inputTokens: Math.ceil(inputCharacters / 4),
+    outputTokens: Math.ceil(text.length / 4),
+    reasoningTokens: Math.ceil((plan.reasoning?.length ?? 0) / 4),
+    modelCalls: 1,
+    toolCalls: calls,
+  };
+}
+
+async function* deltas({ text = "", chunkSize }: ScriptStep): AsyncGenerator<string> {
+  if (typeof text !== "string") return yield* text;
+  const size = chunkSize ?? text.length;
+  for (let start = 0; start < text.length; start += size) yield text.slice(start, start + size);
+}
+
+/**
+ * Creates the engine that runs each turn on its model's engine: the scripted engine for the demo model, the model
+ * engine for all others. The model engine is loaded with the first turn that needs it.
+ */
+export function createEngine(options: {
+  readonly providers: readonly ProviderConfig[];
+  readonly checkInput: (tool: ToolSpec, input: unknown) => string | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly maxAnswerBytes?: number;
+  /** Knows why the demo model must not answer, such as a model server that is only slow. */
+  readonly models?: Pick<ModelCatalog, "whyNone">;
+}): Engine {
+  const script: Script = (state) => {
+    const message = options.models?.whyNone?.();
+    return message === undefined ? demoScript(state) : { error: { code: "provider_error", message } };
+  };
+  const demo = createScriptedEngine(script, options);
+  let model: Promise<Engine> | undefined;
+  const load = () =>
+    (model ??= import("./engines/model-engine.ts").then((module) => module.createModelEngine(options)));
+  return {
+    name: "agent",
+    runTurn: async (turn) =>
+      (turn.model.provider === DEMO_MODEL.provider ? demo : await load()).runTurn(turn),
+  };
+}
+
+const LABEL = "[demo model]";
+const MAX_QUOTED_CHARACTERS = 500;
+const MAX_RESULT_CHARACTERS = 4_000;
+const CHUNK_CHARACTERS = 16;
+
+/** The lines that the demo model understands. The first match whose tool exists is called. */
+const TOOL_PATTERNS: readonly {
+  readonly pattern: RegExp;
+  readonly tool: string;
+  readonly input: (match: RegExpMatchArray) => Readonly<Record<string, string>>;
+}[] = [
+  {
+    pattern: /^\s*run:\s*(.+)$/im,
+    tool: "terminal",
+    input: ([, command = ""]) => ({ command: command.trim() }),
+  },
+  { pattern: /^\s*read:?\s+(\S+)\s*$/im, tool: "read_file", input: ([, path = ""]) => ({ path }) },
+  {
+    pattern: /^\s*write:?\s+(\S+?):\s*([\s\S]*)$/im,
+    tool: "write_file",
+    input: ([, path = "", content = ""]) => ({ path, content }),
+  },
+  {
+    pattern: /^\s*search:?\s+(.+)$/im,
+    tool: "search_files",
+    input: ([, pattern = ""]) => ({ pattern: pattern.trim() }),
+  },
+  { pattern: /\blist (?:the |all |my )*files\b/i, tool: "terminal", input: () => ({ command: "ls -la" }) },
+];
+
+/**
+ * The built-in demo model, without key or network. Every answer says what it is. It calls tools on explicit commands,
+ * so that everything around a model can be tried and tested.
+ */
+export const demoScript: Script = (state) => {
+  if (state.outputFormat) return { error: { code: "agent_incomplete", message: NO_JSON } };
+  if (state.toolResults.length > 0) return say(report(state));
+  for (const { pattern, tool, input } of TOOL_PATTERNS) {
+    const match = state.user.match(pattern);
+    if (match && state.tools.includes(tool)) {
+      return { ...say(`${LABEL} Calling ${tool}.`), calls: [{ tool, input: input(match) }] };
+    }
+  }
+  return say(introduction(state.user));
+};
+
+const NO_JSON =
+  "The built-in demo model cannot answer in JSON. Configure a provider with `agentd setup`, or omit the response format.";
+
+function say(text: string): ScriptStep {
+  return { text, chunkSize: CHUNK_CHARACTERS };
+}
+
+function report({ toolResults }: ScriptState): string {
+  const texts = toolResults.map(({ tool, status, text }) => {
+    const cut = text.length > MAX_RESULT_CHARACTERS ? `${headOf(text, MAX_RESULT_CHARACTERS)}\n(cut)` : text;
+    return `${tool} answered (${status}):\n${cut}`;
+  });
+  return `${LABEL} ${texts.join("\n\n")}`;
+}
+
+function introduction(user: string): string {
+  const task = taskIn(user);
+  const quoted = task.length > MAX_QUOTED_CHARACTERS ? `${headOf(task, MAX_QUOTED_CHARACTERS)}...` : task;
+  return [
+    `${LABEL} No model is chosen, so the built-in demo model answers. You said: ${JSON.stringify(quoted)}.`,
+    'It can call tools: try "run: echo hello", "write notes.txt: hi", "read notes.txt" or "search hi".',
+    "For a real model run `agentd setup`, which finds keys and model servers, then restart agentd.",
+  ].join("\n");
+}
+
+/**
+ * Returns a scheduled job's prompt without its preamble: the delimiters explained there would take effect in an answer.
+ */
+function taskIn(user: string): string {
+  return user.split(/^Your task:\n\n/m).at(-1) ?? user;
 }

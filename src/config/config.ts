@@ -1,19 +1,16 @@
 /** Reads the configuration, tolerantly: one wrong line never hides the rest. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { configSchema } from "../../generated/config/schema.gen.ts";
-import { formatDotPath } from "../base/json/dotpath.ts";
+import { formatDotPath } from "../base/data.ts";
 import { ServiceError } from "../base/errors.ts";
-import { applyDefaults } from "../base/json/schema.ts";
-import { checkConfig } from "./check.ts";
-import { findNewerVersion, locate, parseConfig, toPlain, type ConfigDocument } from "./file/document.ts";
-import { readEnvFile } from "./file/env-file.ts";
-import { configPath, envPath, readPrivateFile, type Environment } from "./home.ts";
-import { formatConfigIssue, type ConfigIssue, type Problem } from "./issue.ts";
-import { checkMeaning } from "./semantic-checks.ts";
+import { applyDefaults } from "../base/schema.ts";
+import { checkConfig, formatConfigIssue, type ConfigIssue, type Problem, checkMeaning } from "./check.ts";
+import { findNewerVersion, locate, parseConfig, toPlain, type ConfigDocument } from "./file.ts";
+import { readEnvFile, configPath, envPath, readPrivateFile, type Environment } from "./home.ts";
 import { applyEnvironment, environmentAt, environmentProblem, secretSettings } from "./environment.ts";
+import { undoRestore } from "./restore.ts";
 import { platformProblems } from "./platform-settings.ts";
-import { secretReferences } from "./secrets/values.ts";
-import { exposureOf } from "./secrets/variable.ts";
+import { secretReferences, exposureOf } from "./secret-values.ts";
 
 export interface LoadedConfig {
   /** Complete and frozen, with defaults where the file has nothing or something wrong. */
@@ -31,13 +28,14 @@ export interface LoadedConfig {
 
 /**
  * Loads the configuration of `home` (absolute): the file, overridden by `<home>/.env`, overridden by `env`, the
- * process's environment. Problems become issues. Only a file that cannot be read is a ServiceError `invalid_config`.
+ * process's environment. Undoes an interrupted restore first. Problems become issues. Only a file that cannot be read is a ServiceError `invalid_config`.
  */
 export async function loadConfig(from: {
   readonly home: string;
   readonly env: Environment;
 }): Promise<LoadedConfig> {
   const path = configPath(from.home);
+  await undoRestore(from.home);
   const [text, dotenv] = await Promise.all([readPrivateFile(path), readEnvFile(envPath(from.home))]);
   const env = mergeEnvironment(dotenv.variables, from.env);
   const read = readConfig(text ?? "", env);

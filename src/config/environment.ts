@@ -1,18 +1,18 @@
 /** Environment variables that override the file. Pure. */
-import type { DotPath } from "../base/json/dotpath.ts";
-import { isRecord } from "../base/json/schema.ts";
+import { type DotPath, isRecord } from "../base/data.ts";
 import type { Environment } from "./home.ts";
 import { platformKeys, type PlatformName } from "./platform-settings.ts";
 import { conventionalVariables } from "./providers.ts";
-import { namesAt, schemaAt } from "./schema-path.ts";
+import { namesAt, schemaAt } from "./check.ts";
 import { readVariable } from "./variable-value.ts";
 
-export const environmentVariables: Readonly<Record<string, DotPath>> = {
+const environmentVariables: Readonly<Record<string, DotPath>> = {
   AGENTD_DATABASE_URL: ["database", "url"],
   AGENTD_MODEL: ["model", "default"],
   AGENTD_HOST: ["api_server", "host"],
   AGENTD_PORT: ["api_server", "port"],
   AGENTD_LOG_LEVEL: ["log", "level"],
+  AGENTD_SANDBOX: ["terminal", "sandbox"],
   API_SERVER_KEY: ["api_server", "key"],
   // OpenTelemetry's names: one collector serves all programs of a machine.
   OTEL_EXPORTER_OTLP_ENDPOINT: ["telemetry", "endpoint"],

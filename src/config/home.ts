@@ -1,8 +1,13 @@
-/** The home folder and private files: folders 0700, files 0600, atomic writes. Touches the machine. */
-import { constants } from "node:fs";
+/** The home folder: its paths, its private files, and the variables in its `.env` file. Touches the machine. */
+import { constants, readFileSync, statSync } from "node:fs";
 import { access, chmod, lstat, mkdir, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { parseEnv } from "node:util";
+import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
+import { beforeRedacting } from "../base/observe.ts";
+
+// Private files: folders 0700, files 0600, atomic writes
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -102,13 +107,13 @@ export async function readPrivateFile(path: string): Promise<string | undefined>
   }
 }
 
-/** Replaces the file atomically with `text`, mode 0600. A reader sees the old text or the new one, never a part. */
-export async function writePrivateFile(path: string, text: string): Promise<void> {
+/** Replaces the file atomically with `content`, mode 0600. A reader sees the old content or the new one, never a part. */
+export async function writePrivateFile(path: string, content: string | Buffer): Promise<void> {
   await makePrivateFolder(dirname(path));
   // Imported on the first write, like the lock below: most starts only read.
   const { default: writeFileAtomic } = await import("write-file-atomic");
   try {
-    await writeFileAtomic(path, text, { mode: FILE_MODE });
+    await writeFileAtomic(path, content, { mode: FILE_MODE });
   } catch (error) {
     throw unusable(
       path,
@@ -199,4 +204,191 @@ function reasonOf(error: unknown): string {
   const code = error instanceof Error && "code" in error ? String(error.code) : String(error);
   const words = Object.hasOwn(REASONS, code) ? REASONS[code] : undefined;
   return words === undefined ? code : `${words}, ${code}`;
+}
+
+// The `.env` file: secrets that do not belong in the configuration
+
+/** A larger file is not a file of variables. */
+const MAX_CHARACTERS = 1_048_576;
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+export interface EnvFile {
+  readonly variables: Environment;
+  /** Variables after a line `# secret`: they hold secrets, independent of their names. */
+  readonly secretNames: ReadonlySet<string>;
+}
+
+/** Reads the file at `path`; empty when it does not exist. */
+export async function readEnvFile(path: string): Promise<EnvFile> {
+  return parse((await readPrivateFile(path)) ?? "");
+}
+
+/**
+ * Calls `read` before text is redacted when the file has changed since the last time. Call the returned function to
+ * stop.
+ */
+export function watchEnvFile(path: string, read: (file: EnvFile) => void): () => void {
+  let last = "";
+  return beforeRedacting(() => {
+    const stamp = stampOf(path);
+    if (stamp === last) return;
+    last = stamp;
+    read(readEnvFileNow(path));
+  });
+}
+
+/** Returns a stamp that changes with the file; "" when it does not exist. */
+function stampOf(path: string): string {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return found ? `${found.mtimeNs}:${found.ctimeNs}:${found.size}:${found.ino}` : "";
+}
+
+/** Reads like {@link readEnvFile}, synchronously; an unreadable file has no variables. */
+function readEnvFileNow(path: string): EnvFile {
+  try {
+    return parse(readFileSync(path, "utf8").slice(0, MAX_CHARACTERS));
+  } catch {
+    return parse("");
+  }
+}
+
+/**
+ * Writes one variable and keeps every other line. Mode 0600, atomic, one process at a time. `isMarked` adds a line `#
+ * secret` above it.
+ */
+export async function setEnvVariable(
+  path: string,
+  name: string,
+  value: string,
+  { isMarked = false }: { readonly isMarked?: boolean } = {},
+): Promise<void> {
+  await withFileLock(path, () => write(path, name, value, isMarked));
+}
+
+/**
+ * Returns the value of `name`; `make` supplies it when the file has none (or an empty one). Concurrent processes get
+ * the same value, and `created` is true for one of them.
+ */
+export async function ensureEnvVariable(
+  path: string,
+  name: string,
+  make: () => string,
+): Promise<{ readonly value: string; readonly created: boolean }> {
+  return withFileLock(path, async () => {
+    const known = (await readEnvFile(path)).variables[name];
+    if (known) return { value: known, created: false };
+    const value = make();
+    await write(path, name, value);
+    return { value, created: true };
+  });
+}
+
+async function write(path: string, name: string, value: string, isMarked = false): Promise<void> {
+  if (!NAME.test(name)) {
+    throw new ServiceError(
+      "invalid_config",
+      `${JSON.stringify(name)} is not a valid name of an environment variable.`,
+    );
+  }
+  const text = (await readPrivateFile(path)) ?? "";
+  const before = parse(text);
+  const mark = isMarked && !before.secretNames.has(name) ? `${MARK}\n` : "";
+  const line = `${mark}${name}=${quote(name, value)}`;
+  const wanted = { ...before.variables, [name]: value };
+  // The parser decides what a line means: a matching line may be part of a quoted value.
+  const next = [replaceLine(text, name, line), appendLine(text, line)].find((each) =>
+    isSame(parse(each).variables, wanted),
+  );
+  if (next === undefined) {
+    throw new ServiceError(
+      "invalid_config",
+      `${path} has a quote that is never closed. Close it and try again.`,
+    );
+  }
+  await writePrivateFile(path, next);
+}
+
+/** Replaces the last line that sets `name`: it is the effective one. */
+function replaceLine(text: string, name: string, line: string): string {
+  const lines = text.split(/\r?\n/);
+  const own = new RegExp(`^\\s*(?:export\\s+)?${name}\\s*=`);
+  const at = lines.findLastIndex((each) => own.test(each));
+  if (at >= 0) return lines.with(at, line).join("\n");
+  return appendLine(text, line);
+}
+
+function appendLine(text: string, line: string): string {
+  const head = text === "" || text.endsWith("\n") ? text : `${text}\n`;
+  return `${head}${line}\n`;
+}
+
+function isSame(a: Environment, b: Environment): boolean {
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].every((name) => a[name] === b[name]);
+}
+
+/** Node reads a bare `#` as the start of a comment, and has no escape for the enclosing quote. */
+function quote(name: string, value: string): string {
+  if (/^[\w./:@+=,-]*$/.test(value)) return value;
+  const mark = ["'", '"', "`"].find((each) => !value.includes(each));
+  if (mark === undefined || /[\r\n\\]/.test(value)) {
+    throw new ServiceError(
+      "invalid_config",
+      `The value for ${name} has a line break, a backslash or all kinds of quotes, which .env files cannot hold.`,
+    );
+  }
+  return `${mark}${value}${mark}`;
+}
+
+const MARK = "# secret";
+const MARKED = /^[ \t]*#[ \t]*secret\b.*\r?\n[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=/gim;
+
+function parse(text: string): EnvFile {
+  const marked = [...text.matchAll(MARKED)].map(([, name = ""]) => name);
+  return { variables: { ...parseEnv(text) }, secretNames: new Set(marked) };
+}
+
+// References to secrets in the environment
+
+/**
+ * Returns the variable that `env:NAME` refers to; other values unchanged. ServiceError `invalid_config` when the
+ * variable is not set; `path` is the key that holds the reference.
+ */
+export function resolveSecret(value: string, env: Environment, path: string): string {
+  if (!value.startsWith("env:")) return value;
+  const name = value.slice("env:".length);
+  const found = env[name];
+  if (found) return found;
+  throw new ServiceError(
+    "invalid_config",
+    `${path} refers to the variable ${name}, which is not set. Set it in the environment or in .env.`,
+    { param: path },
+  );
+}
+
+// Absolute paths of a configured service
+
+export interface ConfigPaths {
+  readonly agentHome: string;
+  readonly userHome: string;
+  readonly workspace: string;
+  /** `postgres://...`, or the path of an SQLite file. */
+  readonly databaseUrl: string;
+}
+
+/** Resolves the configuration's paths, relative to `home`. ServiceError `invalid_config` as in resolveSecret. */
+export function resolvePaths(from: {
+  readonly config: Config;
+  readonly env: Environment;
+  readonly home: string;
+  readonly userHome: string;
+}): ConfigPaths {
+  const { config, env, home, userHome } = from;
+  const { workspace = "workspace" } = config.agent;
+  return {
+    agentHome: home,
+    userHome,
+    workspace: resolveWithin(home, workspace, userHome),
+    databaseUrl: resolveSecret(config.database.url ?? databasePath(home), env, "database.url"),
+  };
 }

@@ -1,8 +1,9 @@
 /** Settings of platforms: from the file, else from the environment. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import { isRecord, type JsonSchema } from "../base/json/schema.ts";
+import { type JsonSchema } from "../base/schema.ts";
+import { isRecord } from "../base/data.ts";
 import type { Environment } from "./home.ts";
-import { schemaAt } from "./schema-path.ts";
+import { schemaAt } from "./check.ts";
 import { listOf, readVariable, schemesOf } from "./variable-value.ts";
 
 /** Platforms that can send messages, by their names in the configuration. */

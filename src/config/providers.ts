@@ -1,7 +1,6 @@
 /** Resolves the available model providers with their keys. Pure. */
 import type { Config, ProviderConfig } from "../../generated/config/types.gen.ts";
-import type { Environment } from "./home.ts";
-import { resolveSecret } from "./secrets/reference.ts";
+import { type Environment, resolveSecret } from "./home.ts";
 
 export type ProviderType = ProviderConfig["type"];
 

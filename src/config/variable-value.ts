@@ -1,8 +1,8 @@
 /** Parses the text of a variable for its setting: a number, a switch, one of several words, pairs. Pure. */
-import type { JsonSchema } from "../base/json/schema.ts";
+import type { JsonSchema } from "../base/schema.ts";
 
 /** `problem` is a clause that follows the variable's name and says what is allowed; `value` is then the text itself. */
-export interface VariableValue {
+interface VariableValue {
   readonly value: unknown;
   readonly problem?: string;
 }

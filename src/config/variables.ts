@@ -1,10 +1,16 @@
 /** The current environment: that of the process over the home's `.env` file. */
-import { beforeRedacting, registerSecret } from "../base/observe/redact.ts";
-import { envFileStamp, readEnvFile, readEnvFileNow, setEnvVariable, type EnvFile } from "./file/env-file.ts";
-import { envPath, type Environment } from "./home.ts";
-import { isSecretName, secretsIn } from "./secrets/variable.ts";
+import { registerSecret } from "../base/observe.ts";
+import {
+  readEnvFile,
+  setEnvVariable,
+  watchEnvFile,
+  type EnvFile,
+  envPath,
+  type Environment,
+} from "./home.ts";
+import { isSecretName, secretsIn } from "./secret-values.ts";
 
-export interface VariablesOptions {
+interface VariablesOptions {
   /** The environment of the process; it overrides the file. */
   readonly env: Environment;
   readonly home: string;
@@ -21,14 +27,13 @@ export class Variables {
   readonly #path: string;
   readonly #secretNames: ReadonlySet<string>;
   #file: Environment = {};
-  #stamp = "";
   readonly #unwatch: () => void;
 
   private constructor({ env, home, secretNames = new Set() }: VariablesOptions) {
     this.#env = env;
     this.#path = envPath(home);
     this.#secretNames = secretNames;
-    this.#unwatch = beforeRedacting(() => this.#hideNew());
+    this.#unwatch = watchEnvFile(this.#path, (file) => this.#hide(file));
   }
 
   static async open(options: VariablesOptions): Promise<Variables> {
@@ -67,13 +72,6 @@ export class Variables {
   /** Stops watching the file; its secrets stay hidden. */
   close(): void {
     this.#unwatch();
-  }
-
-  #hideNew(): void {
-    const stamp = envFileStamp(this.#path);
-    if (stamp === this.#stamp) return;
-    this.#stamp = stamp;
-    this.#hide(readEnvFileNow(this.#path));
   }
 
   #hide({ variables, secretNames }: EnvFile): void {

@@ -1,4 +1,4 @@
-import { secretHead, secretTail } from "../base/observe/redact.ts";
+import { secretHead, secretTail } from "../base/observe.ts";
 import { openBytes, strayBytes } from "../base/text.ts";
 
 /**

@@ -2,7 +2,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import process from "node:process";
 import type { Readable } from "node:stream";
-import { systemClock } from "../base/clock.ts";
+import { systemClock } from "../base/time.ts";
+import type { Confine } from "./sandbox/sandbox.ts";
+import { type Excess, type ResourceLimits, watchResources } from "./sandbox/watch.ts";
 
 interface CommandOptions {
   /** Absolute path of an existing directory. */
@@ -12,9 +14,16 @@ interface CommandOptions {
   /** Receives standard output and standard error in the order in which they were written. */
   readonly onOutput: (bytes: Uint8Array) => void;
   readonly signal: AbortSignal;
+  /** Absent: the command may do what this process may do. */
+  readonly confine?: Confine | undefined;
+  /** Absent: without a limit. */
+  readonly limits?: ResourceLimits | undefined;
 }
 
-interface StartedCommandOptions extends Pick<CommandOptions, "cwd" | "env" | "onOutput"> {}
+interface StartedCommandOptions extends Pick<
+  CommandOptions,
+  "cwd" | "env" | "onOutput" | "confine" | "limits"
+> {}
 
 export interface RunningCommand {
   /** Resolves when the shell has ended and its whole group is gone. Rejects when the shell cannot be started. */
@@ -31,7 +40,7 @@ export interface CommandEnd {
   /** Undefined when a signal ended the shell. */
   readonly exitCode: number | undefined;
   readonly signalName: string | undefined;
-  readonly stoppedBy: "timeout" | "abort" | undefined;
+  readonly stoppedBy: "timeout" | "abort" | Excess | undefined;
   /** True when processes outlived the command and were stopped. */
   readonly leftovers: boolean;
 }
@@ -46,6 +55,8 @@ const LEFTOVER_GRACE_MS = 500;
 /** Time to read the rest of an ended shell's output. A process that left the group can hold the pipe open forever. */
 const DRAIN_MS = 1_000;
 const POLL_MS = 20;
+const MOMENT_MS = 3;
+const MOMENTS = 4;
 
 const shell = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ?? "sh";
 // Bash takes a socket on standard input, which is what Node's pipes are, for a remote login and reads the user's start
@@ -67,7 +78,7 @@ export async function runCommand(command: string, options: CommandOptions): Prom
  */
 export function superviseGroup(
   child: GroupLeader,
-  options: Pick<CommandOptions, "timeoutMs" | "signal">,
+  options: Pick<CommandOptions, "timeoutMs" | "signal" | "limits">,
 ): Promise<CommandEnd> {
   return ended(child, stopper(child, options));
 }
@@ -76,7 +87,11 @@ export function superviseGroup(
 export function startCommand(command: string, options: StartedCommandOptions): RunningCommand {
   const child = spawnShell(command, options, "pipe");
   const stopping = new AbortController();
-  const stop = stopper(child, { timeoutMs: undefined, signal: stopping.signal });
+  const stop = stopper(child, {
+    timeoutMs: undefined,
+    signal: stopping.signal,
+    limits: options.limits,
+  });
   // An ended process does not read; `end` reports how it ended.
   child.stdin?.on("error", () => {});
   const end = ended(child, stop);
@@ -106,16 +121,20 @@ function writeTo(child: ChildProcess, text: string, close: boolean): Promise<voi
 }
 
 function spawnShell(command: string, options: StartedCommandOptions, stdin: "ignore" | "pipe"): GroupLeader {
+  const { cwd, confine = asItIs } = options;
   // One pipe for both streams keeps their order; `exec` keeps the shell as the group leader.
-  const child = spawn("/bin/sh", ["-c", 'exec "$@" 2>&1', "sh", shell, ...noStartFile, "-c", command], {
-    cwd: options.cwd,
-    env: options.env,
+  const line = confine({ program: shell, args: [...noStartFile, "-c", command], cwd, env: options.env });
+  const child = spawn("/bin/sh", ["-c", 'exec "$@" 2>&1', "sh", line.program, ...line.args], {
+    cwd,
+    env: line.env,
     detached: true,
     stdio: [stdin, "pipe", "ignore"],
   }) as GroupLeader;
   child.stdout.on("data", options.onOutput);
   return child;
 }
+
+const asItIs: Confine = (command) => command;
 
 /** Resolves when the shell has ended and the processes that outlived it are gone. */
 async function ended(child: GroupLeader, stop: ReturnType<typeof stopper>): Promise<CommandEnd> {
@@ -160,16 +179,30 @@ function exited(child: ChildProcess): Promise<Pick<CommandEnd, "exitCode" | "sig
 /** Stops the group on abort or timeout: SIGTERM first, then SIGKILL. */
 function stopper(
   child: ChildProcess,
-  { timeoutMs, signal }: { readonly timeoutMs: number | undefined; readonly signal: AbortSignal },
+  {
+    timeoutMs,
+    signal,
+    limits,
+  }: {
+    readonly timeoutMs: number | undefined;
+    readonly signal: AbortSignal;
+    readonly limits?: ResourceLimits | undefined;
+  },
 ) {
   let reason: CommandEnd["stoppedBy"];
   let cancelKill = (): void => {};
-  const stop = (why: "timeout" | "abort") => {
+  const stop = (why: NonNullable<CommandEnd["stoppedBy"]>) => {
     if (reason !== undefined) return;
     reason = why;
     signalGroup(child.pid, "SIGTERM");
     cancelKill = systemClock.after(STOP_GRACE_MS, () => signalGroup(child.pid, "SIGKILL"));
   };
+  const onExcess = (excess: Excess) => {
+    stop(excess);
+    // A command above its limits gets no time to exit by itself.
+    signalGroup(child.pid, "SIGKILL");
+  };
+  const unwatch = limits === undefined ? () => {} : watchResources(child.pid, { limits, onExcess });
   const onAbort = () => stop("abort");
   const cancelTimeout =
     timeoutMs === undefined ? () => {} : systemClock.after(timeoutMs, () => stop("timeout"));
@@ -178,6 +211,7 @@ function stopper(
   return {
     reason: () => reason,
     release: () => {
+      unwatch();
       cancelTimeout();
       cancelKill();
       signal.removeEventListener("abort", onAbort);
@@ -188,6 +222,11 @@ function stopper(
 /** Stops what remains of the group after its leader. Resolves to whether anything remained. */
 async function endGroup(pid: number | undefined, graceMs: number): Promise<boolean> {
   if (pid === undefined || !isAlive(pid)) return false;
+  // The first process of a sandbox ends a moment after the command.
+  for (let look = 0; look < MOMENTS; look += 1) {
+    await systemClock.sleep(MOMENT_MS);
+    if (!isAlive(pid)) return false;
+  }
   signalGroup(pid, "SIGTERM");
   for (let waitedMs = 0; waitedMs < graceMs; waitedMs += POLL_MS) {
     await systemClock.sleep(POLL_MS);
@@ -256,8 +295,10 @@ function killGroups(): void {
   }
 }
 
-/** The last two let a command that calls agentd find the home of the service that runs it. */
-const inherited = new Set("PATH HOME LANG TMPDIR USER SHELL TZ AGENTD_HOME AGENTD_PROFILE".split(" "));
+/** The last four let a command that calls agentd find the home, and the webhook receiver, of the service that runs it. */
+const inherited = new Set(
+  "PATH HOME LANG TMPDIR USER SHELL TZ AGENTD_HOME AGENTD_PROFILE WEBHOOK_ENABLED WEBHOOK_PORT".split(" "),
+);
 
 /**
  * Returns the environment for commands. The service's own environment holds its keys, so commands get a short list of

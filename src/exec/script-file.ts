@@ -4,13 +4,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { realpath, stat } from "node:fs/promises";
 import { dirname, extname, isAbsolute, join } from "node:path";
-import process from "node:process";
 import type { Writable } from "node:stream";
-import { redact } from "../base/observe/redact.ts";
-import { isInside } from "../base/paths.ts";
+import { redact } from "../base/observe.ts";
+import { scriptProgram } from "../base/system/machine.ts";
+import { isInside, tailOf } from "../base/text.ts";
 import { OutputExcerpt } from "./output.ts";
 import { superviseGroup } from "./process-group.ts";
-import { tailOf } from "../base/text.ts";
+import type { Confine } from "./sandbox/sandbox.ts";
 
 interface ScriptFileOptions {
   /** The script's whole environment. */
@@ -20,6 +20,8 @@ interface ScriptFileOptions {
   readonly cwd?: string;
   /** Text for standard input. Default: none. */
   readonly input?: string;
+  /** Absent: the script may do what this process may do. */
+  readonly confine?: Confine | undefined;
 }
 
 interface ScriptFailure {
@@ -90,7 +92,7 @@ function commandsFor(path: string): readonly Command[] {
     case ".js":
     case ".mjs":
     case ".ts":
-      return ["Deno" in globalThis ? [process.execPath, "run", "-A", path] : [process.execPath, path]];
+      return [scriptProgram(path)];
     default:
       return [
         ["python3", path],
@@ -102,10 +104,17 @@ function commandsFor(path: string): readonly Command[] {
 async function runCommand(
   [program, ...args]: Command,
   path: string,
-  { env, timeoutMs, cwd = dirname(path), input = "" }: ScriptFileOptions,
+  { env, timeoutMs, cwd = dirname(path), input = "", confine }: ScriptFileOptions,
 ): Promise<ScriptEnd> {
   // Its own group, so that the processes it starts end with it.
-  const child = spawn(program, args, { cwd, env, detached: true, stdio: ["pipe", "pipe", "pipe"] });
+  const plain = { program, args, cwd, env };
+  const line = confine === undefined ? plain : confine(plain);
+  const child = spawn(line.program, line.args, {
+    cwd,
+    env: line.env,
+    detached: true,
+    stdio: ["pipe", "pipe", "pipe"],
+  });
   // Without a free file descriptor the child has no pipes, and only the error says so.
   const pipes: Writable | undefined = child.stdin;
   if (!pipes) throw ((await once(child, "error")) as [Error])[0];

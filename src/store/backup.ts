@@ -1,13 +1,13 @@
-/** Touches the machine: copies a SQLite database while others write to it. */
+/** Copies a SQLite database while other processes write to it. Touches the machine. */
 import { chmod, open } from "node:fs/promises";
 import { DatabaseSync } from "node:sqlite";
-import { toStoreError, unavailable } from "./tx/failure.ts";
-import { BUSY_TIMEOUT_MS } from "./sqlite/connection.ts";
+import { toStoreError, unavailable } from "./tx/group.ts";
+import { BUSY_TIMEOUT_MS } from "./sqlite.ts";
 
 /**
  * Copies a consistent snapshot of the database at `from` into the new file `to` while services go on writing; mode
- * 0600, synced to disk and checked when it resolves. The copy has an epoch of its own: cursors of the original may be
- * ahead of it. Rejects with ServiceError `state_store_unavailable`.
+ * 0600, synced to disk and checked when it resolves. The copy gets a new epoch: cursors of the original may be ahead of
+ * it. Rejects with ServiceError `state_store_unavailable`.
  */
 export async function copySqlite(from: string, to: string): Promise<void> {
   try {
@@ -41,5 +41,39 @@ async function toDisk(path: string): Promise<void> {
     await file.sync();
   } finally {
     await file.close();
+  }
+}
+
+/** Throws ServiceError `state_store_unavailable` unless the file is an intact SQLite database. */
+export function checkSqlite(path: string): void {
+  try {
+    runOn(path, (database) => {
+      const [finding] = database.prepare("pragma quick_check(1)").all();
+      if (Object.values(finding ?? {})[0] !== "ok") throw unavailable(`The database ${path} is damaged.`);
+    });
+  } catch (error) {
+    throw toStoreError(error);
+  }
+}
+
+/** SQLITE_BUSY, in the lower byte. */
+const BUSY = 5;
+
+/** Returns whether a process has the database open. Its connections hold a lock as long as they are open. */
+export function isSqliteInUse(path: string): boolean {
+  try {
+    const database = new DatabaseSync(path, { timeout: 0 });
+    try {
+      database.exec("pragma locking_mode = exclusive");
+      database.prepare("begin exclusive").run();
+      database.prepare("rollback").run();
+    } finally {
+      database.close();
+    }
+    return false;
+  } catch (error) {
+    if ((Number((error as { errcode?: unknown }).errcode) & 0xff) === BUSY) return true;
+    // A damaged database is not in use, and is what a restore is for.
+    return false;
   }
 }

@@ -1,19 +1,17 @@
 import { appendAllEvents, appendEvents, beginSession, toEvent } from "./journal/append.ts";
-import type { Driver } from "./tx/driver.ts";
-import { Followers } from "./journal/follow.ts";
+import { type Driver, findStatement, type Row, type Tx } from "./tx/tx.ts";
+import { Followers, scopeKey, type Page, type PageLimits } from "./journal/follow.ts";
+import { Feed, FEED_SCOPE } from "./feed/feed.ts";
 import { GroupCommitter } from "./tx/group.ts";
 import type { Journal, JournalEvent, Scope } from "./journal/journal.ts";
-import { createLedger } from "./leases/ledger.ts";
+import type { Heard } from "./journal/listen.ts";
+import { createLedger, createOwner, isOwnerDead, retireOwner } from "./leases.ts";
 import { migratePostgres, migrateSqlite, readEpoch } from "./schema/migrate.ts";
 import { createOutbox } from "./outbox/outbox.ts";
-import { createOwner, isOwnerDead, retireOwner } from "./leases/owner.ts";
-import { scopeKey, type Page, type PageLimits } from "./journal/pages.ts";
 import { ReaderBudget } from "./journal/reader-budget.ts";
-import { openSqlite } from "./sqlite/sqlite.ts";
-import { findStatement } from "./tx/statement.ts";
+import { openSqlite } from "./sqlite.ts";
 import type { Store, StoreOptions } from "./store.ts";
 import type { Tables } from "./schema/tables.ts";
-import type { Row, Tx } from "./tx/tx.ts";
 
 const READ_LIMIT = 512;
 /** Default limit of a read: fits into one answer of the gateway. */
@@ -60,19 +58,27 @@ function assemble(
   const readers = new ReaderBudget(maxReaderBytes);
   const followers = new Followers({
     read: (scope, after, limits) => readPage(driver, scope, { after, ...limits }),
+    hear: (runId, types, after) => hear(driver, runId, { types, after }),
     watch: (wake) => driver.watch(wake),
     budget: readers,
   });
+  const feed = new Feed(driver);
   const onUncertain = () => {
     followers.look();
+    feed.look();
     driver.announce(undefined);
   };
-  const group = new GroupCommitter(driver, onProblem, onUncertain);
+  const onChanges = () => {
+    feed.look();
+    driver.announce([FEED_SCOPE]);
+  };
+  const group = new GroupCommitter(driver, onProblem, onUncertain, onChanges);
   const holder = { owner, ownerIsDead: (other: string) => isOwnerDead(other, owner) };
   let closing: Promise<void> | undefined;
   const close = async () => {
     await group.close();
     followers.close();
+    feed.close();
     await driver.close();
     retireOwner(owner);
   };
@@ -86,6 +92,7 @@ function assemble(
     journal: createJournal(driver, followers),
     ledger: createLedger(owner),
     outbox: createOutbox(holder),
+    feed,
     write: (work, writeOptions) => group.write(work, writeOptions),
     ownerIsDead: holder.ownerIsDead,
     close: () => (closing ??= close()),
@@ -122,6 +129,7 @@ function createJournal(driver: Driver, followers: Followers): Journal {
     read: async (scope, { after = 0, limit = READ_LIMIT, maxBytes = READ_BYTES } = {}) =>
       (await readPage(driver, scope, { after, events: limit, bytes: maxBytes })).events,
     follow: (scope, options) => followers.follow(scope, options),
+    listen: (runId, options) => followers.listen(runId, options),
   };
 }
 
@@ -149,6 +157,22 @@ async function readPage(
   const hasMore =
     rows.length >= limit || bytes >= maxBytes || (driver.dialect === "postgres" && rows.some(isLast));
   return { events: rows.map(toEvent), hasMore };
+}
+
+/** Two reads: an event committed between them has a higher number, and the next call reads it. */
+async function hear(
+  driver: Driver,
+  runId: string,
+  { types, after }: { readonly types: readonly string[]; readonly after: number },
+): Promise<Heard> {
+  const [newest] = await driver.query("select max(run_seq) as last from events where run_id = ?", [runId]);
+  const upTo = Math.max(after, Number(newest?.["last"] ?? 0));
+  const among = types.map(() => "?").join(", ");
+  const rows = await driver.query(
+    `select * from events where run_id = ? and run_seq > ? and run_seq <= ? and type in (${among}) order by run_seq`,
+    [runId, after, upTo, ...types],
+  );
+  return { events: rows.map(toEvent), upTo };
 }
 
 function pageSql(where: string, order: string) {

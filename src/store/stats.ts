@@ -1,9 +1,9 @@
 import { sql } from "kysely";
-import { createId } from "../base/ids.ts";
+import { createId } from "../base/text.ts";
 import type { Store } from "./store.ts";
 
 /** Counts by status. */
-export interface StoreStats {
+interface StoreStats {
   /** Runs that have not ended. */
   readonly runs: ReadonlyMap<string, number>;
   /** Webhook deliveries that have not ended. */

@@ -1,6 +1,7 @@
 import type { Kysely } from "kysely";
+import type { Feed } from "./feed/feed.ts";
 import type { Journal } from "./journal/journal.ts";
-import type { Ledger } from "./leases/ledger.ts";
+import type { Ledger } from "./leases.ts";
 import type { Outbox } from "./outbox/outbox.ts";
 import type { ReaderBudget } from "./journal/reader-budget.ts";
 import type { Tables } from "./schema/tables.ts";
@@ -22,6 +23,8 @@ export interface Store {
   readonly journal: Journal;
   readonly ledger: Ledger;
   readonly outbox: Outbox;
+  /** The committed changes of all resources, in order. */
+  readonly feed: Feed;
   /** The memory budget of all readers of events in this process. */
   readonly readers: ReaderBudget;
   /** Queries over committed rows. MUST NOT see the rows of a transaction that is still open. */
@@ -36,10 +39,10 @@ export interface Store {
   /**
    * Runs `work` in a transaction and resolves with its value once that is committed.
    *
-   * All works of one event-loop turn share one transaction (group commit). A driver MUST keep them apart all the
-   * same: when one throws, its rows are gone, its promise rejects with that error, and the others commit.
-   * A work may therefore be called twice: it MUST NOT change anything but the transaction, and MUST NOT await
-   * anything but the transaction (no network, no timers).
+   * All units of work of one event-loop turn share one transaction (group commit). A driver MUST still isolate them:
+   * when one throws, its rows are rolled back, its promise rejects with that error, and the others commit. A work may
+   * therefore be called twice: it MUST NOT change anything but the transaction, and MUST NOT await anything but the
+   * transaction (no network, no timers).
    *
    * `durable` (default true): the promise resolves after the rows are on disk. With false they are committed and
    * visible, and become durable with the next durable group; for streaming deltas only.

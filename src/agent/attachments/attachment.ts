@@ -4,9 +4,11 @@ import { basename, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { imageSize } from "image-size";
 import { ServiceError } from "../../base/errors.ts";
-import { isInside } from "../../base/paths.ts";
+import { isInside } from "../../base/text.ts";
 import { OwnFileError, readForeign } from "../../base/system/own-files.ts";
-import type { Attachment } from "../message.ts";
+import { type Attachment, ToolError } from "../engine.ts";
+import { checkRead } from "../question/policy/paths.ts";
+import { realPath } from "../tools/files/paths.ts";
 
 export interface AttachmentOptions {
   readonly cwd: string;
@@ -223,4 +225,48 @@ function toBase64(bytes: Uint8Array): string {
     binary += String.fromCharCode(...bytes.subarray(at, at + PIECE));
   }
   return btoa(binary);
+}
+
+/** Returns a text file for the model: its name, then its text in a code fence that the text cannot close. */
+export function fileText({ name = "attachment", data }: Attachment): string {
+  const text = decode(data);
+  const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
+  const fence = "`".repeat(longest + 1);
+  return `File ${JSON.stringify(name)}:\n${fence}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
+}
+
+function decode(base64: string): string {
+  try {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.codePointAt(0) ?? 0);
+    return new TextDecoder().decode(bytes);
+  } catch {
+    return "(The file could not be decoded.)";
+  }
+}
+
+/** Whose files an attachment may be, for the policy. */
+export interface AttachmentFolders {
+  readonly workspace: string;
+  /** The user's home. */
+  readonly home: string;
+  /** The home of agentd. */
+  readonly agentHome: string;
+}
+
+/** Returns what the policy objects to showing the absolute `path` to a model; undefined: nothing. */
+export function objectionTo(
+  path: string,
+  folders: AttachmentFolders,
+): { readonly outcome: "ask" | "deny"; readonly reason: string } | undefined {
+  return checkRead(path, folders);
+}
+
+/** Returns the absolute path without links of `path` in `cwd`; undefined when its links cannot be followed. */
+export function realPathOf(path: string, cwd: string): string | undefined {
+  try {
+    return realPath(path, cwd);
+  } catch (error) {
+    if (error instanceof ToolError) return undefined;
+    throw error;
+  }
 }

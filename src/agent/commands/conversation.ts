@@ -1,6 +1,6 @@
 import { ServiceError } from "../../base/errors.ts";
 import { runningTurn } from "../run/run.ts";
-import { sessionOf, shown, usage, type Command, type CommandCall } from "./command.ts";
+import { sessionOf, shown, usage, type Command, type CommandCall } from "../agent.ts";
 
 /** Commands that send a prompt, steer a run or undo prompts. */
 export const conversationCommands: readonly Command[] = [

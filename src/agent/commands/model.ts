@@ -1,6 +1,7 @@
-import { EFFORTS } from "../agent.ts";
-import { sessionOf, shown, usage, type Command } from "./command.ts";
-import { isMode, MODE_TEXTS, MODES } from "../session/session.ts";
+import { EFFORTS, sessionOf, shown, usage, type Command } from "../agent.ts";
+import { parseModelChoice } from "../engine.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { describeMode, isMode, MODES } from "../session/session.ts";
 
 /** Commands for the model and the permission mode. */
 export const modelCommands: readonly Command[] = [
@@ -8,12 +9,14 @@ export const modelCommands: readonly Command[] = [
     name: "model",
     description: "List the models, or choose one for this session",
     category: "Model",
-    hint: "[model or provider:model]",
+    hint: "[model or provider:model] [--provider <name>] [--global]",
     run: async (call) => {
       const { agent, owner, args } = call;
       const id = sessionOf(call, "model");
       if (args !== "") {
-        const model = await agent.chooseModel(id, owner, args);
+        const { name, isGlobal } = parseModelChoice(args);
+        if (isGlobal) throw new ServiceError("invalid_request", ONLY_HERE);
+        const model = await agent.chooseModel(id, owner, name);
         return shown(`Model: ${model}, from the next run on.`);
       }
       const { model } = await agent.status(id, owner);
@@ -53,12 +56,16 @@ export const modelCommands: readonly Command[] = [
       if (args === "") {
         const { mode } = await agent.status(id, owner);
         const current = mode ?? `not set; approvals.mode is ${agent.deps.settings.policyMode}`;
-        const lines = MODES.map((each) => `  ${each.padEnd(13)}${MODE_TEXTS[each].description}`);
+        const lines = MODES.map(
+          (each) => `  ${each.padEnd(13)}${describeMode(each, agent.deps.settings).description}`,
+        );
         return shown([`Mode: ${current}`, "Modes:", ...lines].join("\n"));
       }
       if (!isMode(args)) throw usage({ name: "mode", hint: `[${MODES.join("|")}]` });
       await agent.sessions.choose(id, owner, { mode: args });
-      return shown(`Mode: ${args}, from the next tool call on. ${MODE_TEXTS[args].description}.`);
+      return shown(
+        `Mode: ${args}, from the next tool call on. ${describeMode(args, agent.deps.settings).description}.`,
+      );
     },
   },
   {
@@ -93,6 +100,8 @@ export const modelCommands: readonly Command[] = [
   },
 ];
 
+const ONLY_HERE =
+  "This client cannot change the model of all sessions. Run `agentd config set model.default <provider:model>`.";
 const CONFIGURED_OFF =
   "Approvals stay off: approvals.mode is yolo in the configuration. Set it to ask, and restart agentd.";
 const GLOBALLY_OFF = "Approvals stay off: they are off for all sessions. Turn them on with /yolo off global.";

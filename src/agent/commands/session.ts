@@ -1,13 +1,10 @@
-import { shorten } from "../../base/text.ts";
-import { textOf, type Message } from "../message.ts";
-import { readTranscript, isSummary, loadContext } from "../session/transcript.ts";
-import { createSessionId } from "../../base/ids.ts";
+import { shorten, createSessionId } from "../../base/text.ts";
+import { textOf, type Message, parseModel } from "../engine.ts";
+import { readTranscript } from "../session/queries.ts";
+import { isSummary, loadContext } from "../session/transcript.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { Agent } from "../agent.ts";
-import { estimateTokens } from "../engines/conversation.ts";
-import { parseModel } from "../model.ts";
-import { contextUse } from "../usage/context-use.ts";
-import { type Command, sessionOf, shown, usage } from "./command.ts";
+import { type Agent, type Command, sessionOf, shown, usage } from "../agent.ts";
+import { estimateTokens } from "../engines/turn.ts";
 
 const SHOWN_MESSAGES = 20;
 const SHOWN_CHARACTERS = 200;
@@ -124,7 +121,7 @@ export const sessionCommands: readonly Command[] = [
       const { session, model, cwd } = await agent.status(sessionOf(call, "context"), owner);
       const [shares, { used, compressions }] = await Promise.all([
         sharesOf(agent, session, cwd),
-        contextUse(agent.deps, session),
+        agent.contextUse(session),
       ]);
       const max = agent.deps.models.contextTokensOf(parseModel(model));
       const estimate = shares.reduce((sum, { tokens }) => sum + tokens, 0);

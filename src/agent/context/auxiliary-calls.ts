@@ -1,15 +1,20 @@
-import { parseModel } from "../model.ts";
-import type { Span } from "../../base/observe/trace.ts";
+import {
+  parseModel,
+  completeOnce,
+  addUsage,
+  zeroUsage,
+  type Usage,
+  type Message,
+  ToolError,
+  type Completion,
+} from "../engine.ts";
+import type { Span } from "../../base/observe.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
-import type { Budget } from "../usage/budget.ts";
-import { completeOnce } from "./completion.ts";
+import type { Budget } from "../usage.ts";
 import { compress, type CompressionReason } from "./compression.ts";
-import { addUsage, zeroUsage, type Usage } from "../engine.ts";
-import type { Message } from "../message.ts";
 import type { AgentDeps } from "../deps.ts";
 import type { EventWriter } from "../run/event.ts";
 import type { RunInput } from "../run/run.ts";
-import { ToolError, type Completion } from "../tool/tool.ts";
 
 interface AuxiliaryCallsOptions {
   readonly deps: AgentDeps;

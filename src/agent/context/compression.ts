@@ -1,19 +1,20 @@
-import { redact } from "../../base/observe/redact.ts";
-import type { Span } from "../../base/observe/trace.ts";
-import { headOf, tailOf } from "../../base/text.ts";
+import { redact, type Span } from "../../base/observe.ts";
+import { excerptOf, headOf, tailOf } from "../../base/text.ts";
 import type { Store } from "../../store/store.ts";
-import { type Engine, type ModelRef, type Usage, zeroUsage } from "../engine.ts";
-import { estimateTokens } from "../engines/conversation.ts";
-import { type Message, textOf, type UserMessage } from "../message.ts";
-import { runEvent } from "../run/event.ts";
 import {
-  addMessages,
-  isSummary,
-  loadContext,
-  numberContext,
+  type Engine,
+  type ModelRef,
+  type Usage,
+  zeroUsage,
+  type Message,
+  textOf,
+  type UserMessage,
+  completeOnce,
   type NumberedMessage,
-} from "../session/transcript.ts";
-import { completeOnce } from "./completion.ts";
+} from "../engine.ts";
+import { estimateTokens } from "../engines/turn.ts";
+import { runEvent } from "../run/event.ts";
+import { addMessages, contextStart, isSummary, loadContext, numberContext } from "../session/transcript.ts";
 
 export type CompressionReason = "requested" | "near_limit" | "overflow";
 
@@ -57,17 +58,13 @@ interface Compressed {
  */
 export async function compress(options: CompressionOptions): Promise<Compressed> {
   const { store, sessionId, runId, reason, keepMessages } = options;
-  const session = await store.read
-    .selectFrom("sessions")
-    .selectAll()
-    .where("id", "=", sessionId)
-    .executeTakeFirstOrThrow();
+  const session = await contextStart(store, sessionId);
   const context =
     (options.saved && (await numberContext(store, session, options.saved))) ??
     (await loadContext(store, session));
   // Overflow: even the newest messages are too many.
   const keep = reason === "overflow" ? Math.max(2, Math.floor(keepMessages / 2)) : keepMessages;
-  const plan = planCompression(context, keep) ?? planCompression(context, Math.min(keep, 4));
+  const plan = planWithin(context, { keep, maxTokens: KEPT_SHARE * options.contextTokens });
   if (!plan) return end(options, context, { status: "noop", note: "Nothing is old enough to summarise." });
   await store.write((tx) =>
     store.journal.append(tx, sessionId, [runEvent(runId, "compression.started", { reason })], {
@@ -218,6 +215,27 @@ export function planCompression(
   return { older: context.slice(0, cut), kept: context.slice(cut) };
 }
 
+/** Share of the model's context that the kept messages may fill: with more, the next step would compress again. */
+const KEPT_SHARE = 0.5;
+
+/**
+ * As {@link planCompression}, but keeps fewer messages if `keep` of them leave nothing to summarise, or have more than
+ * `maxTokens` together. A single longer step is kept whole.
+ */
+export function planWithin(
+  context: readonly NumberedMessage[],
+  { keep, maxTokens }: { readonly keep: number; readonly maxTokens: number },
+): CompressionPlan | undefined {
+  const counts = [keep];
+  for (let fewer = keep / 2; fewer > 4; fewer /= 2) counts.push(Math.floor(fewer));
+  let last: CompressionPlan | undefined;
+  for (const count of [...counts, Math.min(keep, 4), 2]) {
+    last = planCompression(context, count) ?? last;
+    if (last && estimateTokens(last.kept.map(({ message }) => message)) <= maxTokens) break;
+  }
+  return last;
+}
+
 /** Returns the positions at which a conversation may begin: any but a tool's answer. */
 function cutsUpTo(context: readonly NumberedMessage[], latest: number): readonly number[] {
   const positions = context
@@ -240,19 +258,16 @@ function quote(message: Message): string {
   if (message.role === "assistant") {
     const calls = message.parts.flatMap((part) =>
       part.type === "tool_call"
-        ? [`(called ${part.tool} with ${clip(JSON.stringify(part.input) ?? "")})`]
+        ? [`(called ${part.tool} with ${excerptOf(JSON.stringify(part.input) ?? "", MAX_QUOTED_CHARACTERS)})`]
         : [],
     );
-    return [`ASSISTANT: ${clip(textOf(message))}`, ...calls].join("\n");
+    return [`ASSISTANT: ${excerptOf(textOf(message), MAX_QUOTED_CHARACTERS)}`, ...calls].join("\n");
   }
-  if (message.role === "tool") return `TOOL ${message.tool} (${message.status}): ${clip(message.text)}`;
+  if (message.role === "tool")
+    return `TOOL ${message.tool} (${message.status}): ${excerptOf(message.text, MAX_QUOTED_CHARACTERS)}`;
   const files = message.role === "user" ? (message.attachments ?? []) : [];
   const names = files.map(({ type, mediaType, name }) => `(${type} ${name ?? mediaType})`);
-  return [`${message.role.toUpperCase()}: ${clip(message.text)}`, ...names].join("\n");
-}
-
-function clip(text: string): string {
-  if (text.length <= MAX_QUOTED_CHARACTERS) return text;
-  const half = MAX_QUOTED_CHARACTERS / 2;
-  return `${headOf(text, half)} [...] ${tailOf(text, half)}`;
+  return [`${message.role.toUpperCase()}: ${excerptOf(message.text, MAX_QUOTED_CHARACTERS)}`, ...names].join(
+    "\n",
+  );
 }

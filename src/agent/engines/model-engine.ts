@@ -1,13 +1,23 @@
-import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/observe/log.ts";
-import { zeroUsage, type Engine, type EngineTurn, type ModelRef, type ToolSpec } from "../engine.ts";
-import { formatModel } from "../model.ts";
-import { loadSdk, ModelCaller } from "./model-call.ts";
+import type { Clock } from "../../base/time.ts";
+import { LruMap } from "../../base/data.ts";
+import type { Log } from "../../base/observe.ts";
+import {
+  zeroUsage,
+  type Engine,
+  type EngineTurn,
+  type Message,
+  type ModelRef,
+  type ToolSpec,
+  formatModel,
+} from "../engine.ts";
+import { ModelCaller } from "./model-call.ts";
+import { formattedStep, type FormatRequest } from "./output-format.ts";
 import { type AnsweringModel, FallbackChain, type ProviderConfig } from "./providers.ts";
 import {
   internalError,
   isContextTooLong,
   isOutage,
+  mayRefuseParameter,
   PortError,
   toTurnError,
   type TurnError,
@@ -29,12 +39,13 @@ export interface ModelEngineOptions {
  * arguments and connects providers; the turn, and how it is steered, stopped and saved, is ours.
  */
 export function createModelEngine(options: ModelEngineOptions): Engine {
+  const support = new LruMap<string, FormatSupport>(MAX_MODELS);
   return {
     name: "model",
     runTurn: async (turn) => {
       const { provider } = turn.model;
       if (options.providers.some(({ name }) => name === provider)) {
-        return runTurn(turn, new ProviderModel(turn, options));
+        return runTurn(turn, new ProviderModel(turn, options, support));
       }
       const message = `No provider is named ${JSON.stringify(provider)}. Add it to model.providers.`;
       return { stop: "error", text: "", usage: zeroUsage, error: { code: "model_not_found", message } };
@@ -42,38 +53,75 @@ export function createModelEngine(options: ModelEngineOptions): Engine {
   };
 }
 
+/** What is known about a model: its provider refuses the format, or accepts it and ignores it. */
+type FormatSupport = "refuses" | "ignores";
+
+/** Most models about which something is known. */
+const MAX_MODELS = 256;
+
 /** Answers with the first model of the chain that responds. */
 class ProviderModel implements TurnModel {
   readonly countsContext = true;
   readonly #turn: EngineTurn;
   readonly #options: ModelEngineOptions;
   readonly #chain: FallbackChain;
+  readonly #support: LruMap<string, FormatSupport>;
   #caller: ModelCaller | undefined;
   #answering: AnsweringModel | undefined;
+  /** The model that refused a call with the format in this turn. */
+  #withoutFormat: string | undefined;
 
-  constructor(turn: EngineTurn, options: ModelEngineOptions) {
+  constructor(turn: EngineTurn, options: ModelEngineOptions, support: LruMap<string, FormatSupport>) {
     this.#turn = turn;
     this.#options = options;
+    this.#support = support;
     this.#chain = new FallbackChain(turn, options.providers);
   }
 
   async step(context: StepContext): Promise<Step> {
-    this.#caller ??= new ModelCaller(await loadSdk(), this.#turn, this.#options);
-    let answering = (this.#answering ??= await this.#chain.next());
+    this.#caller ??= new ModelCaller(this.#turn, this.#options);
+    const { outputFormat: format } = this.#turn;
+    const { gate } = this.#caller;
+    if (!format || !gate) return this.#answer(this.#caller, context);
+    const caller = this.#caller;
+    return formattedStep({
+      format,
+      gate,
+      answer: (corrections) => this.#answer(caller, context, corrections),
+      refusal: () => context.refusal(),
+      model: () => formatModel(this.#answering?.ref ?? this.#turn.model),
+    });
+  }
+
+  async #answer(
+    caller: ModelCaller,
+    context: StepContext,
+    corrections: readonly Message[] = [],
+  ): Promise<Step> {
+    let answering = (this.#answering ??= this.#chain.next());
     if (!answering) throw new Error("no model of the turn has a provider");
     let outage: TurnError | undefined;
     for (;;) {
-      const { result, hasEmitted, error } = await this.#caller.call(answering, context.conversation.messages);
-      if (error === undefined) return { ...result, stop: stopOf(result), isCut: false };
+      const { result, hasEmitted, error } = await caller.call(answering, {
+        messages: [...context.conversation.messages, ...corrections],
+        format: this.#requestFormat(answering, { isCorrection: corrections.length > 0 }),
+        isLast: context.index + 1 === this.#turn.maxSteps,
+      });
+      if (error === undefined) {
+        if (this.#withoutFormat !== undefined) this.#support.set(this.#withoutFormat, "refuses");
+        return { ...result, stop: stopOf(result), isCut: false };
+      }
       if (this.#turn.signal.aborted) return { ...result, isCut: true };
       const cut = (reason: TurnError): Step => ({ ...result, isCut: true, error: reason });
       const turnError = this.#translate(error, answering.provider);
       if (hasEmitted) return cut(turnError);
       if (isContextTooLong(error)) {
         if (!(await context.shrink())) return cut(turnError);
+      } else if (this.#mayRefuseFormat(answering, error)) {
+        this.#withoutFormat = formatModel(answering.ref);
       } else {
         outage ??= turnError;
-        const next = isOutage(error) ? await this.#chain.next() : undefined;
+        const next = isOutage(error) ? this.#chain.next() : undefined;
         if (!next) return cut(outage);
         this.#turn.ports.emit({ type: "notice", text: switchText(answering.ref, next.ref) });
         this.#answering = answering = next;
@@ -81,6 +129,32 @@ class ProviderModel implements TurnModel {
       const refusal = context.refusal();
       if (refusal) return cut(refusal);
     }
+  }
+
+  /** How the next call asks for the format; undefined in a turn without one. */
+  #requestFormat(
+    { ref }: AnsweringModel,
+    { isCorrection }: { readonly isCorrection: boolean },
+  ): FormatRequest | undefined {
+    const { outputFormat: format } = this.#turn;
+    if (!format) return undefined;
+    const isGiven = this.#takesFormat(ref);
+    if (isGiven && isCorrection) this.#support.set(formatModel(ref), "ignores");
+    const isIgnored = this.#support.get(formatModel(ref)) === "ignores";
+    // Without a schema, some providers require that the instructions mention JSON.
+    const isDescribed = !isGiven || isIgnored || isCorrection || format.schema === undefined;
+    this.#caller?.gate?.open({ isLive: isGiven && !isDescribed });
+    return { isGiven, isDescribed };
+  }
+
+  /** Returns true when the call may have failed because it carried the format. It is then made without. */
+  #mayRefuseFormat({ ref }: AnsweringModel, error: unknown): boolean {
+    return this.#turn.outputFormat !== undefined && this.#takesFormat(ref) && mayRefuseParameter(error);
+  }
+
+  #takesFormat(ref: ModelRef): boolean {
+    const name = formatModel(ref);
+    return name !== this.#withoutFormat && this.#support.get(name) !== "refuses";
   }
 
   /** Provider failures are handled where they occur; this is a failing port or a bug. */

@@ -6,8 +6,9 @@ import type {
   Message,
   ToolMessage,
   UserMessage,
-} from "../message.ts";
-import { isRecord } from "../../base/json/schema.ts";
+} from "../engine.ts";
+import { isRecord } from "../../base/data.ts";
+import { fileText } from "../attachments/attachment.ts";
 
 /** Converts the transcript to the model SDK's form. Returns system messages separately, because they go first. */
 export function toPrompt(messages: readonly Message[]): {
@@ -134,20 +135,3 @@ function toUserPart(attachment: Attachment): UserPart {
 const FILE_TYPES = /^(?:image\/|audio\/|video\/|application\/pdf$)/;
 const TEXT_TYPES =
   /^(?:text\/|application\/(?:json|xml|yaml|toml|javascript|typescript|x-sh|x-yaml|sql)\b|[^;]+\+(?:json|xml|yaml)\b)/;
-
-/** Returns a text file for the model: its name, then its text in a code fence that the text cannot close. */
-export function fileText({ name = "attachment", data }: Attachment): string {
-  const text = decode(data);
-  const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
-  const fence = "`".repeat(longest + 1);
-  return `File ${JSON.stringify(name)}:\n${fence}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
-}
-
-function decode(base64: string): string {
-  try {
-    const bytes = Uint8Array.from(atob(base64), (character) => character.codePointAt(0) ?? 0);
-    return new TextDecoder().decode(bytes);
-  } catch {
-    return "(The file could not be decoded.)";
-  }
-}

@@ -1,3 +1,6 @@
+import { isRecord } from "../../base/data.ts";
+import { redact } from "../../base/observe.ts";
+import { headOf } from "../../base/text.ts";
 import type { ProviderFailure } from "../../../generated/http/client/types.gen.ts";
 import type { TurnEnd } from "../engine.ts";
 import type { ProviderConfig } from "./providers.ts";
@@ -34,8 +37,9 @@ export const internalError: TurnError = {
 };
 
 /**
- * Converts an error to a message that says what to do, and to a kind. Never includes the provider's text: response
- * bodies may repeat keys and prompts. The provider's own log has them.
+ * Converts an error to a message that says what to do, and to a kind. The words are ours: response bodies may repeat keys
+ * and prompts. Only the reason of a refused request (400, 404, 422) that we do not recognise is quoted, see
+ * {@link quotedReason}.
  */
 export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: number): TurnError {
   if (error instanceof PortError) return internalError;
@@ -77,11 +81,19 @@ function refusal(
   { provider, nowMs }: { readonly provider: ProviderConfig; readonly nowMs: number },
 ): TurnError {
   const who = `The provider ${provider.name}`;
+  const known = REFUSALS.find(({ pattern }) => bodyTexts(error).some((text) => pattern.test(text)));
+  if (known && REFUSED_STATUSES.includes(status)) {
+    const { code, words } = known;
+    return { code, message: `${who} ${words(modelOf(error))} (${status}).` };
+  }
   if (status === 401 || status === 403) {
     const message = `${who} does not accept the API key (${status}). Check model.providers.${provider.name}.api_key or the key in .env.`;
     return { code: "provider_error", message };
   }
-  if (status === 404) return { code: "model_not_found", message: `${who} does not have this model (404).` };
+  if (status === 404) {
+    const message = `${who} does not have this model (404)${quotedReason(error, provider)}.`;
+    return { code: "model_not_found", message };
+  }
   if (status === 429) {
     const waitMs = retryAfterMs(error, nowMs);
     const limits = `${who} limits the rate of requests (429).`;
@@ -91,7 +103,143 @@ function refusal(
     return { code: "provider_error", message, retryAfterSeconds };
   }
   const kind = status >= 500 ? "failed" : "refused the request";
-  return { code: "provider_error", message: `${who} ${kind} (${status}).` };
+  const reason = REFUSED_STATUSES.includes(status) ? quotedReason(error, provider) : "";
+  return { code: "provider_error", message: `${who} ${kind} (${status})${reason}.` };
+}
+
+const REFUSED_STATUSES = [400, 404, 422];
+
+/** Providers' messages for requests that a model or a server cannot take, and what to do. */
+const REFUSALS: readonly {
+  readonly pattern: RegExp;
+  readonly code: TurnError["code"];
+  readonly words: (model: string) => string;
+}[] = [
+  {
+    // Ollama, OpenRouter
+    pattern:
+      /does not support tools|no endpoints found that support tool use|tool(?:s| use| calling) (?:is|are) not supported/i,
+    code: "provider_error",
+    words: (model) =>
+      `does not support tools with the model${model}, and the agent needs them. Choose a model that supports tools`,
+  },
+  {
+    // vLLM, llama.cpp
+    pattern: /requires --enable-auto-tool-choice|tools param requires --jinja/i,
+    code: "provider_error",
+    words: () =>
+      "was started without support for tools. Start vLLM with --enable-auto-tool-choice and --tool-call-parser, " +
+      "or llama.cpp with --jinja",
+  },
+  {
+    // Ollama
+    pattern: /model .{0,200}not found, try pulling it|try pulling it first/i,
+    code: "model_not_found",
+    words: (model) => `does not have the model${model}. Pull it first, such as with \`ollama pull\``,
+  },
+  {
+    // OpenAI, vLLM, LM Studio
+    pattern: /model_not_found|the model .{0,200}does not exist|no models? (?:is |are )?loaded/i,
+    code: "model_not_found",
+    words: (model) =>
+      `does not have the model${model}. List its models with \`agentd model list\` or in its documentation`,
+  },
+  {
+    // OpenAI, Anthropic
+    pattern: /insufficient_quota|credit balance is too low|exceeded your current quota/i,
+    code: "provider_error",
+    words: () =>
+      "refuses the request because the account has no credit left. Add credit, or choose another provider",
+  },
+  {
+    // Ollama, OpenRouter, vLLM
+    pattern:
+      /does not support (?:image|vision)|no endpoints found that support image input|is not a multimodal model/i,
+    code: "provider_error",
+    words: (model) => `does not take images with the model${model}. Remove them, or choose a model that does`,
+  },
+];
+
+/** Returns the model of the refused request, quoted and with a space before it; "" when it is unknown. */
+function modelOf(error: unknown): string {
+  const { requestBodyValues: body } = error as { readonly requestBodyValues?: { readonly model?: unknown } };
+  const model = body?.model;
+  return typeof model === "string" && /^[\x21-\x7e]{1,256}$/.test(model) ? ` ${JSON.stringify(model)}` : "";
+}
+
+function bodyTexts(error: unknown): readonly string[] {
+  const { message, responseBody } = error as { readonly message?: unknown; readonly responseBody?: unknown };
+  return [message, responseBody].flatMap((text) =>
+    typeof text === "string" ? [text.slice(0, MAX_CHARACTERS)] : [],
+  );
+}
+
+const MAX_REASON_CHARACTERS = 300;
+/** Reasons that repeat this much of the request are not quoted: the conversation belongs in no log. */
+const REPEATED_CHARACTERS = 24;
+
+/**
+ * Returns `: "<reason>"` with the message that the provider put into its JSON response: one line, at most 300 characters,
+ * without secrets. "" when it has none, or when it repeats the conversation.
+ */
+function quotedReason(error: unknown, { apiKey }: ProviderConfig): string {
+  const { responseBody, requestBodyValues } = error as {
+    readonly responseBody?: unknown;
+    readonly requestBodyValues?: unknown;
+  };
+  const text = typeof responseBody === "string" ? messageIn(responseBody.slice(0, MAX_BODY_CHARACTERS)) : "";
+  const hidden = apiKey === undefined || apiKey === "" ? text : text.replaceAll(apiKey, "[redacted]");
+  const line = headOf(
+    redact(
+      hidden
+        .replace(/\s+/g, " ")
+        .replace(/\p{Cc}/gu, "")
+        .trim(),
+    ),
+    MAX_REASON_CHARACTERS,
+  );
+  if (line === "" || repeats(requestBodyValues, line)) return "";
+  return `: ${JSON.stringify(line.replace(/\.$/, ""))}`;
+}
+
+const MAX_BODY_CHARACTERS = 65_536;
+
+/** The usual places: `error.message`, `error`, `message` and `detail`. */
+function messageIn(body: string): string {
+  try {
+    const value: unknown = JSON.parse(body);
+    const entry = Array.isArray(value) ? value[0] : value;
+    if (!isRecord(entry)) return "";
+    const inner = isRecord(entry["error"]) ? entry["error"]["message"] : entry["error"];
+    const found = [inner, entry["message"], entry["detail"]].find((each) => typeof each === "string");
+    return typeof found === "string" ? found : "";
+  } catch {
+    return ""; // not JSON: a page of a proxy, for example
+  }
+}
+
+/** Returns whether the line holds a text of the conversation, or a part of one. */
+function repeats(request: unknown, line: string): boolean {
+  const texts = conversationTexts(request).filter((text) => text.trim().length >= SHORTEST_TEXT);
+  if (texts.some((text) => line.includes(text.trim()))) return true;
+  for (let at = 0; at + REPEATED_CHARACTERS <= line.length; at++) {
+    const part = line.slice(at, at + REPEATED_CHARACTERS);
+    if (texts.some((text) => text.includes(part))) return true;
+  }
+  return false;
+}
+
+const SHORTEST_TEXT = 6;
+const CONVERSATION_KEYS = new Set(["messages", "input", "contents", "content", "parts", "text", "output"]);
+
+/** The texts of the messages in a request, in the forms of all providers. */
+function conversationTexts(value: unknown): readonly string[] {
+  if (typeof value === "string") return [value.replace(/\s+/g, " ")];
+  if (Array.isArray(value)) return value.flatMap(conversationTexts);
+  if (!isRecord(value)) return [];
+  return Object.entries(value).flatMap(([key, each]) =>
+    CONVERSATION_KEYS.has(key) ? conversationTexts(each) : [],
+  );
 }
 
 /** Statuses of an overloaded provider. */
@@ -121,6 +269,11 @@ export function isRetryable(error: unknown): boolean {
   const { isRetryable: hint, statusCode } = error as ApiCallError;
   if (isSuccess(statusCode)) return true;
   return hint ?? (statusCode === undefined || statusCode === 429 || statusCode >= 500);
+}
+
+/** Returns whether the provider refused the call as it was, perhaps for a parameter that it does not support. */
+export function mayRefuseParameter(error: unknown): boolean {
+  return isUnsendable(error) || [400, 422, 501].includes(statusOf(error) ?? 0);
 }
 
 /** Returns whether the provider is unavailable, so that another may succeed. The request itself is not the cause. */

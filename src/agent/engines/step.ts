@@ -1,11 +1,71 @@
 import type { experimental_streamLanguageModelCall } from "ai";
-import { createId } from "../../base/ids.ts";
-import { zeroUsage, type EngineEvent, type ToolCall, type Usage } from "../engine.ts";
-import type { AssistantPart, ProviderData } from "../message.ts";
+import { createId } from "../../base/text.ts";
+import {
+  zeroUsage,
+  type EngineEvent,
+  type ToolCall,
+  type Usage,
+  type AssistantPart,
+  type ProviderData,
+} from "../engine.ts";
 import { headOf } from "../../base/text.ts";
 
 type CallStream = Awaited<ReturnType<typeof experimental_streamLanguageModelCall>>["stream"];
 type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;
+
+type ProviderMetadata = Readonly<Record<string, unknown>> | undefined;
+
+/** What a step reads of an answer, in the SDK's words. */
+type ReadPart =
+  | {
+      readonly type: "text-start" | "text-end" | "reasoning-start" | "reasoning-end";
+      readonly providerMetadata?: ProviderMetadata;
+    }
+  | {
+      readonly type: "text-delta" | "reasoning-delta";
+      readonly text: string;
+      readonly providerMetadata?: ProviderMetadata;
+    }
+  | {
+      readonly type: "tool-input-start";
+      readonly toolName: string;
+      readonly providerExecuted?: boolean | undefined;
+    }
+  | { readonly type: "tool-input-delta"; readonly delta: string }
+  | ToolCallPart
+  | {
+      readonly type: "model-call-end";
+      readonly finishReason: string;
+      readonly rawFinishReason: string | undefined;
+      readonly usage: StepUsage;
+    }
+  | { readonly type: "error"; readonly error: unknown };
+
+interface ToolCallPart {
+  readonly type: "tool-call";
+  readonly toolCallId: string;
+  readonly toolName: string;
+  readonly input: unknown;
+  readonly invalid?: boolean | undefined;
+  /** Why the call is invalid. */
+  readonly error?: unknown;
+  readonly providerExecuted?: boolean | undefined;
+  readonly providerMetadata?: ProviderMetadata;
+}
+
+/** Undefined: the provider did not count. */
+interface StepUsage {
+  readonly inputTokens: number | undefined;
+  readonly outputTokens: number | undefined;
+  readonly inputTokenDetails: {
+    readonly cacheReadTokens: number | undefined;
+    readonly cacheWriteTokens?: number | undefined;
+  };
+  readonly outputTokenDetails: { readonly reasoningTokens: number | undefined };
+}
+
+/** A part of an answer. Steps ignore the other parts of the SDK: the transcript does not store them yet. */
+export type StepPart = ReadPart | { readonly type: Exclude<CallPart["type"], ReadPart["type"]> };
 
 /** The result of one model call. */
 export interface StepResult {
@@ -29,7 +89,7 @@ export class StepReader {
   #finish: string | undefined;
   #message: { id: string; text: string } | undefined;
   #messageData: ProviderData | undefined;
-  #reasoning: { text: string; data: ProviderData | undefined } | undefined;
+  #reasoning: { readonly id: string; text: string; data: ProviderData | undefined } | undefined;
   #emitted = false;
   readonly #taken: Set<string>;
   #leftBytes: number;
@@ -58,7 +118,7 @@ export class StepReader {
     return this.#emitted;
   }
 
-  take(part: CallPart): void {
+  take(part: StepPart): void {
     switch (part.type) {
       case "text-start":
         this.#closeMessage();
@@ -76,6 +136,10 @@ export class StepReader {
         return this.#reason(this.#within(part.text), part.providerMetadata);
       case "reasoning-end":
         return this.#closeReasoning(part.providerMetadata);
+      case "tool-input-start":
+        // Not a part of the answer yet: the call may be repeated.
+        if (part.providerExecuted !== true) this.#emit({ type: "tool.generating", tool: part.toolName });
+        return;
       case "tool-input-delta":
         this.#within(part.delta);
         return;
@@ -87,13 +151,15 @@ export class StepReader {
         this.#usage = toUsage(part.usage, this.#calls.length);
         return;
       case "error":
-        throw part.error;
+        if (!isWordsInsteadOfCall(part.error)) throw part.error;
+        this.#finish = part.error.finishReason;
+        return;
       default:
-        return; // the transcript does not store sources, files and metadata yet
+        return;
     }
   }
 
-  /** Closes open parts and returns the result, also for an interrupted call. */
+  /** Closes open parts and returns the result, even for an interrupted call. */
   result(): StepResult {
     this.#closeReasoning();
     this.#closeMessage();
@@ -141,25 +207,27 @@ export class StepReader {
   }
 
   #reason(delta: string, provider?: ProviderMetadata): void {
-    const { text, data } = this.#reasoning ?? { text: "", data: undefined };
-    this.#reasoning = { text: text + delta, data: merged(data, provider) };
-    if (delta !== "") this.#show({ type: "reasoning.delta", text: delta });
+    const { id, text, data } = this.#reasoning ?? { id: createId("msg"), text: "", data: undefined };
+    this.#reasoning = { id, text: text + delta, data: merged(data, provider) };
+    if (delta !== "") this.#show({ type: "reasoning.delta", messageId: id, text: delta });
   }
 
   /** Reasoning without text may still carry data that the provider needs back: signatures, encrypted content. */
   #closeReasoning(provider?: ProviderMetadata): void {
-    const text = this.#reasoning?.text ?? "";
-    const data = merged(this.#reasoning?.data, provider);
+    const reasoning = this.#reasoning;
     this.#reasoning = undefined;
+    const data = merged(reasoning?.data, provider);
+    const { text = "", id } = reasoning ?? {};
     if (text === "" && !data) return;
     if (text !== "") this.#show({ type: "reasoning.end", text });
-    this.#parts.push({ type: "reasoning", text, ...(data ? { provider: data } : {}) });
+    const shown = text === "" || id === undefined ? {} : { id };
+    this.#parts.push({ type: "reasoning", text, ...shown, ...(data ? { provider: data } : {}) });
   }
 
-  #call(part: Extract<CallPart, { type: "tool-call" }>): void {
+  #call(part: ToolCallPart): void {
     if (part.providerExecuted) return;
     const callId = this.#unique(part.toolCallId);
-    const call = { callId, tool: part.toolName, input: part.input as unknown };
+    const call = { callId, tool: part.toolName, input: part.input };
     const problem = part.invalid === true ? { invalid: invalidText(part.error, part.toolName) } : {};
     this.#emitted = true;
     const data = merged(undefined, part.providerMetadata);
@@ -180,7 +248,10 @@ export class StepReader {
   }
 }
 
-type ProviderMetadata = Readonly<Record<string, unknown>> | undefined;
+/** Some servers ignore the choice of a tool. What the model says instead is its answer. */
+function isWordsInsteadOfCall(error: unknown): error is Error & { readonly finishReason: string } {
+  return error instanceof Error && error.name === "AI_ToolChoiceViolationError";
+}
 
 /** Providers send the data they need back at the start, in the middle (signatures) or at the end of a part. */
 function merged(previous: ProviderData | undefined, more: ProviderMetadata): ProviderData | undefined {
@@ -200,9 +271,7 @@ function invalidText(error: unknown, tool: string): string {
   return at instanceof Error ? headOf(at.message, 1000) : `The arguments of ${tool} are not valid.`;
 }
 
-type SdkUsage = Extract<CallPart, { type: "model-call-end" }>["usage"];
-
-function toUsage(usage: SdkUsage, toolCalls: number): Usage {
+function toUsage(usage: StepUsage, toolCalls: number): Usage {
   return {
     inputTokens: usage.inputTokens ?? 0,
     outputTokens: usage.outputTokens ?? 0,

@@ -1,12 +1,12 @@
 /** One MCP server: connects, calls tools, and reconnects after a failure. */
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
-import { abortable } from "../../base/deadline.ts";
-import type { Clock } from "../../base/clock.ts";
-import { isRecord } from "../../base/json/schema.ts";
-import { SchemaSet } from "../../base/json/validate.ts";
-import type { Log } from "../../base/observe/log.ts";
-import { redact } from "../../base/observe/redact.ts";
-import { type Questions, type ToolContext, ToolError } from "../tool/tool.ts";
+import { abortable, type Clock } from "../../base/time.ts";
+import { isRecord } from "../../base/data.ts";
+import { SchemaSet } from "../../base/schema.ts";
+import { type Log, redact } from "../../base/observe.ts";
+import type { ToolImage } from "../../../generated/http/client/types.gen.ts";
+import { type Questions, type ToolContext, ToolError } from "../engine.ts";
+import type { ToolOutput } from "../engine.ts";
 import { elicit } from "./elicitation.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 
@@ -19,7 +19,12 @@ export type McpServerOptions = McpLimits &
         readonly env: Readonly<Record<string, string>>;
         readonly cwd: string;
       }
-    | { readonly url: string; readonly headers: Readonly<Record<string, string>> }
+    | {
+        readonly url: string;
+        readonly headers: Readonly<Record<string, string>>;
+        /** Default: streamable HTTP. `sse` is the older transport over server-sent events. */
+        readonly transport?: "http" | "sse";
+      }
   );
 
 interface McpLimits {
@@ -112,7 +117,7 @@ export class McpConnection {
   }
 
   /** Calls a tool by the server's name for it. Throws ToolError on every failure. */
-  async call(tool: string, input: unknown, context: ToolContext): Promise<string> {
+  async call(tool: string, input: unknown, context: ToolContext): Promise<ToolOutput> {
     const client = await this.#connected();
     const { timeoutMs } = this.#options;
     this.#calls.add(context);
@@ -122,7 +127,7 @@ export class McpConnection {
         arguments: (input ?? {}) as Record<string, unknown>,
         options: { signal: context.signal, timeout: timeoutMs, maxTotalTimeout: timeoutMs },
       });
-      return textOf(result);
+      return outputOf(result);
     } catch (error) {
       context.signal.throwIfAborted();
       if (error instanceof ToolError) throw error;
@@ -266,7 +271,7 @@ export class McpConnection {
 function httpTransport(options: McpServerOptions) {
   if (!("url" in options)) throw new Error("it has neither command nor url");
   return {
-    type: "http" as const,
+    type: options.transport ?? ("http" as const),
     url: options.url,
     headers: { ...options.headers },
     redirect: "error" as const,
@@ -307,11 +312,15 @@ const MAX_RESULT_CHARACTERS = 100_000;
 
 type CallResult = Awaited<ReturnType<MCPClient["callTool"]>>;
 
+/** As base64. Journal events must stay small. */
+const MAX_IMAGES_CHARACTERS = 1_048_576;
+const IMAGE_TYPE = /^image\/(?:png|jpeg|gif|webp)$/;
+
 /**
- * Returns a result's text for the model, cut to a limit. Throws ToolError for a result that the server marks as an
- * error.
+ * Returns a result's text for the model, cut to a limit, and its images for people. Throws ToolError for a result that
+ * the server marks as an error.
  */
-function textOf(result: CallResult): string {
+function outputOf(result: CallResult): ToolOutput {
   const parts = Array.isArray(result.content) ? (result.content as readonly ContentPart[]) : [];
   const whole =
     parts.length > 0 ? parts.map(describe).join("\n") : JSON.stringify(result["structuredContent"] ?? "");
@@ -320,7 +329,18 @@ function textOf(result: CallResult): string {
       ? `${whole.slice(0, MAX_RESULT_CHARACTERS)}\n[... ${whole.length - MAX_RESULT_CHARACTERS} characters cut ...]`
       : whole;
   if (result.isError === true) throw new ToolError(text === "" ? "The tool failed." : text);
-  return text === "" ? "Done." : text;
+  const images = imagesOf(parts);
+  return { text: text === "" ? "Done." : text, ...(images.length > 0 ? { images } : {}) };
+}
+
+function imagesOf(parts: readonly ContentPart[]): readonly ToolImage[] {
+  let left = MAX_IMAGES_CHARACTERS;
+  return parts.flatMap(({ type, mimeType = "", data = "" }) => {
+    if (type !== "image" || !IMAGE_TYPE.test(mimeType) || data.length > left) return [];
+    if (!/^[A-Za-z0-9+/]+={0,2}$/.test(data)) return [];
+    left -= data.length;
+    return [{ media_type: mimeType, data }];
+  });
 }
 
 interface ContentPart {

@@ -3,8 +3,8 @@ import { spawn, type ChildProcess } from "node:child_process";
 import type { MCPTransport } from "@ai-sdk/mcp";
 import { killOnExit, signalGroup } from "../../exec/process-group.ts";
 import { headOf } from "../../base/text.ts";
-import { redact } from "../../base/observe/redact.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { redact } from "../../base/observe.ts";
+import { isRecord } from "../../base/data.ts";
 
 type Message = Parameters<MCPTransport["send"]>[0];
 

@@ -1,10 +1,10 @@
-import { LruMap } from "../../base/lru.ts";
+import { LruMap } from "../../base/data.ts";
 import type { Store } from "../../store/store.ts";
 import type { GrantRow } from "../../store/schema/tables.ts";
 
-/** Sessions with remembered approvals; the one unused longest goes first, and asks again. */
+/** Most sessions with remembered approvals. The least recently used one is dropped, and asks again. */
 const MAX_SESSIONS = 1000;
-/** Remembered approvals of one session; the oldest goes first. */
+/** Most remembered approvals of one session. The oldest is dropped. */
 const MAX_SIGNATURES = 1000;
 
 /** Whose session it is. Two owners may give their sessions the same name. */
@@ -15,11 +15,13 @@ export interface GrantScope {
 
 /**
  * Approvals that cover more than one call, as signatures of the policy. Those for a session are kept in this process
- * only; those for always are kept in the store, by owner, until they are revoked.
+ * only; those for always are kept in the store, by owner, until they are revoked. Denials for a session are kept
+ * like its approvals.
  */
 export class Grants {
   readonly #store: Store;
   readonly #bySession = new LruMap<string, LruMap<string, true>>(MAX_SESSIONS);
+  readonly #denials = new LruMap<string, LruMap<string, true>>(MAX_SESSIONS);
 
   constructor(store: Store) {
     this.#store = store;
@@ -38,10 +40,16 @@ export class Grants {
   }
 
   allowForSession(scope: GrantScope, signature: string): void {
-    const key = keyOf(scope);
-    const signatures = this.#bySession.get(key) ?? new LruMap<string, true>(MAX_SIGNATURES);
-    signatures.set(signature, true);
-    this.#bySession.set(key, signatures);
+    add(this.#bySession, scope, signature);
+  }
+
+  /** Returns whether the user denied calls with this signature for the session. */
+  denies(scope: GrantScope, signature: string): boolean {
+    return this.#denials.get(keyOf(scope))?.has(signature) === true;
+  }
+
+  denyForSession(scope: GrantScope, signature: string): void {
+    add(this.#denials, scope, signature);
   }
 
   async allowAlways(grant: Omit<GrantRow, "created_at">): Promise<void> {
@@ -63,7 +71,7 @@ export class Grants {
       .execute();
   }
 
-  /** Revokes an approval for always. False when there was none. */
+  /** Revokes a permanent approval. False if it does not exist. */
   async revoke(owner: string, signature: string): Promise<boolean> {
     return this.#store.write(async (tx) => {
       const gone = await tx.db
@@ -74,6 +82,13 @@ export class Grants {
       return gone.numDeletedRows > 0n;
     });
   }
+}
+
+function add(sessions: LruMap<string, LruMap<string, true>>, scope: GrantScope, signature: string): void {
+  const key = keyOf(scope);
+  const signatures = sessions.get(key) ?? new LruMap<string, true>(MAX_SIGNATURES);
+  signatures.set(signature, true);
+  sessions.set(key, signatures);
 }
 
 const keyOf = ({ owner, sessionId }: GrantScope): string => JSON.stringify([owner, sessionId]);

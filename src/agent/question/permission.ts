@@ -1,14 +1,13 @@
 /** Decides whether a tool call may run: by the policy, by what was approved before, or by asking people. */
 import type { AskChoice, FileChange, ToolEndCode } from "../../../generated/http/client/types.gen.ts";
 import { toServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
 import type { QuestionOutcome } from "./questions.ts";
-import type { SettledAnswer, ToolCall } from "../engine.ts";
+import type { SettledAnswer, ToolCall, ToolIntent } from "../engine.ts";
 import type { SessionMode } from "../session/session.ts";
 import { decide, type PolicyContext, type PolicyDecision } from "./policy/policy.ts";
 import { OURSELVES, signatureOf, type ApprovalQuestion } from "./question.ts";
-import { diffsOf, type ToolIntent } from "../tool/tool.ts";
-import type { ToolCallScope } from "../tool/scope.ts";
+import { diffsOf, type ToolCallScope } from "../tool/scope.ts";
 
 /** What people may answer, by how long an approval may be remembered. */
 const choices = {
@@ -36,6 +35,9 @@ export async function evaluate(
   if (decision.outcome === "deny") return { outcome: "refuse", answer: refused(decision) };
   // A question that was asked before a restart decides, even if the policy would allow the call by now.
   if (scope.prior) return { outcome: "ask", decision };
+  if (scope.grants.denies(scope.subject, decision.signature)) {
+    return { outcome: "refuse", answer: denied("denied_by_user", DENIED_FOR_SESSION) };
+  }
   if (decision.outcome === "allow") return ALLOW;
   if (decision.remember !== "never" && (await scope.grants.allows(scope.subject, decision.signature)))
     return ALLOW;
@@ -44,7 +46,7 @@ export async function evaluate(
   return { outcome: "refuse", answer: denied("not_answerable", text) };
 }
 
-/** Undefined when the call may run: by its evaluation, or because somebody approves it now. */
+/** Undefined when the call may run: by its evaluation, or because a person approves it now. */
 export async function permission(
   call: ToolCall,
   intent: ToolIntent,
@@ -70,6 +72,7 @@ export async function permission(
     if (scope.onTimeout === "cancel") scope.stopRun("an approval was not answered in time");
     return denied("approval_expired", "Denied: no answer came in time.");
   }
+  if (outcome.choice === "deny" && outcome.forSession) await keepDenial(outcome, decision, scope);
   if (outcome.choice === "deny") return deniedBy(outcome);
   // The policy may have changed while the question was open, and an answer does not lift what it refuses now.
   const now = decide(intent, await scope.policy(), call.tool);
@@ -143,14 +146,36 @@ async function remember(
   } else if (choice === "always" && decision.remember === "always") {
     await scope.grants.allowAlways({ owner, signature, tool, title });
   } else return;
-  await answerCovered(signature, scope);
+  await answerCovered(signature, scope, { by: OURSELVES, choice: "once", reason: COVERED });
 }
 
-async function answerCovered(signature: string, { questions, subject }: ToolCallScope): Promise<void> {
+/** Keeps a denial for the session, and denies the other open questions that it covers. */
+async function keepDenial(
+  { by, reason = COVERED }: Answered,
+  { signature }: PolicyDecision,
+  scope: ToolCallScope,
+): Promise<void> {
+  scope.grants.denyForSession(scope.subject, signature);
+  await answerCovered(signature, scope, { by, choice: "deny", reason });
+}
+
+const DENIED_FOR_SESSION = "Denied by the user for this session. Do not call it again.";
+
+interface CoveringAnswer {
+  readonly by: string;
+  readonly choice: AskChoice;
+  readonly reason: string;
+}
+
+async function answerCovered(
+  signature: string,
+  { questions, subject }: ToolCallScope,
+  covering: CoveringAnswer,
+): Promise<void> {
   const { owner, sessionId } = subject;
   for (const row of await questions.open({ sessionId })) {
     if (row.owner !== owner || signatureOf(row) !== signature) continue;
-    const answer = { owner, by: OURSELVES, choice: "once", reason: COVERED } as const;
+    const answer = { owner, ...covering };
     await questions.answer(row.id, answer).catch((error: unknown) => {
       // Somebody answered it meanwhile, or its time was over.
       if (toServiceError(error).code !== "ask_not_pending") throw error;

@@ -6,6 +6,7 @@ import type {
 } from "../../../generated/http/client/types.gen.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
+import type { Store } from "../../store/store.ts";
 import { runEvent } from "../run/event.ts";
 import { ServiceError } from "../../base/errors.ts";
 
@@ -29,7 +30,7 @@ export interface ApprovalQuestion {
 export const OURSELVES = "agentd";
 
 /** What is asked, by the kind of question. */
-export interface AskQuestions {
+export interface QuestionContent {
   readonly approval: ApprovalQuestion;
   readonly clarify: { readonly questions: readonly ClarifyQuestion[] };
   /** `command` is redacted before it gets here. */
@@ -37,12 +38,14 @@ export interface AskQuestions {
   readonly secret: { readonly prompt: string; readonly env_var: string };
 }
 
-export type QuestionKind = keyof AskQuestions;
+export type QuestionKind = keyof QuestionContent;
 
 /** What answers a question of each kind. An empty password or value refuses; a question without an answer is skipped. */
 export interface QuestionReplies {
-  readonly approval: { readonly choice: AskChoice; readonly reason?: string };
-  readonly clarify: { readonly answers: Readonly<Record<string, string>> };
+  /** `forSession`: a denial also holds for the next calls of the same kind. */
+  readonly approval: { readonly choice: AskChoice; readonly reason?: string; readonly forSession?: true };
+  /** `endsTurn`: the questions were asked in the conversation, and the next prompt answers them. */
+  readonly clarify: { readonly answers: Readonly<Record<string, string>>; readonly endsTurn?: true };
   readonly sudo: { readonly password: string };
   readonly secret: { readonly value: string };
 }
@@ -66,17 +69,17 @@ export function requestEvent(row: QuestionRow): NewEvent {
     case "approval":
       return runEvent(row.run_id, "approval.request", toApprovalRequest(row));
     case "clarify": {
-      const { questions } = question as AskQuestions["clarify"];
+      const { questions } = question as QuestionContent["clarify"];
       return runEvent(row.run_id, "clarify.request", { questions: [...questions], ...frame(row) });
     }
     case "sudo":
       return runEvent(row.run_id, "sudo.request", {
-        ...(question as AskQuestions["sudo"]),
+        ...(question as QuestionContent["sudo"]),
         ...frame(row),
       });
     case "secret":
       return runEvent(row.run_id, "secret.request", {
-        ...(question as AskQuestions["secret"]),
+        ...(question as QuestionContent["secret"]),
         ...frame(row),
       });
   }
@@ -86,16 +89,24 @@ export function requestEvent(row: QuestionRow): NewEvent {
 export function respondedEvent(row: QuestionRow, reply: QuestionReplies[QuestionKind], by: string): NewEvent {
   const about = { request_id: row.id, by };
   if ("choice" in reply) {
-    const reason = reply.reason === undefined ? {} : { reason: reply.reason };
-    return runEvent(row.run_id, "approval.responded", { ...about, choice: reply.choice, ...reason });
+    return runEvent(row.run_id, "approval.responded", {
+      ...about,
+      choice: reply.choice,
+      ...(reply.reason === undefined ? {} : { reason: reply.reason }),
+      ...(reply.forSession === true ? { for_session: true } : {}),
+    });
   }
   if ("answers" in reply) {
-    return runEvent(row.run_id, "clarify.responded", { ...about, answers: { ...reply.answers } });
+    return runEvent(row.run_id, "clarify.responded", {
+      ...about,
+      answers: { ...reply.answers },
+      ...(reply.endsTurn === true ? { ends_turn: true } : {}),
+    });
   }
   if ("password" in reply) {
     return runEvent(row.run_id, "sudo.responded", { ...about, skipped: reply.password === "" });
   }
-  const { env_var } = JSON.parse(row.question) as AskQuestions["secret"];
+  const { env_var } = JSON.parse(row.question) as QuestionContent["secret"];
   return runEvent(row.run_id, "secret.responded", { ...about, env_var, skipped: reply.value === "" });
 }
 
@@ -115,16 +126,24 @@ function frame(row: QuestionRow) {
 /** Most characters of a typed answer, password or secret. */
 export const MAX_REPLY_CHARACTERS = 65_536;
 
-/** Most characters of what somebody says with an approval or a denial. */
+/** Most characters of the message with an approval or a denial. */
 const MAX_REASON_CHARACTERS = 1024;
 
 const FIELD = { approval: "choice", clarify: "answers", sudo: "password", secret: "value" } as const;
+
+/** The other fields of a reply. */
+const MORE: Readonly<Record<(typeof FIELD)[QuestionKind], readonly string[]>> = {
+  choice: ["reason", "forSession"],
+  answers: ["endsTurn"],
+  password: [],
+  value: [],
+};
 
 /** Throws ServiceError `invalid_request` when `reply` does not answer the question in `row`; names the field. */
 export function checkReply(row: QuestionRow, reply: QuestionReplies[QuestionKind]): void {
   const field = FIELD[row.kind as QuestionKind];
   if (!(field in reply)) throw invalid(field, `is required: the question ${row.id} is a ${row.kind}`);
-  const allowed = field === "choice" ? [field, "reason"] : [field];
+  const allowed = [field, ...MORE[field]];
   const other = Object.keys(reply).find((key) => !allowed.includes(key));
   if (other !== undefined)
     throw invalid(other, `does not answer the question ${row.id}, which is a ${row.kind}`);
@@ -142,7 +161,7 @@ export function checkReply(row: QuestionRow, reply: QuestionReplies[QuestionKind
 }
 
 function checkAnswers(row: QuestionRow, answers: Readonly<Record<string, string>>): void {
-  const { questions } = JSON.parse(row.question) as AskQuestions["clarify"];
+  const { questions } = JSON.parse(row.question) as QuestionContent["clarify"];
   for (const [id, answer] of Object.entries(answers)) {
     if (!questions.some((question) => question.id === id)) {
       throw invalid("answers", `has ${JSON.stringify(id)}, which is no question of this request`);
@@ -163,4 +182,63 @@ function checkText(field: string, text: string): void {
 
 function invalid(field: string, what: string): ServiceError {
   return new ServiceError("invalid_request", `${field} ${what}.`, { param: field });
+}
+
+// Lists of questions
+
+/** A question is open, answered, expired or cancelled. */
+export type QuestionStatus = "open" | "answered" | "expired" | "cancelled";
+
+export interface QuestionPage {
+  /** Absent: of all owners. */
+  readonly owner?: string;
+  /** Only questions older than this one. */
+  readonly after?: string;
+  readonly statuses?: readonly QuestionStatus[];
+  readonly kinds?: readonly QuestionKind[];
+  readonly runId?: string;
+  readonly sessionId?: string;
+  /** Only questions asked at `fromMs` or later, and before `toMs`. */
+  readonly fromMs?: number;
+  readonly toMs?: number;
+  readonly count: number;
+  readonly nowMs: number;
+}
+
+/** Returns a page of questions, newest first: their ids sort by time. */
+export async function listQuestions(
+  { read }: Pick<Store, "read">,
+  page: QuestionPage,
+): Promise<readonly QuestionRow[]> {
+  const { owner, after, statuses, kinds, runId, sessionId, fromMs, toMs, count, nowMs } = page;
+  let query = read.selectFrom("questions").selectAll();
+  if (owner !== undefined) query = query.where("owner", "=", owner);
+  if (after !== undefined) query = query.where("id", "<", after);
+  if (kinds !== undefined) query = query.where("kind", "in", kinds);
+  if (runId !== undefined) query = query.where("run_id", "=", runId);
+  if (sessionId !== undefined) query = query.where("session_id", "=", sessionId);
+  if (fromMs !== undefined) query = query.where("created_at", ">=", fromMs);
+  if (toMs !== undefined) query = query.where("created_at", "<", toMs);
+  if (statuses !== undefined) {
+    const stored = statuses.flatMap((status) => (status === "expired" ? ["open", status] : [status]));
+    query = query.where("status", "in", stored).where((is) => {
+      const open = is("status", "=", "open");
+      const over = is.and([is("expires_at", "is not", null), is("expires_at", "<=", nowMs)]);
+      const wanted = {
+        open: is.and([open, is.or([is("expires_at", "is", null), is("expires_at", ">", nowMs)])]),
+        // The process that would expire it may be dead.
+        expired: is.or([is("status", "=", "expired"), is.and([open, over])]),
+        answered: is("status", "=", "answered"),
+        cancelled: is("status", "=", "cancelled"),
+      };
+      return is.or(statuses.map((status) => wanted[status]));
+    });
+  }
+  return query.orderBy("id", "desc").limit(count).execute();
+}
+
+/** Returns the status of a question now: an open one whose time is over has expired. */
+export function statusNow({ status, expires_at: until }: QuestionRow, nowMs: number): QuestionStatus {
+  const isOver = status === "open" && until !== null && until <= nowMs;
+  return isOver ? "expired" : (status as QuestionStatus);
 }

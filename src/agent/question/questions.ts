@@ -1,11 +1,10 @@
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock } from "../../base/time.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { createId } from "../../base/ids.ts";
-import { redactValue } from "../../base/observe/redact.ts";
+import { createId } from "../../base/text.ts";
+import { redactValue } from "../../base/observe.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
-import { isUnavailable } from "../../store/tx/failure.ts";
-import { retryWhileUnavailable } from "../../store/tx/retry.ts";
+import { isUnavailable, retryWhileUnavailable } from "../../store/tx/group.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
 import {
@@ -14,11 +13,11 @@ import {
   requestEvent,
   respondedEvent,
   type QuestionKind,
-  type AskQuestions,
+  type QuestionContent,
   type QuestionReplies,
 } from "./question.ts";
 import { moveRun, isParked } from "../run/run.ts";
-import { enqueueQuestionWebhook } from "../notify/run-webhook.ts";
+import { enqueueQuestionWebhook } from "../run/webhook.ts";
 
 /** How a question ended. `by` names who answered. */
 export type QuestionOutcome<K extends QuestionKind = "approval"> =
@@ -28,8 +27,8 @@ export type QuestionOutcome<K extends QuestionKind = "approval"> =
 
 /** What the asker learns of an answer. */
 interface Learned {
-  readonly approval: { readonly choice: AskChoice; readonly reason?: string };
-  readonly clarify: { readonly answers: Readonly<Record<string, string>> };
+  readonly approval: QuestionReplies["approval"];
+  readonly clarify: QuestionReplies["clarify"];
   /** Undefined: refused. */
   readonly sudo: { readonly password: string | undefined };
   readonly secret: { readonly stored: boolean };
@@ -48,7 +47,7 @@ export interface SecretKeeper {
 }
 
 /**
- * Questions are rows: stored before anybody sees them, answered once, from any surface and any process, and closed
+ * Questions are rows: stored before anyone sees them, answered once, from any surface and any process, and closed
  * when their time or their run is over. The asker learns the outcome from the journal like everyone else; a password
  * alone goes from hand to hand, in memory, and so is taken by the process that asks for it only.
  */
@@ -76,7 +75,7 @@ export class Questions {
   async ask<K extends QuestionKind>(
     kind: K,
     subject: QuestionSubject,
-    question: AskQuestions[K],
+    question: QuestionContent[K],
     options: QuestionOptions,
   ): Promise<QuestionOutcome<K>> {
     const { timeoutMs, callId } = options;
@@ -187,11 +186,16 @@ export class Questions {
    * ServiceError `ask_not_found` for an unknown or foreign id, `ask_not_pending` when it is closed already or waits for
    * a password in another process, `invalid_request` for an answer that does not fit the question.
    */
-  async answer(questionId: string, answer: Answer): Promise<void> {
+  async answer(
+    questionId: string,
+    answer: Answer,
+    /** Runs inside the transaction of the answer. */
+    alsoRecord?: (tx: Tx) => Promise<void>,
+  ): Promise<void> {
     const before = this.#answering.get(questionId);
     const work = (async () => {
       await before?.catch(() => {});
-      await this.#answer(questionId, answer);
+      await this.#answer(questionId, answer, alsoRecord);
     })();
     this.#answering.set(questionId, work);
     try {
@@ -202,7 +206,11 @@ export class Questions {
   }
 
   /** Never two of a question at once in this process: a password or secret of the one that loses must not stay. */
-  async #answer(questionId: string, { owner, by, ...given }: Answer): Promise<void> {
+  async #answer(
+    questionId: string,
+    { owner, by, ...given }: Answer,
+    alsoRecord?: (tx: Tx) => Promise<void>,
+  ): Promise<void> {
     // What people type may hold a secret that is known here, by mistake.
     const isText = "answers" in given || "choice" in given;
     const reply = isText ? (redactValue(given) as typeof given) : given;
@@ -212,7 +220,7 @@ export class Questions {
       .where("id", "=", questionId)
       .executeTakeFirst();
     if (!row || row.owner !== owner) {
-      throw new ServiceError("ask_not_found", `There is no question ${JSON.stringify(questionId)}.`);
+      throw new ServiceError("ask_not_found", `Question ${JSON.stringify(questionId)} does not exist.`);
     }
     checkReply(row, reply);
     if (row.status !== "open") throw closedAlready(questionId);
@@ -231,6 +239,7 @@ export class Questions {
       };
       if ((await tx.update("questions", { id: questionId, status: "open" }, set)) === 0) return false;
       await this.#resume(tx, row, respondedEvent(row, reply, by));
+      await alsoRecord?.(tx);
       return true;
     });
     if (!won) throw closedAlready(questionId);
@@ -248,7 +257,7 @@ export class Questions {
       this.#passwords.set(row.id, reply.password === "" ? undefined : reply.password);
     }
     if ("value" in reply && reply.value !== "") {
-      const { env_var: name } = JSON.parse(row.question) as AskQuestions["secret"];
+      const { env_var: name } = JSON.parse(row.question) as QuestionContent["secret"];
       await this.#secrets?.set(name, reply.value);
     }
   }
@@ -333,9 +342,22 @@ export class Questions {
     const reason = data["reason"] === undefined ? {} : { reason: String(data["reason"]) };
     switch (row.kind as QuestionKind) {
       case "approval":
-        return { status: "answered", id, by, choice: data["choice"] as AskChoice, ...reason };
+        return {
+          status: "answered",
+          id,
+          by,
+          choice: data["choice"] as AskChoice,
+          ...reason,
+          ...(data["for_session"] === true ? { forSession: true } : {}),
+        };
       case "clarify":
-        return { status: "answered", id, by, answers: data["answers"] as Record<string, string> };
+        return {
+          status: "answered",
+          id,
+          by,
+          answers: data["answers"] as Record<string, string>,
+          ...(data["ends_turn"] === true ? { endsTurn: true } : {}),
+        };
       case "sudo":
         return { status: "answered", id, by, password: this.#passwords.get(row.id) };
       case "secret":
@@ -358,7 +380,7 @@ interface Opening {
   readonly id: string;
   readonly kind: QuestionKind;
   readonly subject: QuestionSubject;
-  readonly question: AskQuestions[QuestionKind];
+  readonly question: QuestionContent[QuestionKind];
   readonly timeoutMs: number;
   readonly callId: string | undefined;
 }

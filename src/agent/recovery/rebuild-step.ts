@@ -2,14 +2,14 @@ import type { ToolEndCode } from "../../../generated/http/client/types.gen.ts";
 import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
 import type { Tx } from "../../store/store.ts";
 import { runEvent } from "../run/event.ts";
-import type { AssistantPart, Message, ToolMessage, ToolStatus } from "../message.ts";
+import type { AssistantPart, Message, ToolMessage, ToolStatus } from "../engine.ts";
 
 /** The part of an event that recovery uses. */
 export type RunRecord = Pick<JournalEvent, "type" | "data">;
 
 /** The answer of a call whose process ended in the middle of it. */
 const UNKNOWN_OUTCOME =
-  "The server process ended while this call was at work. Whether it took effect is not known: look before you repeat it.";
+  "The server process ended while this call was running. Whether it took effect is unknown: check before you repeat it.";
 
 /**
  * Rebuilds the messages of the step that a dead process left, from the journal: the text so far, and each tool call with
@@ -42,7 +42,7 @@ export function brokenStep(events: readonly RunRecord[]): BrokenStep {
   return { ...step.broken(), asked: new Set(asked.map(({ data }) => String(data["request_id"]))) };
 }
 
-/** Returns the end events of the calls that were at work when the process died. */
+/** Returns the end events of the calls that were running when the process died. */
 export function cutCalls(runId: string, events: readonly RunRecord[]): readonly NewEvent[] {
   return brokenStep(events).unfinished.map(({ callId, tool }) =>
     runEvent(runId, "tool.completed", {
@@ -117,21 +117,27 @@ export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promi
   return new Set(rows.flatMap(({ run_id: runId }) => (runId === null ? [] : [runId])));
 }
 
-/** Returns the steering events of a run. */
-export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunRecord[]> {
-  return (await steerEventsOf(tx, [runId])).get(runId) ?? [];
+/** Returns the steering events of a run above number `after`. */
+export async function steerEvents(
+  tx: Tx,
+  runId: string,
+  options?: { readonly after: number },
+): Promise<readonly RunRecord[]> {
+  return (await steerEventsOf(tx, [runId], options)).get(runId) ?? [];
 }
 
 /** As {@link steerEvents}, of several runs at once; a run without any is left out. */
 export async function steerEventsOf(
   tx: Tx,
   runIds: readonly string[],
+  { after = 0 }: { readonly after?: number } = {},
 ): Promise<ReadonlyMap<string, readonly RunRecord[]>> {
   if (runIds.length === 0) return new Map();
   const rows = await tx.db
     .selectFrom("events")
     .select(["run_id", "type", "data"])
     .where("run_id", "in", runIds)
+    .where("run_seq", ">", after)
     .where("type", "in", ["run.steer_accepted", "run.steered"])
     .orderBy("run_id")
     .orderBy("run_seq")

@@ -1,4 +1,4 @@
-import { isUnavailable } from "../../store/tx/failure.ts";
+import { isUnavailable } from "../../store/tx/group.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import { LEASE_MS, UNOWNED } from "../run/session-queue.ts";
 import type { AgentDeps } from "../deps.ts";
@@ -177,7 +177,7 @@ export class Recovery {
     }
   }
 
-  /** In pages, each behind the one before: what stays as it is, because it fails, is not met again. */
+  /** In pages, each after the previous one, so that a session that keeps failing is not read again. */
   async *#leasedBy(owner: string, beforeMs: number): AsyncGenerator<readonly SessionRow[]> {
     let last: SessionRow | undefined;
     do {

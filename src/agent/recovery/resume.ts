@@ -1,10 +1,16 @@
 /** How runs survive the end of their process: parked while they wait for approval and resumed, or started again. */
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
-import { MASK } from "../../base/observe/redact.ts";
+import { MASK } from "../../base/observe.ts";
 import type { Tx, Store } from "../../store/store.ts";
 import type { QuestionRow, RunRow } from "../../store/schema/tables.ts";
-import { zeroUsage, type ToolAnswer, type ToolCall, type Usage } from "../engine.ts";
-import type { Message, ToolMessage } from "../message.ts";
+import {
+  zeroUsage,
+  type ToolAnswer,
+  type ToolCall,
+  type Usage,
+  type Message,
+  type ToolMessage,
+} from "../engine.ts";
 import type { Steer } from "../run/control.ts";
 import { parseInput, isParked, RunStop } from "../run/run.ts";
 import { brokenStep, steerEvents, unsavedEvents, type BrokenStep, type RunRecord } from "./rebuild-step.ts";
@@ -231,7 +237,7 @@ export async function drainRuns(
   await parkWaiting(running, deps);
   for (const execution of running) {
     if (execution.canStartAgain) execution.park();
-    else await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
+    else await execution.stop(new RunStop("shutdown", "The server was shut down while the run was active."));
   }
   await settled;
 }

@@ -4,8 +4,8 @@ import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { type AliveSessions, LEASE_MS } from "../run/session-queue.ts";
 import { cancelOpenQuestions } from "../question/questions.ts";
 import { addAllMessages } from "../session/transcript.ts";
-import { cancelledOutcome, interruptedOutcome, type Outcome } from "../run/outcome.ts";
-import { concludeAllRuns } from "../run/control.ts";
+import { cancelledOutcome, interruptedOutcome, concludeAllRuns } from "../run/control.ts";
+import { type Outcome } from "../run/run.ts";
 import type { AgentDeps } from "../deps.ts";
 import { questionsOf, suspended, type KnownRecords, startAgain } from "./resume.ts";
 import {
@@ -19,14 +19,14 @@ import {
 } from "./rebuild-step.ts";
 
 const PROCESS_ENDED = "The server process that ran this ended before the run did.";
-const END_LOST = "The end of this run could not be written to the database, and is not known.";
+const END_LOST = "The end of this run could not be written to the database, so its outcome is unknown.";
 
 /** A session that was taken over. */
 export interface Taken {
   readonly session: SessionRow;
   /** A run to resume. */
   readonly waiting?: RunRow;
-  /** True: nothing is queued, and the lease was given back. */
+  /** True: nothing is queued, and the lease was released. */
   readonly isFree?: boolean;
 }
 
@@ -136,10 +136,10 @@ function outcomeOf({ run, steers }: DeadRun, reason: string): Outcome {
     : interruptedOutcome(run.id, reason, pending);
 }
 
-/** A run that was at work when its process ended, with its records. */
+/** A run that was active when its process ended, with its records. */
 interface DeadRun extends KnownRecords {
   readonly run: RunRow;
-  /** No other run of its session is at work. */
+  /** No other run of its session is active. */
   readonly isAlone: boolean;
   readonly steers: readonly RunRecord[];
   /** The events of its unsaved step. */

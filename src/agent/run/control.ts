@@ -1,19 +1,32 @@
 /** Stops, steers and ends runs. Any process requests a stop or steers through the store; the process of the run reacts. */
-import { createId } from "../../base/ids.ts";
-import type { Clock } from "../../base/clock.ts";
+import { createId } from "../../base/text.ts";
+import type { Clock } from "../../base/time.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
+import type { RunUsage, RunToolCall } from "../../../generated/http/client/types.gen.ts";
 import { headOf } from "../../base/text.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
-import { enqueueEndWebhook } from "../notify/run-webhook.ts";
+import { enqueueEndWebhook } from "./webhook.ts";
 import { runEvent, sessionEvent } from "./event.ts";
-import type { Outcome } from "./outcome.ts";
-import { endAllRuns, endRun, followRun, moveRun, parseInput, runningTurn, type RunInput } from "./run.ts";
+import {
+  type Outcome,
+  endAllRuns,
+  endRun,
+  followRun,
+  moveRun,
+  parseInput,
+  runningTurn,
+  type RunInput,
+  toRunUsage,
+  type RunStop,
+} from "./run.ts";
 import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
 import type { AgentDeps } from "../deps.ts";
+import type { TurnEnd } from "../engine.ts";
 
 /** Shorter runs are not followed: following costs each of them, and no person can stop them in time. */
 const FOLLOW_AFTER_MS = 250;
+
 /** From this age a run accepts steering from other processes: it is followed by then, or checks for it at its end. */
 const REMOTE_STEER_AFTER_MS = 2 * FOLLOW_AFTER_MS;
 
@@ -104,17 +117,17 @@ export async function requestSteer(
 
 /**
  * Returns steering that another process accepted and this one has not seen, inside the transaction that ends the run.
- * `seen` holds the ids this process has seen.
+ * `seen` holds the ids this process has seen; it has seen those of all events up to `heardUpTo`.
  */
 export async function unheardSteers(
   tx: Tx,
   run: { readonly id: string; readonly startedAtMs: number },
-  seen: ReadonlySet<string>,
+  { seen, heardUpTo }: { readonly seen: ReadonlySet<string>; readonly heardUpTo: number },
 ): Promise<readonly string[]> {
   if (tx.nowMs - run.startedAtMs < FOLLOW_AFTER_MS) return [];
   // A process that steers locks the row until it commits; from here on no steering is accepted.
   await tx.update("runs", { id: run.id, ended_at: null }, { updated_at: tx.nowMs });
-  const events = await steerEvents(tx, run.id);
+  const events = await steerEvents(tx, run.id, { after: heardUpTo });
   return pendingSteers(events.filter(({ data }) => !seen.has(String(data["steer_id"]))));
 }
 
@@ -123,39 +136,39 @@ export interface ControlListener {
   readonly onSteer: (steer: Steer) => void;
 }
 
-const ENDED = "the run has ended";
-
-/** Listens for requests to a run, once it is {@link FOLLOW_AFTER_MS} old; the returned function stops listening. */
+/** Listens for requests to a run, once it is {@link FOLLOW_AFTER_MS} old. */
 export function listenForControl(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
   runId: string,
   listener: ControlListener & { readonly onFailure: (error: unknown) => void },
-): () => void {
-  const over = new AbortController();
-  const begin = () => void follow(store, runId, listener, over.signal).catch(listener.onFailure);
+): ListeningForControl {
+  let listening: ReturnType<Store["journal"]["listen"]> | undefined;
+  const onEvent = ({ type, data }: JournalEvent) => {
+    if (type === "run.stopping") return listener.onStop(String(data["reason"] ?? "a stop was requested"));
+    listener.onSteer({ id: String(data["steer_id"]), text: String(data["text"]) });
+  };
+  const begin = () => {
+    listening = store.journal.listen(runId, { types: REQUESTS, onEvent, onFailure: listener.onFailure });
+  };
   const cancelTimer = clock.after(FOLLOW_AFTER_MS, begin);
-  return () => {
-    cancelTimer();
-    // With a reason of its own the abort creates no exception, which each run would pay for.
-    over.abort(ENDED);
+  return {
+    get heardUpTo() {
+      return listening?.upTo ?? 0;
+    },
+    stop() {
+      cancelTimer();
+      listening?.end();
+    },
   };
 }
 
-async function follow(
-  store: Store,
-  runId: string,
-  listener: ControlListener,
-  signal: AbortSignal,
-): Promise<void> {
-  for await (const group of store.journal.follow({ runId }, { signal })) {
-    for (const { type, data } of group) {
-      if (type === "run.stopping") listener.onStop(String(data["reason"] ?? "a stop was requested"));
-      if (type === "run.steer_accepted") {
-        listener.onSteer({ id: String(data["steer_id"]), text: String(data["text"]) });
-      }
-    }
-  }
+export interface ListeningForControl {
+  /** Number of the last event of the run that was looked at; 0 before the first. */
+  readonly heardUpTo: number;
+  stop(): void;
 }
+
+const REQUESTS = ["run.stopping", "run.steer_accepted"] as const;
 
 /** A timer this late by the wall clock means that the clock was set or the machine slept. */
 const JUMP_MS = 30_000;
@@ -294,7 +307,7 @@ async function followEnd(
 ): Promise<void> {
   const { store, runEnded: ended, trigger } = deps;
   if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
-  await enqueueEndWebhook(tx, store, run, outcome);
+  if (run.webhook !== null) await enqueueEndWebhook(tx, store, run, outcome);
   if (run.reply_to !== null && trigger?.owns(run.reply_to)) await trigger.ended(tx, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
   if (isPlain && isStateless) return;
@@ -348,4 +361,119 @@ async function notify(
     text: headOf(text, MAX_TEXT_CHARACTERS),
   });
   await store.journal.append(tx, sessionId, [event]);
+}
+
+/** How a run is closed when its turn is over. */
+export interface RunClose<T> {
+  /** Closes the run. False when it has ended already. */
+  readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
+  /** Starts what follows, in the same transaction. */
+  readonly next: (tx: Tx) => Promise<T>;
+  /** Instead of `next` when the run has ended already. */
+  readonly ended: (tx: Tx) => Promise<T | undefined>;
+  /** Calls `write`, the transaction of the end, until it succeeds or is given up. */
+  readonly attempts: (write: () => Promise<T | undefined>) => Promise<T | undefined>;
+}
+
+/** Returns the outcome of a run from the engine's end and the reason of a stop, if any. */
+export function outcomeOf(
+  runId: string,
+  end: TurnEnd,
+  context: {
+    readonly stop: RunStop | undefined;
+    readonly pendingSteer: readonly string[];
+    /** Calls that the client is to make. */
+    readonly requested?: readonly RunToolCall[];
+    /** The turn is removed from the conversation. */
+    readonly isUndone?: boolean;
+  },
+): Outcome {
+  const usage = toRunUsage(end.usage);
+  const stored = {
+    usage: JSON.stringify(usage),
+    ...(context.pendingSteer.length > 0 ? { pending_steer: JSON.stringify(context.pendingSteer) } : {}),
+  };
+  const pending = context.pendingSteer.length > 0 ? { pending_steer: [...context.pendingSteer] } : {};
+  if (end.stop === "aborted") return stopped(runId, context.stop, { usage, stored, pending });
+  if (end.stop === "error") {
+    const error = {
+      code: end.error?.code ?? "internal_error",
+      message: end.error?.message ?? "The agent failed.",
+    };
+    const set = { ...stored, error: JSON.stringify(error) };
+    const { retryAfterSeconds, failure } = end.error ?? {};
+    const retry = retryAfterSeconds === undefined ? {} : { retry_after_seconds: retryAfterSeconds };
+    const data = { error, usage, ...retry, ...(failure ? { failure } : {}), ...pending };
+    return { status: "failed", set, event: runEvent(runId, "run.failed", data) };
+  }
+  if (end.stop === "tool_calls") {
+    const action = { type: "submit_tool_outputs" as const, tool_calls: [...(context.requested ?? [])] };
+    const data = { output: null, usage, stop: end.stop, required_action: action, ...pending };
+    return {
+      status: "completed",
+      set: { ...stored, required_action: JSON.stringify(action) },
+      event: runEvent(runId, "run.completed", data),
+    };
+  }
+  return {
+    status: "completed",
+    set: { ...stored, output: end.text },
+    event: runEvent(runId, "run.completed", {
+      output: end.text,
+      usage,
+      stop: end.stop,
+      ...(context.isUndone === true ? { undone: true } : {}),
+      ...pending,
+    }),
+  };
+}
+
+/** Returns the outcome of a run that was stopping when its process ended. */
+export function cancelledOutcome(runId: string, pendingSteer: readonly string[]): Outcome {
+  const pending = pendingSteer.length > 0 ? { pending_steer: [...pendingSteer] } : {};
+  const data = { reason: "The run was stopped, and its process ended meanwhile.", ...pending };
+  return {
+    status: "cancelled",
+    set: pendingSteer.length > 0 ? { pending_steer: JSON.stringify(pendingSteer) } : {},
+    event: runEvent(runId, "run.cancelled", data),
+  };
+}
+
+/** Returns the outcome of a run whose process has ended or is ending. */
+export function interruptedOutcome(
+  runId: string,
+  message: string,
+  pendingSteer: readonly string[] = [],
+): Outcome {
+  const error = { code: "interrupted", message };
+  const pending = pendingSteer.length > 0 ? { pending_steer: [...pendingSteer] } : {};
+  return {
+    status: "interrupted",
+    set: {
+      error: JSON.stringify(error),
+      ...(pendingSteer.length > 0 ? { pending_steer: JSON.stringify(pendingSteer) } : {}),
+    },
+    event: runEvent(runId, "run.interrupted", { error, ...pending }),
+  };
+}
+
+interface Stats {
+  readonly usage: ReturnType<typeof toRunUsage>;
+  readonly stored: Partial<RunRow>;
+  readonly pending: { readonly pending_steer?: string[] };
+}
+
+function stopped(runId: string, stop: RunStop | undefined, { usage, stored, pending }: Stats): Outcome {
+  if (stop?.kind === "shutdown") {
+    const outcome = interruptedOutcome(runId, stop.message, pending.pending_steer);
+    return { ...outcome, set: { ...stored, ...outcome.set } };
+  }
+  if (stop?.kind === "timeout" || stop?.kind === "failure") {
+    const code = stop.kind === "timeout" ? "agent_timeout" : "internal_error";
+    const error = { code, message: stop.message };
+    const set = { ...stored, error: JSON.stringify(error) };
+    return { status: "failed", set, event: runEvent(runId, "run.failed", { error, usage, ...pending }) };
+  }
+  const data = { ...(stop ? { reason: stop.message } : {}), usage, ...pending };
+  return { status: "cancelled", set: stored, event: runEvent(runId, "run.cancelled", data) };
 }

@@ -1,11 +1,10 @@
 import type { RunEvent, SessionEvent } from "../../../generated/http/client/types.gen.ts";
 import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
-import type { EngineEvent } from "../engine.ts";
-import type { Clock } from "../../base/clock.ts";
-import { isUnavailable } from "../../store/tx/failure.ts";
+import type { EngineEvent, Message } from "../engine.ts";
+import type { Clock } from "../../base/time.ts";
+import { isUnavailable } from "../../store/tx/group.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import { addMessages } from "../session/transcript.ts";
-import type { Message } from "../message.ts";
 
 /** Names of the journal events of a run; specs/schemas/event.yaml describes their data. */
 export type RunEventName = RunEvent["event"];
@@ -45,29 +44,6 @@ export function toSessionEvent(event: JournalEvent): SessionEvent {
   } as SessionEvent;
 }
 
-const FINAL: ReadonlySet<string> = new Set<RunEventName>([
-  "run.completed",
-  "run.failed",
-  "run.cancelled",
-  "run.interrupted",
-]);
-
-/** Whether an event type ends a run: no event of the run follows it. */
-export function isFinalEvent(type: string): boolean {
-  return FINAL.has(type);
-}
-
-/** Returns the wire form of a run event. */
-export function toRunEvent(event: JournalEvent): RunEvent {
-  return {
-    event: event.type,
-    run_id: event.runId,
-    seq: event.runSeq,
-    timestamp: event.atMs / 1000,
-    ...event.data,
-  } as RunEvent;
-}
-
 /** Returns the journal event for an event of the engine. */
 export function fromEngine(runId: string, event: EngineEvent): NewEvent {
   switch (event.type) {
@@ -78,9 +54,11 @@ export function fromEngine(runId: string, event: EngineEvent): NewEvent {
     case "message.end":
       return runEvent(runId, "message.completed", { message_id: event.messageId, text: event.text });
     case "reasoning.delta":
-      return runEvent(runId, "reasoning.delta", { delta: event.text });
+      return runEvent(runId, "reasoning.delta", { message_id: event.messageId, delta: event.text });
     case "reasoning.end":
       return runEvent(runId, "reasoning.completed", { text: event.text });
+    case "tool.generating":
+      return runEvent(runId, "tool.generating", { tool: event.tool });
     case "notice":
       return runEvent(runId, "run.notice", { message: event.text });
   }

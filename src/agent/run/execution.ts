@@ -1,27 +1,49 @@
-import { abortable } from "../../base/deadline.ts";
-import { createId } from "../../base/ids.ts";
-import type { Span } from "../../base/observe/trace.ts";
+import { abortable } from "../../base/time.ts";
+import { createId } from "../../base/text.ts";
+import type { Span } from "../../base/observe.ts";
 import type { RunToolCall } from "../../../generated/http/client/types.gen.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import type { Budget } from "../usage/budget.ts";
+import { type Budget, describeRunEnd, startRunSpan } from "../usage.ts";
 import { CallOrder, type ToolCallScope } from "../tool/scope.ts";
 import { Delegation, type Spawner } from "../subagent/delegation.ts";
 import { fromEngine, runEvent, EventWriter } from "./event.ts";
-import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "../engine.ts";
-import { describeRunEnd, startRunSpan } from "../usage/span.ts";
-import { loadContext } from "../session/transcript.ts";
-import { IdleTimeout, listenForControl, requestStop, unheardSteers, type Steer } from "./control.ts";
-import type { Message } from "../message.ts";
-import { outcomeOf, type Outcome, type RunClose } from "./outcome.ts";
+import {
+  addUsage,
+  zeroUsage,
+  type EngineTurn,
+  type TurnEnd,
+  type TurnPorts,
+  type Usage,
+  type Message,
+} from "../engine.ts";
+import { removeTurn, Sessions } from "../session/sessions.ts";
+import { loadContext, contextStart } from "../session/transcript.ts";
+import {
+  IdleTimeout,
+  listenForControl,
+  requestStop,
+  unheardSteers,
+  type Steer,
+  outcomeOf,
+  type RunClose,
+  type ListeningForControl,
+} from "./control.ts";
+import {
+  type Outcome,
+  toRunUsage,
+  type RunFamily,
+  type RunInput,
+  type RunKind,
+  isParked,
+  RunStop,
+} from "./run.ts";
 import type { AgentDeps } from "../deps.ts";
-import { toRunUsage, type RunFamily, type RunInput, type RunKind, isParked, RunStop } from "./run.ts";
-import type { SessionResources } from "../session/live-sessions.ts";
+import { type SessionResources, todoListOf } from "../session/session.ts";
 import { AuxiliaryCalls } from "../context/auxiliary-calls.ts";
 import { settleStep, type Suspended, keepOnDisk } from "../recovery/resume.ts";
 import { callTool } from "../tool/call.ts";
-import { todoListOf } from "../session/session.ts";
 import { policyNow, type TurnSetup, setUpTurn } from "./prompt.ts";
 
 export interface ExecutionOptions {
@@ -45,7 +67,10 @@ export class Execution {
   readonly model: string;
   readonly #options: ExecutionOptions;
   readonly #recorder: EventWriter;
-  readonly #auxiliary: AuxiliaryCalls;
+  /** Set once the turn needs them: most turns make none. */
+  #auxiliary: AuxiliaryCalls | undefined;
+  /** Set once the turn calls a tool, the only source of questions. */
+  #scope: ToolCallScope | undefined;
   readonly #span: Span;
   readonly #abort = new AbortController();
   readonly #inactivity: IdleTimeout;
@@ -54,6 +79,7 @@ export class Execution {
   readonly #seen: Set<string>;
   /** Calls that the client is to make. */
   readonly #requested: RunToolCall[] = [];
+  #control: ListeningForControl | undefined;
   #usage: Usage = zeroUsage;
   #over = false;
   #acts: "no" | "soon" | "yes" = "no";
@@ -76,16 +102,6 @@ export class Execution {
     });
     this.#span = startRunSpan(deps.tracing, run, options.input.traceparent);
     this.#inactivity = this.#watch();
-    this.#auxiliary = new AuxiliaryCalls({
-      deps,
-      run,
-      span: this.#span,
-      input: options.input,
-      budget: options.budget,
-      recorder: this.#recorder,
-      signal: this.#abort.signal,
-      keepAlive: () => this.#inactivity.keepAlive(),
-    });
   }
 
   /** Whether the run is a turn of the agent, which can be steered. */
@@ -120,30 +136,45 @@ export class Execution {
       return undefined;
     }
     const before = this.#options.suspended?.usage ?? zeroUsage;
-    const whole = { ...end, usage: addUsage(before, addUsage(end.usage, this.#auxiliary.usage)) };
+    const whole = {
+      ...end,
+      usage: addUsage(before, addUsage(end.usage, this.#auxiliary?.usage ?? zeroUsage)),
+    };
+    const isUndone = this.#isUndone(whole);
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
-      const outcome = await this.#outcome(tx, whole);
+      const outcome = await this.#outcome(tx, whole, isUndone);
       describeRunEnd(this.#span, whole, outcome);
-      await this.#options.deps.questions.closeUncertain(tx, this.runId);
+      if (this.#scope) await this.#options.deps.questions.closeUncertain(tx, this.runId);
       return (await close.end(tx, outcome)) ? outcome.event : undefined;
     };
+    const next = async (tx: Tx): Promise<T> => {
+      if (isUndone) await removeTurn(tx, this.#options.deps.store, this.#options.run);
+      return close.next(tx);
+    };
     try {
-      return await close.attempts(() => this.#recorder.finish(conclude, close.next, close.ended));
+      return await close.attempts(() => this.#recorder.finish(conclude, next, close.ended));
     } finally {
       this.#span.end();
-      this.#options.deps.questions.forget(this.runId);
+      if (this.#scope) this.#options.deps.questions.forget(this.runId);
     }
   }
 
-  async #outcome(tx: Tx, end: TurnEnd): Promise<Outcome> {
+  /** A turn whose tools have acted stays: the conversation must say what they did. */
+  #isUndone({ stop, usage }: TurnEnd): boolean {
+    return this.#options.input.undoesRefusal === true && stop === "refusal" && usage.toolCalls === 0;
+  }
+
+  async #outcome(tx: Tx, end: TurnEnd, isUndone: boolean): Promise<Outcome> {
     const { started_at: startedAt, created_at: createdAt } = this.#options.run;
     const run = { id: this.runId, startedAtMs: startedAt ?? createdAt };
-    const unheard = await unheardSteers(tx, run, this.#seen);
+    const heard = { seen: this.#seen, heardUpTo: this.#control?.heardUpTo ?? 0 };
+    const unheard = await unheardSteers(tx, run, heard);
     const { reason } = this.#abort.signal;
     return outcomeOf(this.runId, end, {
       stop: reason instanceof RunStop ? reason : undefined,
       pendingSteer: [...this.#steers.map(({ text }) => text), ...unheard],
       requested: this.#requested,
+      isUndone,
     });
   }
 
@@ -184,7 +215,7 @@ export class Execution {
   }
 
   /** Listens for stop and steer requests of other processes. */
-  #listen(): () => void {
+  #listen(): ListeningForControl {
     const { log } = this.#options.deps;
     return listenForControl(this.#options.deps, this.runId, {
       onStop: (reason) => {
@@ -203,7 +234,7 @@ export class Execution {
     const expire = () =>
       this.#abort.abort(new RunStop("timeout", `The run took longer than ${seconds} seconds.`));
     const cancelTimer = seconds > 0 ? clock.after(timeoutMs, expire) : undefined;
-    const stopListening = this.#listen();
+    this.#control = this.#listen();
     try {
       return this.isTurn ? await engine.runTurn(await this.#engineTurn()) : await this.#compression();
     } catch (error) {
@@ -215,7 +246,7 @@ export class Execution {
     } finally {
       cancelTimer?.();
       this.#inactivity.stop();
-      stopListening();
+      this.#control.stop();
     }
   }
 
@@ -237,18 +268,21 @@ export class Execution {
     const kind = run.kind as RunKind;
     const resources = deps.clients.of(this.#root.sessionId);
     await abortable(resources.settled(), this.#abort.signal);
-    const setup = await setUpTurn(deps, { kind, model: run.model, session, input, resources });
-    for (const notice of [...(fresh ? deps.notices() : []), ...resources.notices()]) {
+    const { signal } = this.#abort;
+    const setup = await setUpTurn(deps, { kind, model: run.model, session, input, resources, signal });
+    const { notice: ofModel } = setup;
+    const atFirst = [...deps.notices(), ...(ofModel === undefined ? [] : [ofModel])];
+    for (const notice of [...(fresh ? atFirst : []), ...resources.notices()]) {
       this.#record(runEvent(this.runId, "run.notice", { message: notice }));
     }
-    const scope = this.#toolScope(setup, resources);
+    const scope = () => (this.#scope ??= this.#toolScope(setup, resources));
     const ports: TurnPorts = {
       emit: (event) => this.#record(fromEngine(this.runId, event)),
-      callTool: (call) => callTool(call, scope),
+      callTool: (call) => callTool(call, scope()),
       takeSteers: () => this.#takeSteers(),
       saveStep: (step) => this.#saveStep(step.messages, step.usage),
       admit: () => budget.admit(),
-      compact: (reason, saved) => this.#auxiliary.compact(reason, saved),
+      compact: (reason, saved) => this.#auxiliaryCalls().compact(reason, saved),
     };
     await this.#settle(scope);
     const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;
@@ -260,6 +294,8 @@ export class Execution {
       messages: fresh ? input.prompt : await this.#context(),
       tools: [...setup.tools, ...setup.clientTools],
       ...(input.toolChoice === undefined ? {} : { toolChoice: input.toolChoice }),
+      clientTools: setup.clientTools.map(({ name }) => name),
+      ...(input.outputFormat === undefined ? {} : { outputFormat: input.outputFormat }),
       settings,
       maxSteps,
       ...(compactAtTokens === undefined ? {} : { compactAtTokens }),
@@ -269,23 +305,32 @@ export class Execution {
     };
   }
 
+  #auxiliaryCalls(): AuxiliaryCalls {
+    const { deps, run, input, budget } = this.#options;
+    return (this.#auxiliary ??= new AuxiliaryCalls({
+      deps,
+      run,
+      span: this.#span,
+      input,
+      budget,
+      recorder: this.#recorder,
+      signal: this.#abort.signal,
+      keepAlive: () => this.#inactivity.keepAlive(),
+    }));
+  }
+
   /** Completes the step that the previous process left unfinished. */
-  async #settle(scope: ToolCallScope): Promise<void> {
+  async #settle(scope: () => ToolCallScope): Promise<void> {
     const { suspended } = this.#options;
     if (!suspended) return;
-    this.#saveStep(await settleStep(suspended, scope), zeroUsage);
+    this.#saveStep(await settleStep(suspended, scope()), zeroUsage);
     await this.#recorder.flush();
   }
 
   async #context(): Promise<readonly Message[]> {
     const { store } = this.#options.deps;
-    // The session row of the run may be older than the last compression.
-    const session = await store.read
-      .selectFrom("sessions")
-      .select(["id", "context_seq", "summary_seq"])
-      .where("id", "=", this.sessionId)
-      .executeTakeFirstOrThrow();
-    return (await loadContext(store, session)).map(({ message }) => message);
+    const start = await contextStart(store, this.sessionId);
+    return (await loadContext(store, start)).map(({ message }) => message);
   }
 
   /** The run at the top of the family, which asks the questions and has the client's resources. */
@@ -316,10 +361,11 @@ export class Execution {
       onTimeout: settings.onApprovalTimeout,
       grants,
       variables: deps.variables.of(root.sessionId),
-      complete: (prompt) => this.#auxiliary.complete(prompt),
+      complete: (prompt) => this.#auxiliaryCalls().complete(prompt),
       delegate: (callId, tasks, traceparent) =>
         this.#inactivity.during(() => delegation.run(callId, tasks, traceparent)),
       todos: todoListOf(deps.store, this.sessionId),
+      chooseMode: (mode) => new Sessions(deps.store).choose(root.sessionId, run.owner, { mode }),
       files,
       order: new CallOrder(),
       questions,
@@ -351,7 +397,7 @@ export class Execution {
     const refusal = budget.admit();
     const error = (message: string) => ({ code: "budget_exceeded" as const, message });
     if (refusal !== undefined) return { stop: "error", text: "", usage: zeroUsage, error: error(refusal) };
-    await this.#auxiliary.compact("requested");
+    await this.#auxiliaryCalls().compact("requested");
     return { stop: "end", text: "", usage: zeroUsage };
   }
 

@@ -1,85 +1,36 @@
-import type { ModelRef, ModelSettings, ToolSpec } from "../engine.ts";
-import type { BusyMode, AgentDeps } from "../deps.ts";
+import {
+  type ModelRef,
+  type ModelSettings,
+  type ToolSpec,
+  formatModel,
+  parseModel,
+  type Tool,
+} from "../engine.ts";
+import type { AgentDeps } from "../deps.ts";
+import { type BusyMode, type RunInput, type RunKind, newRun, type Prompt } from "./run.ts";
 import type { Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { type RunInput, type RunKind, newRun } from "./run.ts";
 import {
-  type SessionAddress,
-  type SessionSeed,
   claimSession,
   newSession,
   PLAN_INSTRUCTIONS,
   type SessionMode,
   settingsOf,
   type SessionSettings,
+  type SessionResources,
 } from "../session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { createId } from "../../base/ids.ts";
-import type { SessionQueue, Started } from "./session-queue.ts";
-import { formatModel, parseModel } from "../model.ts";
+import { abortable } from "../../base/time.ts";
+import { PRESENT_PLAN } from "../tools/present-plan.ts";
+import { createId } from "../../base/text.ts";
+import type { SessionQueue, Started, PermitOnDemand } from "./session-queue.ts";
 import { requestStopIn } from "./control.ts";
-import type { PermitOnDemand } from "./concurrency.ts";
 import type { PolicyContext } from "../question/policy/policy.ts";
-import type { SessionResources } from "../session/live-sessions.ts";
-import type { Tool } from "../tool/tool.ts";
-
-/** A prompt of a surface or trigger to the agent. */
-export interface Prompt {
-  readonly address: SessionAddress;
-  readonly seed: SessionSeed;
-  readonly kind: RunKind;
-  /**
-   * The input of the run. `opening` is the conversation before the prompt, for a new session; an existing session has its
-   * own.
-   */
-  readonly input: RunInput & { readonly opening?: RunInput["prompt"] };
-  /** Undefined: the session's own model, else the default. */
-  readonly model?: ModelRef;
-  /** Id of the new run, if the caller has announced it; default: a new one. */
-  readonly runId?: string;
-  readonly metadata?: Readonly<Record<string, string>>;
-  readonly whenBusy?: BusyMode;
-  /** Webhook of the run, as run-webhook.ts records it. */
-  readonly webhook?: string;
-  /** Where its answer goes, as run-trigger.ts records it. */
-  readonly delivery?: string;
-  /**
-   * Writes further records in the transaction that records the run. When it throws no run is created. Like all store work
-   * it may be called twice. The run is `running` when it starts at once in a new session.
-   */
-  readonly alsoRecord?: (tx: Tx, run: RunRow) => Promise<void>;
-  /**
-   * Writes further records when the text is steered into the run `runId` instead, in the same transaction. Without it a
-   * prompt with {@link alsoRecord} is not steered.
-   */
-  readonly alsoSteer?: (tx: Tx, runId: string) => Promise<void>;
-  /**
-   * Refuses the run by throwing, in the same transaction, after {@link alsoRecord}. Called for a run that starts or waits
-   * for a permit. Not called for a run queued behind another of its session, which replaces that one when it starts, nor
-   * for steering.
-   */
-  readonly admit?: (tx: Tx) => Promise<void>;
-  /** Called with the id of a new run before it is committed, so that the caller can follow it from its first event. */
-  readonly beforeStart?: (runId: string) => void;
-}
-
-export interface Submitted {
-  readonly runId: string;
-  readonly sessionId: string;
-  readonly sessionKey: string | null;
-  /** Effective `provider:model`. */
-  readonly model: string;
-  /** steered: the text was added to the running run `runId`. */
-  readonly status: "running" | "queued" | "steered";
-  /** Milliseconds since the epoch; for a steered text, when it was accepted. */
-  readonly createdAtMs: number;
-  /** Position of a queued run: 1 is the next. */
-  readonly queuePosition?: number;
-}
 
 /** Returns the text that can steer a running turn; undefined when the prompt has more than text, or needs its own run. */
-export function steerableText({ input: { prompt }, alsoRecord, alsoSteer }: Prompt): string | undefined {
-  if (alsoRecord && !alsoSteer) return undefined;
+export function steerableText({ input, alsoRecord, alsoSteer }: Prompt): string | undefined {
+  const { prompt, outputFormat } = input;
+  if ((alsoRecord && !alsoSteer) || outputFormat) return undefined;
   if (prompt.some((message) => message.role === "user" && message.attachments?.length)) return undefined;
   const texts = prompt.map((message) => (message.role === "user" ? message.text : ""));
   return texts.filter((part) => part !== "").join("\n\n") || undefined;
@@ -133,9 +84,9 @@ export async function recordPrompt(
     isAnnounced = true;
     const session = existing ?? made;
     const input = inputOf(prompt, !existing);
-    const { kind, metadata = {}, webhook, delivery } = prompt;
+    const { kind, metadata = {}, webhook, delivery, apiKey } = prompt;
     const model = modelFor(prompt, session, work.deps);
-    const about = { kind, model, input, metadata, webhook, delivery };
+    const about = { kind, model, input, metadata, webhook, delivery, apiKey };
     const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
     const asked = { prompt, permit, starts: { run, session, input } };
     return existing ? join(tx, work, asked) : open(tx, work, asked);
@@ -196,7 +147,7 @@ export function busyModeOf({ whenBusy }: Prompt, { settings }: AgentDeps): BusyM
 }
 
 function busy(): ServiceError {
-  return new ServiceError("session_busy", "The session is at work. Wait for its run to end.", {
+  return new ServiceError("session_busy", "The session is busy. Wait for its run to end.", {
     retryAfterSeconds: 1,
   });
 }
@@ -225,6 +176,8 @@ export interface TurnSetup {
   readonly policy: PolicyContext;
   /** Undefined: conversations are not compressed by themselves. */
   readonly compactAtTokens: number | undefined;
+  /** What people should know about the turn. */
+  readonly notice: string | undefined;
 }
 
 /** Returns the settings of the turn of a run. */
@@ -236,6 +189,7 @@ export async function setUpTurn(
     session,
     input,
     resources,
+    signal,
   }: {
     readonly kind: RunKind;
     /** `provider:model`. */
@@ -244,6 +198,7 @@ export async function setUpTurn(
     readonly input: RunInput;
     /** Of the program that has the session open. */
     readonly resources: SessionResources;
+    readonly signal: AbortSignal;
   },
 ): Promise<TurnSetup> {
   const { settings, models } = deps;
@@ -252,18 +207,24 @@ export async function setUpTurn(
   const cwd = session.cwd ?? settings.workspace;
   const model = parseModel(name);
   const { threshold } = settings.compression;
+  await abortable(models.refreshContext(model, { loads: true, signal }), signal);
+  const contextTokens = models.contextTokensOf(model);
+  const clientTools = input.clientTools ?? [];
+  const offered = toolsFor(deps, { kind, input, resources, mode: chosen.mode });
+  const fitted = fitTools(offered, { contextTokens, clientTools });
+  const instructions = await instructionsFor(deps, {
+    cwd,
+    roots: resources.roots,
+    mode: chosen.mode,
+    input,
+  });
   return {
     cwd,
     model,
     fallbacks: settings.fallbacks.flatMap((fallback) => models.resolve(fallback) ?? []),
-    instructions: await instructionsFor(deps, {
-      cwd,
-      roots: resources.roots,
-      mode: chosen.mode,
-      requested: input.instructions,
-    }),
-    tools: toolsFor(deps, { kind, input, resources }),
-    clientTools: input.clientTools ?? [],
+    instructions: [instructions, omittedInstructions(fitted)].filter((text) => text !== "").join("\n\n"),
+    tools: fitted.tools,
+    clientTools,
     settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
     maxSteps: input.maxSteps ?? settings.maxSteps,
     policy: {
@@ -274,8 +235,8 @@ export async function setUpTurn(
       allow: settings.allowedCommands,
       roots: resources.roots,
     },
-    compactAtTokens:
-      threshold === undefined ? undefined : Math.floor(models.contextTokensOf(model) * threshold),
+    compactAtTokens: threshold === undefined ? undefined : Math.floor(contextTokens * threshold),
+    notice: omittedNotice(fitted, { model: name, contextTokens }),
   };
 }
 
@@ -325,7 +286,13 @@ function toolsFor(
     kind,
     input,
     resources,
-  }: { readonly kind: RunKind; readonly input: RunInput; readonly resources: SessionResources },
+    mode,
+  }: {
+    readonly kind: RunKind;
+    readonly input: RunInput;
+    readonly resources: SessionResources;
+    readonly mode: SessionMode | undefined;
+  },
 ): readonly Tool[] {
   const { toolsets, family, clientTools = [] } = input;
   const isDeepest = (family?.depth ?? 0) >= settings.delegation.maxDepth;
@@ -333,7 +300,9 @@ function toolsFor(
   return resources.tools(tools()).filter(({ toolset, name }) => {
     if (isTheirs(name)) return false;
     if (toolsets !== undefined && !toolsets.includes(toolset)) return false;
-    if (toolset === "clarify") return kind !== "subagent" && input.answerable && !input.onlyApprovals;
+    const canAsk = kind !== "subagent" && input.answerable && !input.onlyApprovals;
+    if (name === PRESENT_PLAN) return canAsk && mode === "plan";
+    if (toolset === "clarify") return canAsk;
     return toolset !== "delegation" || !isDeepest;
   });
 }
@@ -344,14 +313,120 @@ async function instructionsFor(
     readonly cwd: string;
     readonly roots: readonly string[];
     readonly mode: SessionMode | undefined;
-    readonly requested: string | undefined;
+    readonly input: Pick<RunInput, "instructions" | "replacesInstructions">;
   },
 ): Promise<string> {
   const { roots } = of;
   const beside = roots.length === 0 ? "" : ` These folders belong to the work too: ${roots.join(", ")}.`;
   const folders = `Your tools work in ${of.cwd}.${beside}`;
   const mode = of.mode === "plan" ? PLAN_INSTRUCTIONS : undefined;
-  return [settings.instructions, folders, mode, ...(await briefing(of.cwd)), of.requested]
+  const { instructions: requested, replacesInstructions } = of.input;
+  const configured = replacesInstructions === true ? undefined : settings.instructions;
+  return [configured, folders, mode, ...(await briefing(of.cwd)), requested]
     .filter((text) => text !== undefined && text !== "")
     .join("\n\n");
+}
+
+/** Descriptions of tools may take this part of the context: the rest is for instructions and the conversation. */
+const SHARE = 1 / 3;
+const CHARACTERS_A_TOKEN = 4;
+
+/** What an agent needs most comes first. Tools that are not named here, such as those of MCP servers, come last. */
+const ORDER: readonly string[] = [
+  "present_plan",
+  "terminal",
+  "read_file",
+  "write_file",
+  "patch",
+  "search_files",
+  "clarify",
+  "web_fetch",
+  "todo",
+  "skill",
+  "process",
+  "web_search",
+  "cronjob",
+  "delegate_task",
+  "vision_analyze",
+];
+
+export interface FittedTools {
+  /** In the given order. */
+  readonly tools: readonly Tool[];
+  /** Names of the tools that do not fit. */
+  readonly omitted: readonly string[];
+}
+
+/**
+ * Returns the tools whose descriptions, with those of the client's tools, take at most a third of the context. The
+ * client's tools are never left out.
+ */
+export function fitTools(
+  tools: readonly Tool[],
+  {
+    contextTokens,
+    clientTools,
+  }: { readonly contextTokens: number; readonly clientTools: readonly ToolSpec[] },
+): FittedTools {
+  const limit = contextTokens * SHARE;
+  let left = limit - sum(clientTools);
+  if (sum(tools) <= left) return { tools, omitted: [] };
+  const fitting = new Set<Tool>();
+  for (const tool of tools.toSorted((a, b) => rankOf(a) - rankOf(b))) {
+    const tokens = descriptionTokens(tool);
+    if (tokens > left) continue;
+    left -= tokens;
+    fitting.add(tool);
+  }
+  return {
+    tools: tools.filter((tool) => fitting.has(tool)),
+    omitted: tools.filter((tool) => !fitting.has(tool)).map(({ name }) => name),
+  };
+}
+
+function rankOf({ name }: Tool): number {
+  const rank = ORDER.indexOf(name);
+  return rank < 0 ? ORDER.length : rank;
+}
+
+function sum(tools: readonly ToolSpec[]): number {
+  return tools.reduce((total, tool) => total + descriptionTokens(tool), 0);
+}
+
+const known = new WeakMap<ToolSpec, number>();
+
+/** Estimates what the description of a tool takes. Most tools live as long as the process. */
+function descriptionTokens(tool: ToolSpec): number {
+  const before = known.get(tool);
+  if (before !== undefined) return before;
+  const { name, description, parameters } = tool;
+  const characters = name.length + description.length + JSON.stringify(parameters).length;
+  const tokens = Math.ceil(characters / CHARACTERS_A_TOKEN);
+  known.set(tool, tokens);
+  return tokens;
+}
+
+const MAX_NAMED = 12;
+
+/** Returns what the model learns about missing tools; "" when nothing was left out. */
+export function omittedInstructions({ omitted }: Pick<FittedTools, "omitted">): string {
+  if (omitted.length === 0) return "";
+  return `These tools do not fit into your context and are not available: ${listed(omitted)}. If a task needs one, say so.`;
+}
+
+/** Returns what people learn about missing tools, and why; undefined when nothing was left out. */
+export function omittedNotice(
+  { omitted }: Pick<FittedTools, "omitted">,
+  { model, contextTokens }: { readonly model: string; readonly contextTokens: number },
+): string | undefined {
+  if (omitted.length === 0) return undefined;
+  return (
+    `${model} has a context of ${contextTokens} tokens, so these tools are left out: ${listed(omitted)}. ` +
+    "Give the model a larger context in its server; `agentd doctor` says how."
+  );
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length - MAX_NAMED;
+  return names.slice(0, MAX_NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }

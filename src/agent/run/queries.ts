@@ -1,9 +1,19 @@
 /** The read side of runs: what the surfaces ask about runs, their events and their questions. */
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { EventRow, QuestionRow, RunRow } from "../../store/schema/tables.ts";
-import type { Store } from "../../store/store.ts";
-import type { Submitted } from "./prompt.ts";
-import { isFinalStatus, runViewColumns, type FinalStatus, type RunStatus, type RunView } from "./run.ts";
+import type { Store, Tx } from "../../store/store.ts";
+import {
+  type Submitted,
+  isFinalStatus,
+  runViewColumns,
+  type FinalStatus,
+  type RunStatus,
+  type RunView,
+  parseInput,
+} from "./run.ts";
+import { redact } from "../../base/observe.ts";
+import { headOf } from "../../base/text.ts";
+import { textOf } from "../engine.ts";
 
 type Reader = Pick<Store, "read">;
 
@@ -53,7 +63,7 @@ export async function listRunIds(store: Reader, page: RunPage): Promise<readonly
   if (status !== undefined) {
     return FINAL.some((final) => final === status) ? idsOfEnded(store, status, page) : idsOfOpen(store, page);
   }
-  // Open runs first: a run that ends between the queries appears twice, and never not at all.
+  // Open runs first: a run that ends between the queries may appear twice, but is never missing.
   const lists = [await idsOfOpen(store, page)];
   for (const final of FINAL) lists.push(await idsOfEnded(store, final, page));
   const ids = [...new Set(lists.flat())];
@@ -129,6 +139,16 @@ export async function countOpen({ read }: Reader): Promise<Readonly<Record<strin
   return Object.fromEntries(rows.map(({ status, count }) => [status, Number(count)]));
 }
 
+/** Counts the open questions of all runs. */
+export async function countOpenQuestions({ read }: Reader): Promise<number> {
+  const row = await read
+    .selectFrom("questions")
+    .select(({ fn }) => fn.countAll().as("count"))
+    .where("status", "=", "open")
+    .executeTakeFirst();
+  return Number(row?.count ?? 0);
+}
+
 /** Returns the ids of the runs that wait in a session's queue. */
 export async function queuedIn({ read }: Reader, sessionId: string): Promise<readonly string[]> {
   const rows = await read
@@ -197,8 +217,8 @@ export interface FirstKept {
 }
 
 /**
- * Finds the first kept event of a run; undefined when none is kept. Steering does not count: it may be kept from
- * before that event, since recovery needs it.
+ * Finds the first kept event of a run; undefined when none is kept. Steering events do not count: they may be kept from
+ * before that event, because recovery needs them.
  */
 export async function firstKept({ read }: Reader, runId: string): Promise<FirstKept | undefined> {
   const row = await read
@@ -331,4 +351,133 @@ function toJournalEvent(row: EventRow): JournalEvent {
     data: JSON.parse(row.data) as Record<string, unknown>,
     atMs: row.created_at,
   };
+}
+
+/** A sub-agent as its run describes it. */
+interface Subagent {
+  readonly subagentId: string;
+  readonly parentId: string;
+  readonly sessionId: string;
+  readonly depth: number;
+  readonly goal: string;
+  readonly model: string;
+  readonly status: RunStatus;
+  readonly createdAtMs: number;
+  readonly startedAtMs: number | null;
+  readonly endedAtMs: number | null;
+}
+
+const MAX_LISTED = 500;
+
+export const MAX_GOAL_CHARACTERS = 1_000;
+
+/**
+ * Returns the sub-agents of `owner` that have not ended, oldest first; with `rootSessionId` only those that work for
+ * this session.
+ */
+export async function activeSubagents(
+  store: Store,
+  where: { readonly owner: string; readonly rootSessionId?: string },
+): Promise<readonly Subagent[]> {
+  const rows = await store.read
+    .selectFrom("runs")
+    .selectAll()
+    .where("parent_id", "is not", null)
+    .where("owner", "=", where.owner)
+    .where("ended_at", "is", null)
+    .orderBy("created_at")
+    .limit(MAX_LISTED)
+    .execute();
+  const all = rows.map((row) => ({ row, family: parseInput(row).family }));
+  return all
+    .filter(
+      ({ family }) => where.rootSessionId === undefined || family?.root.sessionId === where.rootSessionId,
+    )
+    .map(({ row }) => describe(row));
+}
+
+/** Returns all sub-agents below a run, parents before children. */
+export async function subagentsOf(store: Store, runId: string): Promise<readonly Subagent[]> {
+  const found: Subagent[] = [];
+  let parents = [runId];
+  while (parents.length > 0 && found.length < MAX_LISTED) {
+    const rows = await store.read
+      .selectFrom("runs")
+      .selectAll()
+      .where("parent_id", "in", parents)
+      .orderBy("created_at")
+      .orderBy("id")
+      .limit(MAX_LISTED - found.length)
+      .execute();
+    found.push(...rows.map(describe));
+    parents = rows.map(({ id }) => id);
+  }
+  return found;
+}
+
+function describe(row: RunRow): Subagent {
+  const { prompt, family } = parseInput(row);
+  const last = prompt.at(-1);
+  return {
+    subagentId: row.id,
+    parentId: row.parent_id ?? "",
+    sessionId: row.session_id,
+    depth: family?.depth ?? 1,
+    goal: last ? headOf(redact(textOf(last)), MAX_GOAL_CHARACTERS) : "",
+    model: row.model,
+    status: row.status as RunStatus,
+    createdAtMs: row.created_at,
+    startedAtMs: row.started_at,
+    endedAtMs: row.ended_at,
+  };
+}
+
+/**
+ * Counts the sessions of a key with an open run: active or waiting for a permit. Runs queued behind it, sub-agents,
+ * and runs without a key do not count.
+ */
+export async function countAtWork(tx: Tx, key: string): Promise<number> {
+  const counted = await tx.db
+    .selectFrom("runs")
+    .select((runs) => runs.fn.count("session_id").distinct().as("count"))
+    .where((is) => is(is.fn.coalesce("key", "owner"), "=", key))
+    .where("ended_at", "is", null)
+    .where("kind", "!=", "subagent")
+    .where("reply_to", "is", null)
+    .executeTakeFirst();
+  return Number(counted?.count ?? 0);
+}
+
+/** Tokens that the runs of an owner used on a day, `2026-01-31` in UTC. */
+interface Spending {
+  readonly owner: string;
+  readonly day: string;
+  readonly tokens: number;
+}
+
+/** Returns the tokens that the runs of an owner used on a day, over all processes. */
+export async function spentTokens(
+  { read }: Pick<Store, "read">,
+  { owner, day }: Omit<Spending, "tokens">,
+): Promise<number> {
+  const row = await read
+    .selectFrom("spending")
+    .select("tokens")
+    .where("owner", "=", owner)
+    .where("day", "=", day)
+    .executeTakeFirst();
+  return row?.tokens ?? 0;
+}
+
+/** Adds to the tokens of a day, inside `tx`. One upsert: another process may insert the day's row at the same time. */
+export async function addSpending(tx: Tx, spent: Spending): Promise<void> {
+  await tx.db
+    .insertInto("spending")
+    .values(spent)
+    .onConflict((on) =>
+      on
+        .columns(["owner", "day"])
+        .doUpdateSet((is) => ({ tokens: is("spending.tokens", "+", spent.tokens) })),
+    )
+    .execute();
 }

@@ -1,16 +1,25 @@
+/** A run: its prompt, input, row, transitions, view and outcome, and the trigger that started it. */
 import { firstCharacters } from "../../base/text.ts";
-import type { Run, RunUsage } from "../../../generated/http/client/types.gen.ts";
+import type { Run, RunUsage, RunEvent } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { columnsOf } from "../../store/schema/tables.ts";
+import { columnsOf } from "../../store/tx/tx.ts";
+import { type QuestionRow, type RunRow, type SessionRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { QuestionRow, RunRow, SessionRow } from "../../store/schema/tables.ts";
-import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "../engine.ts";
-import { type Message, textOf } from "../message.ts";
+import {
+  type ModelSettings,
+  type OutputFormat,
+  type ToolChoice,
+  type ToolSpec,
+  type Usage,
+  type Message,
+  textOf,
+  type ModelRef,
+} from "../engine.ts";
 import { toApprovalRequest } from "../question/question.ts";
-import { nameOfId } from "../session/session.ts";
-import type { RunSlot } from "./concurrency.ts";
-import type { JournalEvent } from "../../store/journal/journal.ts";
-import { isFinalEvent } from "./event.ts";
+import { nameOfId, type SessionAddress, type SessionSeed } from "../session/session.ts";
+
+import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
+import { type RunEventName } from "./event.ts";
 
 export type RunStatus = Run["status"];
 export type FinalStatus = Extract<RunStatus, "completed" | "failed" | "cancelled" | "interrupted">;
@@ -22,6 +31,8 @@ export interface RunInput {
   readonly prompt: readonly Message[];
   /** Instructions of the request, after the configured ones. */
   readonly instructions?: string;
+  /** True: {@link instructions} replace the configured ones. */
+  readonly replacesInstructions?: true;
   readonly settings: ModelSettings;
   /** Narrows the configured toolsets; undefined: all of them. */
   readonly toolsets?: readonly string[];
@@ -29,9 +40,10 @@ export interface RunInput {
   readonly answerable: boolean;
   /** Set when only approvals can be answered, and no other questions. */
   readonly onlyApprovals?: true;
-  /** Tools of the client: a call of one ends the run. They replace the server's tools of the same name. */
+  /** Tools of the client: a call to one ends the run. They replace the server's tools of the same name. */
   readonly clientTools?: readonly ToolSpec[];
   readonly toolChoice?: ToolChoice;
+  readonly outputFormat?: OutputFormat;
   /** Instead of the configured one. */
   readonly timeoutMs?: number;
   /** The run and its sub-agents are stopped when nothing happens for this long; 0 or absent: never. */
@@ -51,6 +63,8 @@ export interface RunInput {
   readonly notifySessionId?: string;
   /** For a compression: what the summary should focus on. */
   readonly focus?: string;
+  /** True: a turn that the model refuses before it calls a tool is removed from the conversation with its prompt. */
+  readonly undoesRefusal?: true;
   /** Set: the run waits, recorded, above the limit of concurrent runs; absent: it is refused. */
   readonly slot?: RunSlot;
 }
@@ -61,6 +75,75 @@ export interface RunFamily {
   /** 1 for a sub-agent of a top-level run. */
   readonly depth: number;
   readonly root: { readonly runId: string; readonly sessionId: string };
+}
+
+/**
+ * Set for a run without a waiting client. Above the limit such a run is recorded and waits; any other run is refused.
+ */
+export interface RunSlot {
+  /** Runs of the same group are counted together. */
+  readonly group: string;
+  /** Most runs of the group at once in one process; absent: only the limit of all runs applies. */
+  readonly max?: number;
+}
+
+/** What a prompt to a busy session does. interrupt: it stops the running turn and runs next. */
+export type BusyMode = "queue" | "reject" | "steer" | "interrupt";
+
+/** A prompt of a surface or trigger to the agent. */
+export interface Prompt {
+  readonly address: SessionAddress;
+  readonly seed: SessionSeed;
+  readonly kind: RunKind;
+  /**
+   * The input of the run. `opening` is the conversation before the prompt, for a new session; an existing session has its
+   * own.
+   */
+  readonly input: RunInput & { readonly opening?: RunInput["prompt"] };
+  /** Undefined: the session's own model, else the default. */
+  readonly model?: ModelRef;
+  /** Name of the caller's API key; absent: the prompt came without one. */
+  readonly apiKey?: string | undefined;
+  /** Id of the new run, if the caller has announced it; default: a new one. */
+  readonly runId?: string;
+  readonly metadata?: Readonly<Record<string, string>>;
+  readonly whenBusy?: BusyMode;
+  /** Webhook of the run, as webhook.ts records it. */
+  readonly webhook?: string;
+  /** Where its answer goes, as webhook.ts records it. */
+  readonly delivery?: string;
+  /**
+   * Writes further records in the transaction that records the run. When it throws no run is created. Like all store work
+   * it may be called twice. The run is `running` when it starts at once in a new session.
+   */
+  readonly alsoRecord?: (tx: Tx, run: RunRow) => Promise<void>;
+  /**
+   * Writes further records when the text is steered into the run `runId` instead, in the same transaction. Without it a
+   * prompt with {@link alsoRecord} is not steered.
+   */
+  readonly alsoSteer?: (tx: Tx, runId: string) => Promise<void>;
+  /**
+   * Refuses the run by throwing, in the same transaction, after {@link alsoRecord}. Called for a run that starts or waits
+   * for a permit. Not called for a run queued behind another of its session, which replaces that one when it starts, nor
+   * for steering.
+   */
+  readonly admit?: (tx: Tx) => Promise<void>;
+  /** Called with the id of a new run before it is committed, so that the caller can follow it from its first event. */
+  readonly beforeStart?: (runId: string) => void;
+}
+
+export interface Submitted {
+  readonly runId: string;
+  readonly sessionId: string;
+  readonly sessionKey: string | null;
+  /** Effective `provider:model`. */
+  readonly model: string;
+  /** steered: the text was added to the running run `runId`. */
+  readonly status: "running" | "queued" | "steered";
+  /** Milliseconds since the epoch; for a steered text, when it was accepted. */
+  readonly createdAtMs: number;
+  /** Position of a queued run: 1 is the next. */
+  readonly queuePosition?: number;
 }
 
 /** Returns the id of the response that a run of kind response creates. */
@@ -78,10 +161,11 @@ export function newRun(
     readonly model: string;
     readonly input: RunInput;
     readonly metadata: Readonly<Record<string, string>>;
-    /** As run-webhook.ts records it. */
+    /** As webhook.ts records it. */
     readonly webhook?: string | undefined;
-    /** Where its answer goes, as run-trigger.ts records it. */
+    /** Where its answer goes, as webhook.ts records it. */
     readonly delivery?: string | undefined;
+    readonly apiKey?: string | undefined;
     readonly nowMs: number;
   },
 ): RunRow {
@@ -89,6 +173,7 @@ export function newRun(
     id,
     session_id: session.id,
     owner: session.owner,
+    key: from.apiKey ?? null,
     kind: from.kind,
     parent_id: from.input.family?.parentRunId ?? null,
     status: "queued",
@@ -113,6 +198,13 @@ export function newRun(
     input_preview: preview(from.input),
     precedence: 0,
   };
+}
+
+/** How a run ends: its status, its columns and its final event. */
+export interface Outcome {
+  readonly status: FinalStatus;
+  readonly set: Partial<RunRow>;
+  readonly event: NewEvent;
 }
 
 /** The transitions of each status. A final status never changes again. */
@@ -146,7 +238,12 @@ export async function moveRun(
     throw new Error(`run ${runId} cannot move from ${step.from} to ${step.to}`);
   }
   const columns = { status: step.to, updated_at: tx.nowMs, ...set };
-  return (await tx.update("runs", { id: runId, status: step.from }, columns)) === 1;
+  const isMoved = (await tx.update("runs", { id: runId, status: step.from }, columns)) === 1;
+  // The start of a run has an event of its own.
+  if (isMoved && step.from !== "queued") {
+    tx.record({ type: "run.updated", ref: runId, runId, data: { status: step.to } });
+  }
+  return isMoved;
 }
 
 /**
@@ -199,12 +296,12 @@ export const runViewColumns = columnsOf("runs").filter(
   (name) => name !== "input" && name !== "webhook" && name !== "reply_to",
 ) as readonly (keyof RunView)[];
 
-/** Returns a run of `owner`. ServiceError `run_not_found`, also for another owner's run. */
+/** Returns a run of `owner`. ServiceError `run_not_found`, including for another owner's run. */
 export async function findRun(store: Store, runId: string, owner: string): Promise<RunView> {
   const query = store.read.selectFrom("runs").select(runViewColumns).where("id", "=", runId);
   const row = await query.executeTakeFirst();
   if (row?.owner === owner) return row;
-  const what = `There is no run ${JSON.stringify(runId)}. Runs are kept for a limited time after they end.`;
+  const what = `Run ${JSON.stringify(runId)} does not exist. Runs are kept for a limited time after they end.`;
   throw new ServiceError("run_not_found", what);
 }
 
@@ -335,4 +432,108 @@ export async function* followRun(
       if (isFinalEvent(event.type)) return;
     }
   }
+}
+
+const FINAL: ReadonlySet<string> = new Set<RunEventName>([
+  "run.completed",
+  "run.failed",
+  "run.cancelled",
+  "run.interrupted",
+]);
+
+/** Whether an event type ends a run: no event of the run follows it. */
+export function isFinalEvent(type: string): boolean {
+  return FINAL.has(type);
+}
+
+/** Returns the wire form of a run event. */
+export function toRunEvent(event: JournalEvent): RunEvent {
+  return {
+    event: event.type,
+    run_id: event.runId,
+    seq: event.runSeq,
+    timestamp: event.atMs / 1000,
+    ...event.data,
+  } as RunEvent;
+}
+
+/**
+ * The origin of a run that keeps its own record of it, such as a webhook or a scheduled job. Called in the transactions
+ * in which the run starts and ends, in whichever process that happens. It MUST NOT wait for anything but the transaction.
+ */
+export interface RunTrigger {
+  /** Whether this trigger started the run, by its column `delivery`. */
+  owns(delivery: string): boolean;
+  /** Called for a run that was queued; `alsoRecord` handles one that starts as it is recorded. */
+  started(tx: Tx, run: RunRow): Promise<void>;
+  /** Called when the run's process has ended and the run is queued again. Absent: its runs never restart. */
+  requeued?(tx: Tx, run: RunRow): Promise<void>;
+  ended(tx: Tx, run: RunRow, outcome: Outcome): Promise<void>;
+}
+
+/** Joins several triggers into one, which calls the first that owns the run, if any. */
+export function joinTriggers(triggers: readonly RunTrigger[]): RunTrigger {
+  const ownerOf = ({ reply_to: replyTo }: RunRow) =>
+    replyTo === null ? undefined : triggers.find((trigger) => trigger.owns(replyTo));
+  return {
+    owns: (delivery) => triggers.some((trigger) => trigger.owns(delivery)),
+    started: async (tx, run) => ownerOf(run)?.started(tx, run),
+    requeued: async (tx, run) => ownerOf(run)?.requeued?.(tx, run),
+    ended: async (tx, run, outcome) => ownerOf(run)?.ended(tx, run, outcome),
+  };
+}
+
+/** Where the answer of a run goes: the JSON in the column `delivery` of runs that a webhook asked for. Pure. */
+
+export interface RunDelivery {
+  /** Id of the webhook's delivery, `dlv_...`. First, since {@link isRunDelivery} goes by it. */
+  readonly ref: string;
+  /** Addresses of targets, each `platform` or `platform:rest`. */
+  readonly targets: readonly string[];
+  /** Targets that get a notice when a run does not complete. */
+  readonly failure: readonly FailureTarget[];
+  /** Fields for the targets besides the text. */
+  readonly extra: Readonly<Record<string, unknown>>;
+  /** True: an answer with [SILENT] is not sent. */
+  readonly suppressesSilence?: boolean;
+}
+
+export interface FailureTarget {
+  readonly target: string;
+  /** notice: one sentence without details of this service; reason: with the cause. */
+  readonly says: "notice" | "reason";
+}
+
+/** Marks an answer that should not be sent. */
+export const SILENT = "[SILENT]";
+
+/** Whether the column `delivery` is a {@link RunDelivery}, by its first bytes: the end of a run parses no foreign JSON. */
+export function isRunDelivery(delivery: string): boolean {
+  return delivery.startsWith('{"ref":"dlv_');
+}
+
+export function readDelivery(delivery: string): RunDelivery {
+  return JSON.parse(delivery) as RunDelivery;
+}
+
+/** The webhook of a run, stored as JSON in its row. */
+export interface RunWebhook {
+  readonly url: string;
+  /** `whsec_<base64>` or plain text. Absent: the secret configured when the event is sent. */
+  readonly secret?: string;
+  /** Absent: all but approval_required. */
+  readonly events?: readonly RunWebhookEvent[];
+  /** Attempts for each event. */
+  readonly maxAttempts: number;
+}
+
+export type RunWebhookEvent = FinalStatus | "approval_required";
+
+/** The limits of an API key. */
+export interface LimitedKey {
+  readonly name: string;
+  /** Requests a minute; absent: no limit. */
+  readonly rateLimitRpm?: number;
+  /** Concurrent runs; absent: no limit of its own. */
+  readonly maxConcurrentRuns?: number;
 }

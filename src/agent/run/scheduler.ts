@@ -1,24 +1,32 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { AliveSessions, SessionQueue, type Started } from "./session-queue.ts";
-import { Budgets } from "../usage/budget.ts";
+import {
+  AliveSessions,
+  SessionQueue,
+  type Started,
+  PermitOnDemand,
+  ConcurrencyLimit,
+  uncounted,
+  type Permit,
+} from "./session-queue.ts";
+import { Budgets } from "../usage.ts";
 import type { ChildPrompt } from "../subagent/delegation.ts";
 import { drainRuns, suspended, type Suspended } from "../recovery/resume.ts";
 import { Execution } from "./execution.ts";
 import type { AgentDeps } from "../deps.ts";
+import { steerableText, busyModeOf, INTERRUPTED, recordPrompt, type Recorded } from "./prompt.ts";
 import {
-  steerableText,
   type Prompt,
   type Submitted,
-  busyModeOf,
-  INTERRUPTED,
-  recordPrompt,
-  type Recorded,
-} from "./prompt.ts";
+  parseInput,
+  withoutPrompt,
+  type RunInput,
+  runningTurn,
+  RunStop,
+  type RunSlot,
+} from "./run.ts";
 import { concludeRun, requestStopOf, steerByStore } from "./control.ts";
-import { parseInput, withoutPrompt, type RunInput, runningTurn, RunStop } from "./run.ts";
 import { findSession, settingsOf } from "../session/session.ts";
-import { PermitOnDemand, ConcurrencyLimit, uncounted, type Permit, type RunSlot } from "./concurrency.ts";
 
 /** Slot of runs whose recording process has ended, so that no client waits for them. */
 const RECOVERED: RunSlot = { group: "recovered" };
@@ -32,6 +40,7 @@ export class RunScheduler {
   readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
   readonly #limit: ConcurrencyLimit;
+  readonly #onStart: ((run: RunRow) => void) | undefined;
   readonly #onEnd: ((run: RunRow, prompt: RunInput["prompt"]) => void) | undefined;
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and running runs. */
@@ -40,10 +49,16 @@ export class RunScheduler {
   readonly alive: AliveSessions;
   #draining = false;
 
-  /** `onEnd` is called for each run of a kept session that ended in this process, after the commit. It MUST NOT throw. */
+  /**
+   * `onStart` is called for each run that starts in this process, `onEnd` for each of a kept session that ended in it,
+   * after the commit. They MUST NOT throw.
+   */
   constructor(
     deps: AgentDeps,
-    options: { readonly onEnd?: (run: RunRow, prompt: RunInput["prompt"]) => void } = {},
+    options: {
+      readonly onStart?: (run: RunRow) => void;
+      readonly onEnd?: (run: RunRow, prompt: RunInput["prompt"]) => void;
+    } = {},
   ) {
     this.#deps = deps;
     this.#queue = new SessionQueue(deps);
@@ -52,6 +67,7 @@ export class RunScheduler {
       max: deps.settings.maxConcurrentRuns,
       onRelease: () => this.#startWaiting(),
     });
+    this.#onStart = options.onStart;
     this.#onEnd = options.onEnd;
     this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#limit.sessions });
   }
@@ -60,6 +76,11 @@ export class RunScheduler {
   get #executions(): Iterable<Execution> {
     const running = this.#running;
     return { [Symbol.iterator]: () => running.values() };
+  }
+
+  /** Returns whether a run in this process uses a model of the provider. */
+  isUsing(provider: string): boolean {
+    return this.#running.values().some(({ model }) => model.startsWith(`${provider}:`));
   }
 
   /** Number of running runs in this process. */
@@ -328,6 +349,7 @@ export class RunScheduler {
       suspended,
     });
     this.#running.set(started.run.id, execution);
+    this.#onStart?.(started.run);
     const stop = this.#pendingCancellations.of(started.run.id);
     if (stop) void this.#track(this.#stopEarly(execution, stop));
     void this.#track(this.#conclude(execution, started).finally(permit.release));
@@ -373,7 +395,7 @@ const MAX_CANCELLATIONS = 1_000;
  * Stops of runs that were still queued: a run that starts before its stop is written ends at once. Keeps the last 1,000;
  * for older ones only the store decides.
  */
-export class PendingCancellations {
+class PendingCancellations {
   readonly #stops = new Map<string, RunStop>();
 
   add(runId: string, stop: RunStop): void {

@@ -1,15 +1,14 @@
+/** Which run may start: the queue of each session, the sessions alive in this process, and the limit of runs. */
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "./event.ts";
 import { addMessages, insertMessages } from "../session/transcript.ts";
 import { concludeRun } from "./control.ts";
-import type { Outcome } from "./outcome.ts";
+import { type Outcome, parseInput, type RunInput, type RunKind, type RunSlot } from "./run.ts";
 import type { AgentDeps } from "../deps.ts";
-import { parseInput, type RunInput, type RunKind } from "./run.ts";
 import { nameOfId, releaseLease, sessionNotFound, takeLease } from "../session/session.ts";
-import type { RunSlot } from "./concurrency.ts";
-import { retryWhileUnavailable } from "../../store/tx/retry.ts";
+import { retryWhileUnavailable } from "../../store/tx/group.ts";
 
 /** Time after which other processes take over the sessions of a silent one. Leases are renewed at a third of it. */
 export const LEASE_MS = 30_000;
@@ -29,8 +28,8 @@ export interface Started {
 }
 
 /**
- * A session's queue in the database: one run at work under the lease, the others queued behind it. Each method runs inside
- * the caller's transaction, so that the run, its events and the lease change together.
+ * A session's queue in the database: one run active under the lease, the others queued behind it. Each method runs
+ * inside the caller's transaction, so that the run, its events and the lease change together.
  */
 export class SessionQueue {
   readonly #store: Store;
@@ -73,7 +72,7 @@ export class SessionQueue {
   }
 
   /**
-   * Takes the lease. False when a run of the session is at work; it starts what `tx` queues when it ends.
+   * Takes the lease. False when a run of the session is active; when that run ends, it starts what `tx` queues.
    * ServiceError `session_not_found` when the session was deleted meanwhile.
    */
   async lease(tx: Tx, sessionId: string): Promise<boolean> {
@@ -186,7 +185,7 @@ export class SessionQueue {
     return { begun, next };
   }
 
-  /** Whether a run is at work under our lease, which is then renewed. */
+  /** Whether a run is active under our lease, which is then renewed. */
   async #hasStarted(tx: Tx, { run, session }: Started): Promise<boolean> {
     const mine = { id: session.id, lease_owner: this.#store.owner };
     if ((await tx.update("sessions", mine, { lease_until: tx.nowMs + LEASE_MS })) === 0) return false;
@@ -218,6 +217,7 @@ const about = (run: RunRow) => ({
   model: run.model,
   kind: run.kind as RunKind,
 });
+
 /** `position` is 1 for the next queued run; absent: the run starts at once. */
 const queuedEvent = (run: RunRow, position?: number) =>
   runEvent(run.id, "run.queued", { ...about(run), ...(position === undefined ? {} : { position }) });
@@ -231,7 +231,7 @@ interface AliveOptions {
 }
 
 /**
- * The sessions in which a run is at work, starts or waits for a permit in this process. The leases of all other sessions
+ * The sessions in which a run is active, starts or waits for a permit in this process. The leases of all other sessions
  * expire, and recovery takes these sessions over.
  */
 export class AliveSessions {
@@ -293,4 +293,149 @@ export class AliveSessions {
     const { signal } = this.#cut;
     return retryWhileUnavailable(write, { clock, signal, forMs: LEASE_MS, ...(onRetry ? { onRetry } : {}) });
   }
+}
+
+/** The permit of one active run. */
+export interface Permit {
+  /** True: the run must wait; the permit counts nothing. */
+  readonly waits: boolean;
+  /** Frees the place for another run. Calling it again does nothing. */
+  release(): void;
+}
+
+/** A session whose waiting run may start now. */
+export interface Ready {
+  readonly sessionId: string;
+  readonly permit: Permit;
+}
+
+/** The permit of sub-agents: only the run that waits for them is counted. */
+export const uncounted: Permit = { waits: false, release: () => {} };
+
+/**
+ * A permit taken only when a run starts: a prompt that joins a busy session needs none. Takes at most one, however often
+ * it is called, since the transaction that decides may run again.
+ */
+export class PermitOnDemand {
+  readonly #admit: () => Permit;
+  #permit: Permit | undefined;
+
+  constructor(admit: () => Permit) {
+    this.#admit = admit;
+  }
+
+  /** As {@link ConcurrencyLimit.admit}. */
+  take(): Permit {
+    return (this.#permit ??= this.#admit());
+  }
+
+  /** Releases the permit if one was taken. */
+  release(): void {
+    this.#permit?.release();
+  }
+}
+
+const MAX_WAITING = 1_000;
+
+/**
+ * Counts the active runs, in total and by group, and keeps the waiting sessions in order. Waiting runs are already on
+ * disk, so a crash loses only their order.
+ */
+export class ConcurrencyLimit {
+  readonly #max: number;
+  readonly #onRelease: () => void;
+  readonly #groups = new Map<string, number>();
+  readonly #waiting = new Map<string, RunSlot>();
+  #atWork = 0;
+
+  /** `max` 0: no limit. `onRelease` is called whenever a run releases its permit. */
+  constructor({ max, onRelease }: { readonly max: number; readonly onRelease: () => void }) {
+    this.#max = max > 0 ? max : Number.POSITIVE_INFINITY;
+    this.#onRelease = onRelease;
+  }
+
+  /** Number of runs that wait for a permit in this process. */
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  /** The sessions whose runs wait, in order. */
+  get sessions(): Iterable<string> {
+    return this.#waiting.keys();
+  }
+
+  /**
+   * Admits a new run, or makes it wait if it has a slot. ServiceError `too_many_concurrent_runs` when it has none, or
+   * when too many runs wait.
+   */
+  admit(slot: RunSlot | undefined): Permit {
+    if (this.hasFreeSlot(slot)) return this.acquire(slot);
+    if (!slot) {
+      throw tooMany(
+        `${this.#max} runs are active, which is the limit (limits.max_concurrent_runs). Try again when one has ended.`,
+      );
+    }
+    if (this.#waiting.size >= MAX_WAITING) throw tooMany(`${MAX_WAITING} runs wait for others to end.`);
+    return { waits: true, release: () => {} };
+  }
+
+  hasFreeSlot(slot: RunSlot | undefined): boolean {
+    if (this.#atWork >= this.#max) return false;
+    return slot?.max === undefined || (this.#groups.get(slot.group) ?? 0) < slot.max;
+  }
+
+  /** Counts a run, even above the limit. */
+  acquire(slot: RunSlot | undefined): Permit {
+    this.#count(slot, 1);
+    let isHeld = true;
+    const release = () => {
+      if (!isHeld) return;
+      isHeld = false;
+      this.#count(slot, -1);
+      this.#onRelease();
+    };
+    return { waits: false, release };
+  }
+
+  wait(sessionId: string, slot: RunSlot): void {
+    this.#waiting.set(sessionId, slot);
+  }
+
+  isWaiting(sessionId: string): boolean {
+    return this.#waiting.has(sessionId);
+  }
+
+  /** Takes the session off the waiting list. False when it was not on it: it never waited, or was admitted. */
+  forget(sessionId: string): boolean {
+    return this.#waiting.delete(sessionId);
+  }
+
+  /** Admits the session that has waited longest among those within their limits. */
+  next(): Ready | undefined {
+    for (const [sessionId, slot] of this.#waiting) {
+      if (!this.hasFreeSlot(slot)) continue;
+      this.#waiting.delete(sessionId);
+      return { sessionId, permit: this.acquire(slot) };
+    }
+    return undefined;
+  }
+
+  /** Empties the waiting list and returns its sessions. */
+  takeAll(): readonly string[] {
+    const sessions = [...this.#waiting.keys()];
+    this.#waiting.clear();
+    return sessions;
+  }
+
+  #count(slot: RunSlot | undefined, by: 1 | -1): void {
+    this.#atWork += by;
+    if (!slot) return;
+    const count = (this.#groups.get(slot.group) ?? 0) + by;
+    if (count > 0) this.#groups.set(slot.group, count);
+    else this.#groups.delete(slot.group);
+  }
+}
+
+function tooMany(message: string): ServiceError {
+  return new ServiceError("too_many_concurrent_runs", message, { retryAfterSeconds: 1 });
 }

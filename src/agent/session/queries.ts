@@ -1,10 +1,12 @@
+import type { RunToolCall } from "../../../generated/http/client/types.gen.ts";
 /** The read side of sessions: what the surfaces ask about sessions and their messages. */
-import type { SessionRow } from "../../store/schema/tables.ts";
+import type { MessageRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { Message, ToolMessage } from "../message.ts";
-import type { NumberedMessage } from "./transcript.ts";
+import type { Message, ToolMessage, NumberedMessage } from "../engine.ts";
+import { firstCharacters } from "../../base/text.ts";
+import { isSummary, loadContext, toNumbered, type ContextStart } from "./transcript.ts";
 
-type Reader = Pick<Store, "read">;
+export type Reader = Pick<Store, "read">;
 
 /** Returns the saved sessions among these ids. */
 export async function readSessions(
@@ -159,6 +161,24 @@ export async function answersOf(
   return rows.map(({ content }) => JSON.parse(content) as Message);
 }
 
+/** Returns the texts of the messages that completed in the kept events of the millisecond of the first one, oldest first. */
+export async function textsFrom(
+  { read }: Reader,
+  runId: string,
+  { seq, atMs }: { readonly seq: number; readonly atMs: number },
+): Promise<readonly string[]> {
+  const rows = await read
+    .selectFrom("events")
+    .select("data")
+    .where("run_id", "=", runId)
+    .where("run_seq", ">=", seq)
+    .where("type", "=", "message.completed")
+    .where("created_at", "<=", atMs)
+    .orderBy("run_seq")
+    .execute();
+  return rows.map(({ data }) => String((JSON.parse(data) as { text?: unknown }).text ?? "")).filter(Boolean);
+}
+
 /** Returns the tool of each call that the client has to make in a session, by call id, up to and with `throughRun`. */
 export async function pendingClientCalls(
   { read }: Reader,
@@ -183,4 +203,213 @@ export async function deleteUnused(store: Store, sessionId: string): Promise<voi
     await tx.db.deleteFrom("messages").where("session_id", "=", sessionId).execute();
     await tx.db.deleteFrom("sessions").where("id", "=", sessionId).execute();
   });
+}
+
+/** A saved session as lists show it. */
+export interface SessionSummary {
+  readonly id: string;
+  readonly owner: string;
+  readonly title: string | null;
+  /** Start of the first prompt, at most 80 characters. */
+  readonly preview: string;
+  readonly source: string;
+  readonly model: string | null;
+  readonly cwd: string | null;
+  readonly messageCount: number;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly isBusy: boolean;
+}
+
+export interface SessionPage {
+  readonly sessions: readonly SessionSummary[];
+  /** Pass it as `cursor` for the next page; undefined: this is the last one. */
+  readonly nextCursor: string | undefined;
+}
+
+export interface ListOptions {
+  /** Absent: of all owners. */
+  readonly owner?: string;
+  /** True: also the sessions of other owners, of single requests and of sub-agents. */
+  readonly all?: boolean;
+  /** At most 200; default 50. */
+  readonly limit?: number;
+  readonly cursor?: string;
+  readonly source?: string;
+  /** Only sessions of these sources. */
+  readonly sources?: readonly string[];
+  /** Only sessions in one of these folders, as stored; null: sessions without a folder. */
+  readonly folders?: readonly (string | null)[];
+  /** True: only sessions with a user message. */
+  readonly prompted?: boolean;
+  /** Only sessions that changed later than this. */
+  readonly afterMs?: number;
+  /** Only sessions with exactly this title. */
+  readonly title?: string;
+  /** Only sessions whose title has this text, whatever its case, or whose id is this. */
+  readonly text?: string;
+  /** Only sessions that changed at `fromMs` or later, and before `toMs`. */
+  readonly fromMs?: number;
+  readonly toMs?: number;
+  readonly statuses?: readonly SessionActivity[];
+  /** True: also sessions of sub-agents and of background work. */
+  readonly internal?: boolean;
+  /** True: also sessions of single requests. */
+  readonly stateless?: boolean;
+  /** Where the cursor came from, for its error. Default: cursor. */
+  readonly cursorParam?: string;
+}
+
+/** waiting: a question is open; running: a run is active or queued. */
+export type SessionActivity = "idle" | "running" | "waiting";
+
+const PREVIEW_CHARACTERS = 80;
+
+/** Returns the active run of each session among these. */
+export async function activeRuns(
+  { read }: Reader,
+  sessionIds: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  if (sessionIds.length === 0) return new Map();
+  const rows = await read
+    .selectFrom("runs")
+    .select(["id", "session_id"])
+    .where("session_id", "in", sessionIds)
+    .where("ended_at", "is", null)
+    .where("status", "!=", "queued")
+    .execute();
+  return new Map(rows.map((row) => [row.session_id, row.id]));
+}
+
+/** A page of the transcript with everything that is stored about its messages. */
+export async function listMessages(
+  { read }: Reader,
+  sessionId: string,
+  page: { readonly order: "asc" | "desc"; readonly after: number | undefined; readonly count: number },
+): Promise<readonly MessageRow[]> {
+  const { order, after, count } = page;
+  const all = read.selectFrom("messages").selectAll().where("session_id", "=", sessionId);
+  const rest = after === undefined ? all : all.where("seq", order === "asc" ? ">" : "<", after);
+  return rest.orderBy("seq", order).limit(count).execute();
+}
+
+/** Returns the folders of an owner's sessions, as stored; null: some have none. */
+export async function sessionFolders(store: Store, owner: string): Promise<readonly (string | null)[]> {
+  const rows = await store.read
+    .selectFrom("sessions")
+    .select("cwd")
+    .distinct()
+    .where((is) => is("transient", "=", is.lit(0)))
+    .where("owner", "=", owner)
+    .limit(MAX_FOLDERS)
+    .execute();
+  return rows.map(({ cwd }) => cwd);
+}
+
+const MAX_FOLDERS = 10_000;
+
+/** Returns the start of the first prompt of each session. */
+export async function previewsOf(store: Store, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+  if (ids.length === 0) return new Map();
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["session_id", "content"])
+    .where("session_id", "in", ids)
+    .where("seq", "<=", FIRST_MESSAGES)
+    .where("role", "=", "user")
+    .orderBy("seq", "desc")
+    .execute();
+  return new Map(rows.map(({ session_id, content }) => [session_id, previewOf(content)]));
+}
+
+/** The first prompt is among these; instructions may come before it. */
+const FIRST_MESSAGES = 4;
+
+function previewOf(content: string): string {
+  const { text } = JSON.parse(content) as { readonly text: string };
+  return firstCharacters(text.replace(/\s+/g, " ").trim(), PREVIEW_CHARACTERS);
+}
+
+/** Returns the cursor of the page after this session. */
+export function cursorBehind(updatedAtMs: number, id: string): string {
+  return Buffer.from(JSON.stringify([updatedAtMs, id])).toString("base64url");
+}
+
+/** Returns a page of the transcript without summaries: newest page first, each page oldest first. */
+export async function readTranscript(
+  store: Store,
+  sessionId: string,
+  options: { readonly before?: number; readonly limit?: number } = {},
+): Promise<{ readonly messages: readonly NumberedMessage[]; readonly hasMore: boolean }> {
+  const { before = Number.MAX_SAFE_INTEGER, limit = 1000 } = options;
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "content"])
+    .where("session_id", "=", sessionId)
+    .where("seq", "<", before)
+    .orderBy("seq", "desc")
+    .limit(limit + 1)
+    .execute();
+  const page = rows.slice(0, limit).reverse().map(toNumbered);
+  return { messages: page.filter(({ message }) => !isSummary(message)), hasMore: rows.length > limit };
+}
+
+/** A message and its run; null without one. */
+export interface TranscriptRow extends NumberedMessage {
+  readonly runId: string | null;
+}
+
+/** Returns a page of all messages after number `after`, oldest first. */
+export async function readForward(
+  store: Store,
+  sessionId: string,
+  { after, limit }: { readonly after: number; readonly limit: number },
+): Promise<readonly TranscriptRow[]> {
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "run_id", "content"])
+    .where("session_id", "=", sessionId)
+    .where("seq", ">", after)
+    .orderBy("seq")
+    .limit(limit)
+    .execute();
+  return rows.map((row) => ({ ...toNumbered(row), runId: row.run_id }));
+}
+
+/** Returns the model's context of the conversation up to message `throughSeq`; an older summary counts as a message. */
+export async function contextThrough(
+  store: Store,
+  session: ContextStart,
+  throughSeq: number,
+): Promise<readonly Message[]> {
+  const isBehind = session.summary_seq !== null && session.summary_seq <= throughSeq;
+  const context = isBehind ? session : { id: session.id, context_seq: 0, summary_seq: null };
+  const messages = await loadContext(store, context);
+  return messages.filter(({ seq }) => seq <= throughSeq).map(({ message }) => message);
+}
+
+/** Newest runs among which one that waits for a call is searched. */
+const MAX_WAITING = 200;
+
+/** Returns the newest runs of an owner that ended because their client makes the call `callId`. */
+export async function findRunsWaiting(
+  { read }: Reader,
+  { owner, callId }: { readonly owner: string; readonly callId: string },
+): Promise<readonly { readonly id: string; readonly sessionId: string }[]> {
+  const rows = await read
+    .selectFrom("runs")
+    .select(["id", "session_id", "required_action"])
+    .where("owner", "=", owner)
+    .where("status", "=", "completed")
+    .where("required_action", "is not", null)
+    .orderBy("id", "desc")
+    .limit(MAX_WAITING)
+    .execute();
+  const waiting = rows.filter(({ required_action: action }) => {
+    const { tool_calls: calls } = JSON.parse(action ?? "{}") as {
+      readonly tool_calls?: readonly RunToolCall[];
+    };
+    return calls?.some(({ id }) => id === callId) ?? false;
+  });
+  return waiting.map(({ id, session_id: sessionId }) => ({ id, sessionId }));
 }

@@ -1,30 +1,42 @@
+import type { JournalEvent } from "../../store/journal/journal.ts";
+/** Saved sessions: find, list, name, branch, undo, delete. */
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { SessionRow } from "../../store/schema/tables.ts";
+import { writeOrTry } from "../../store/tx/dry-run.ts";
+import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { sessionEvent, type SessionEventData } from "../run/event.ts";
-import { listSessions, type ListOptions, type SessionPage } from "./list.ts";
-import { textOf, type Message } from "../message.ts";
+import {
+  busy,
+  changeSession,
+  freeTitle,
+  MAX_TITLE_CHARACTERS,
+  titleTaken,
+  type ChangeOptions,
+  type SessionChange,
+} from "./change.ts";
+import { listSessionRows, listSessions } from "./list.ts";
+import type { ListOptions, SessionPage, Reader } from "./queries.ts";
+import { textOf, type Message, type NumberedMessage } from "../engine.ts";
 import {
   type SessionMode,
   changeSettings,
   idOfName,
+  recordCreated,
   sessionNotFound,
   newSession,
   type SessionSeed,
 } from "./session.ts";
-import type { NumberedMessage } from "./transcript.ts";
-import { cleanTitle, freeTitle } from "./titles.ts";
 
 /** Closes the runs that dead processes left open in sessions. False: none were, and what was read is current. */
 export type SettleSessions = (sessions: readonly SessionRow[]) => Promise<boolean>;
 
-/** Saved sessions: find, list, rename, branch, undo, delete. For sessions open in a process see live-sessions.ts. */
+/** Saved sessions: find, list, rename, branch, undo, delete. For sessions open in a process see {@link LiveSessions} in session.ts. */
 export class Sessions {
   readonly #store: Store;
   readonly #settle: SettleSessions | undefined;
 
-  /** Without `settle` sessions are returned as stored, also those of dead processes. */
+  /** Without `settle` sessions are returned as stored, even those of dead processes. */
   constructor(store: Store, settle?: SettleSessions) {
     this.#store = store;
     this.#settle = settle;
@@ -37,7 +49,7 @@ export class Sessions {
     return (await this.#settle?.([row])) ? this.#store.find("sessions", { id }) : row;
   }
 
-  /** As {@link saved}. ServiceError `session_not_found`, also for another owner's session. */
+  /** As {@link saved}. ServiceError `session_not_found`, including for another owner's session. */
   async get(id: string, owner: string): Promise<SessionRow> {
     const row = await this.saved(id, owner);
     if (!row) throw sessionNotFound(id);
@@ -65,6 +77,11 @@ export class Sessions {
     return listSessions(this.#store, options);
   }
 
+  /** As {@link list}, the whole rows; the cursor of a row is the one behind it. */
+  listRows(options: ListOptions): ReturnType<typeof listSessionRows> {
+    return listSessionRows(this.#store, options);
+  }
+
   /**
    * Sets the title of a session, unique among its branches. Resolves to the title as stored. ServiceError
    * `invalid_title` when it is empty, too long or taken.
@@ -73,17 +90,9 @@ export class Sessions {
     const clean = cleanTitle(title);
     const session = await this.get(id, owner);
     await this.#store.write(async (tx) => {
-      if ((await freeTitle(tx, session, clean)) !== clean) {
-        throw new ServiceError(
-          "invalid_title",
-          `Another branch of this session is named ${JSON.stringify(clean)}.`,
-          {
-            param: "title",
-          },
-        );
-      }
+      if ((await freeTitle(tx, session, clean)) !== clean) throw titleTaken(clean);
       await tx.update("sessions", { id }, { title: clean });
-      await this.#update(tx, id, { title: clean });
+      await this.#update(tx, { id, owner }, { title: clean });
     });
     return clean;
   }
@@ -95,14 +104,14 @@ export class Sessions {
       if (!session || session.title !== null) return false;
       const free = await freeTitle(tx, session, cleanTitle(title));
       await tx.update("sessions", { id }, { title: free });
-      await this.#update(tx, id, { title: free });
+      await this.#update(tx, session, { title: free });
       return true;
     });
   }
 
   /**
-   * Changes settings of the session from its next turn on; `mode` and `yolo` apply from the next tool call on, also in a
-   * running turn. Null removes a setting. The caller checks the values.
+   * Changes settings of the session from its next turn on; `mode` and `yolo` apply from the next tool call on, even in
+   * a running turn. Null removes a setting. The caller checks the values.
    */
   async choose(
     id: string,
@@ -123,12 +132,36 @@ export class Sessions {
       }
       if (yolo !== undefined) await changeSettings(tx, id, { yolo: yolo || undefined });
       if (mode !== undefined) await changeSettings(tx, id, { mode });
-      await this.#update(tx, id, {
-        ...(model === undefined ? {} : { model }),
-        ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
-        ...(yolo === undefined ? {} : { yolo }),
-        ...(mode === undefined ? {} : { mode }),
-      });
+      await this.#update(
+        tx,
+        { id, owner },
+        {
+          ...(model === undefined ? {} : { model }),
+          ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
+          ...(yolo === undefined ? {} : { yolo }),
+          ...(mode === undefined ? {} : { mode }),
+        },
+      );
+    });
+  }
+
+  /**
+   * Changes several settings of a session at once; null restores a default. Resolves to the row after the change.
+   * `check` gets the current row inside the transaction. With `dryRun` nothing is stored. ServiceError
+   * `session_not_found`, `invalid_title`, and `session_busy` for a folder while a run is active.
+   */
+  async change(
+    id: string,
+    owner: string,
+    change: SessionChange,
+    { check, dryRun = false, actor = null }: ChangeOptions & { readonly dryRun?: boolean } = {},
+  ): Promise<SessionRow> {
+    const title = typeof change.title === "string" ? cleanTitle(change.title) : change.title;
+    const wanted = { ...change, ...(title === undefined ? {} : { title }) };
+    return writeOrTry(this.#store, { dryRun }, async (tx) => {
+      const changed = await changeSession(tx, { id, owner, change: wanted, check });
+      await this.#update(tx, { id, owner }, changed, actor);
+      return (await tx.find("sessions", { id })) as SessionRow;
     });
   }
 
@@ -137,7 +170,7 @@ export class Sessions {
     await this.get(id, owner);
     await this.#store.write(async (tx) => {
       if ((await tx.update("sessions", { id, lease_owner: null }, { cwd })) === 0) throw busy();
-      await this.#update(tx, id, { cwd });
+      await this.#update(tx, { id, owner }, { cwd });
     });
   }
 
@@ -175,27 +208,36 @@ export class Sessions {
     return session.usage === null ? undefined : (JSON.parse(session.usage) as RunUsage);
   }
 
-  /** Deletes a session with its records. ServiceError `session_busy` while a turn is running. */
-  async delete(id: string, owner: string): Promise<void> {
+  /**
+   * Deletes a session with its records. `check` gets the current row inside the transaction. ServiceError `session_busy`
+   * while a turn is running.
+   */
+  async delete(id: string, owner: string, { check, actor = null }: ChangeOptions = {}): Promise<void> {
     await this.get(id, owner);
     await this.#store.write(async (tx) => {
-      if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0)
-        throw busy();
+      const isFree = (await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) > 0;
+      const row = await tx.find("sessions", { id });
+      if (!row) throw sessionNotFound(id);
+      check?.(row);
+      if (!isFree) throw busy();
       for (const table of ["events", "messages", "questions", "responses", "runs"] as const) {
         await tx.db.deleteFrom(table).where("session_id", "=", id).execute();
       }
       await tx.db.deleteFrom("sessions").where("id", "=", id).execute();
+      tx.record({ type: "session.deleted", ref: id, owner, data: {}, actor });
     });
   }
 
-  async #update(tx: Tx, id: string, change: SessionEventData<"session.updated">): Promise<void> {
+  async #update(
+    tx: Tx,
+    { id, owner }: Pick<SessionRow, "id" | "owner">,
+    change: SessionEventData<"session.updated">,
+    actor: string | null = null,
+  ): Promise<void> {
+    tx.record({ type: "session.updated", ref: id, owner, data: {}, actor });
     await tx.update("sessions", { id }, { updated_at: tx.nowMs });
     await this.#store.journal.append(tx, id, [sessionEvent("session.updated", change)]);
   }
-}
-
-function busy(): ServiceError {
-  return new ServiceError("session_busy", "The session is at work. Stop its turn first.");
 }
 
 export interface BranchOptions {
@@ -225,6 +267,7 @@ export async function branchSession(
   }
   const row = await newBranch(tx, parent, { ...from, last });
   await tx.insert("sessions", [row]);
+  recordCreated(tx, row);
   await tx.db
     .insertInto("messages")
     .columns(["session_id", "seq", "run_id", "role", "content", "created_at"])
@@ -323,6 +366,7 @@ export async function saveSession(
     if (known) return known;
     const row = { ...newSession({ owner, id }, seed, tx.nowMs), last_message: messages.length };
     await tx.insert("sessions", [row]);
+    recordCreated(tx, row);
     const rows = messages.map((message, index) => ({
       session_id: id,
       seq: index + 1,
@@ -361,7 +405,7 @@ export async function truncateAt(
 ): Promise<number> {
   const { sessionId: id, seq } = from;
   if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0) {
-    throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
+    throw new ServiceError("session_busy", "The session is busy. Stop its turn first.");
   }
   const session = await tx.find("sessions", { id });
   // A summary that was written later stays: it covers earlier messages.
@@ -382,4 +426,75 @@ export async function truncateAt(
   const removed = Number(gone.count);
   await store.journal.append(tx, id, [sessionEvent("session.undone", { removed })]);
   return removed;
+}
+
+/** Removes the messages of a run, inside the transaction that ends it. */
+export async function removeTurn(
+  tx: Tx,
+  store: Store,
+  { id: runId, session_id: id }: Pick<RunRow, "id" | "session_id">,
+): Promise<void> {
+  const session = await tx.find("sessions", { id });
+  // A summary covers earlier messages.
+  const kept = session?.summary_seq ?? 0;
+  const { numDeletedRows } = await tx.db
+    .deleteFrom("messages")
+    .where("session_id", "=", id)
+    .where("run_id", "=", runId)
+    .where("seq", "!=", kept)
+    .executeTakeFirst();
+  await store.journal.append(tx, id, [sessionEvent("session.undone", { removed: Number(numDeletedRows) })]);
+}
+
+/** Returns a title as it is stored: one line, trimmed. ServiceError `invalid_title` when it is empty or too long. */
+export function cleanTitle(title: string): string {
+  const clean = oneLine(title);
+  if (clean === "") throw new ServiceError("invalid_title", "title must not be empty.", { param: "title" });
+  if (clean.length > MAX_TITLE_CHARACTERS) {
+    throw new ServiceError(
+      "invalid_title",
+      `title has ${clean.length} characters; the limit is ${MAX_TITLE_CHARACTERS}.`,
+      { param: "title" },
+    );
+  }
+  return clean;
+}
+
+/**
+ * Returns the text on one line, without control characters, direction marks and invisible characters, which would garble
+ * lists of titles. Keeps the joiners, which some scripts and emoji need.
+ */
+export function oneLine(text: string): string {
+  return text.replace(INVISIBLE, "").replace(BREAKS, " ").trim();
+}
+
+const INVISIBLE = /[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+// oxlint-disable-next-line no-control-regex -- control characters are what it looks for
+const BREAKS = /[\s\u0000-\u001f\u007f-\u009f]+/g;
+
+/** A `tool.started` or `tool.completed` event of a run. */
+export interface ToolEvent {
+  readonly runId: string;
+  readonly type: "tool.started" | "tool.completed";
+  readonly runSeq: number;
+  readonly data: JournalEvent["data"];
+}
+
+/** Returns the starts and ends of the tool calls of these runs that the journal still holds, in their order. */
+export async function toolEventsOf({ read }: Reader, runIds: readonly string[]): Promise<ToolEvent[]> {
+  if (runIds.length === 0) return [];
+  const rows = await read
+    .selectFrom("events")
+    .select(["run_id", "type", "data", "run_seq"])
+    .where("run_id", "in", runIds)
+    .where("type", "in", ["tool.started", "tool.completed"])
+    .orderBy("run_id")
+    .orderBy("run_seq")
+    .execute();
+  return rows.map(({ run_id: runId, type, data, run_seq: runSeq }) => ({
+    runId: runId ?? "",
+    type: type as ToolEvent["type"],
+    runSeq: runSeq ?? 0,
+    data: JSON.parse(data) as JournalEvent["data"],
+  }));
 }

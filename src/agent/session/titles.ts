@@ -1,12 +1,10 @@
 import { headOf } from "../../base/text.ts";
-import { redact } from "../../base/observe/redact.ts";
-import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { completeOnce } from "../context/completion.ts";
-import { DEMO_MODEL, parseModel } from "../model.ts";
+import { redact } from "../../base/observe.ts";
+import type { RunRow } from "../../store/schema/tables.ts";
+import { completeOnce, textOf, type Message, parseModel, DEMO_MODEL } from "../engine.ts";
 import type { AgentDeps } from "../deps.ts";
-import { textOf, type Message } from "../message.ts";
-import { ServiceError } from "../../base/errors.ts";
-import type { Tx } from "../../store/store.ts";
+import { MAX_TITLE_CHARACTERS } from "./change.ts";
+import { oneLine } from "./sessions.ts";
 
 /** Sources where people pick conversations by title; the others use the start of the prompt. */
 const CONVERSATIONAL = new Set(["tui", "acp", "cli", "chat", "embed"]);
@@ -24,16 +22,33 @@ interface Namer {
   nameOnce(id: string, title: string): Promise<boolean>;
 }
 
-/** Names sessions after their first turn, in the background. */
+interface Busyness {
+  /** Returns whether a run uses a model of the provider now. */
+  isInUse(provider: string): boolean;
+}
+
+/**
+ * Names sessions after their first turn, in the background. A server on this machine may answer one request at a time, so
+ * naming gives way to runs there.
+ */
 export class Titles {
   readonly #deps: AgentDeps;
   readonly #sessions: Namer;
   readonly #stop = new AbortController();
   readonly #open = new Set<Promise<void>>();
+  readonly #busyness: Busyness;
+  /** Calls of local servers, by provider. */
+  readonly #local = new Map<string, Set<AbortController>>();
 
-  constructor(deps: AgentDeps, sessions: Namer) {
+  constructor(deps: AgentDeps, sessions: Namer, busyness: Busyness) {
     this.#deps = deps;
     this.#sessions = sessions;
+    this.#busyness = busyness;
+  }
+
+  /** Cancels naming that would keep the model of a starting run busy. */
+  giveWay({ model }: Pick<RunRow, "model">): void {
+    for (const call of this.#local.get(parseModel(model).provider) ?? []) call.abort();
   }
 
   /** Names the session of a run that ended, if it has no title yet. Never throws. */
@@ -83,13 +98,17 @@ export class Titles {
     if (model.provider === DEMO_MODEL.provider) return undefined;
     const answer = await this.#deps.store.read
       .selectFrom("runs")
-      .select("output")
+      .select(["output", "status"])
       .where("id", "=", run.id)
       .executeTakeFirst();
+    // A model that failed to answer would fail to name, too.
+    if (answer?.status !== "completed") return undefined;
     const text = [prompt, answer?.output ?? ""]
       .map((part) => part.slice(0, QUOTED_CHARACTERS))
       .join("\n\n---\n\n");
-    const signal = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(TIMEOUT_MS)]);
+    const call = this.#begin(model.provider);
+    if (!call) return undefined;
+    const signal = AbortSignal.any([this.#stop.signal, call.signal, AbortSignal.timeout(TIMEOUT_MS)]);
     const end = await completeOnce(this.#deps.engine, {
       runId: run.id,
       model,
@@ -99,8 +118,21 @@ export class Titles {
     }).catch((error: unknown) => {
       if (!signal.aborted) this.#deps.log.warn("a model failed to name a session", { run: run.id, error });
     });
+    this.#local.get(model.provider)?.delete(call);
     // A truncated answer is not a title.
     return end?.stop === "end" ? usableTitle(redact(end.text)) : undefined;
+  }
+
+  /** Undefined when a local server has a run to answer. */
+  #begin(provider: string): AbortController | undefined {
+    const call = new AbortController();
+    const isLocal = this.#deps.models.providers.some(
+      (each) => each.name === provider && each.isLocal === true,
+    );
+    if (!isLocal) return call;
+    if (this.#busyness.isInUse(provider)) return undefined;
+    this.#local.set(provider, (this.#local.get(provider) ?? new Set()).add(call));
+    return call;
   }
 }
 
@@ -112,77 +144,15 @@ function usableTitle(answer: string): string | undefined {
   return titleFromPrompt(line) === "" ? undefined : line;
 }
 
-export const MAX_TITLE_CHARACTERS = 120;
 const PROMPT_TITLE_CHARACTERS = 60;
 /** Part of a prompt in which a title is searched. */
 const TITLE_SOURCE_CHARACTERS = 4_000;
-/** Highest number of a title; a thousand branches with one title are no accident. */
-const MAX_NUMBER = 1_000;
-
-/** Returns a title as it is stored: one line, trimmed. ServiceError `invalid_title` when it is empty or too long. */
-export function cleanTitle(title: string): string {
-  const clean = oneLine(title);
-  if (clean === "") throw new ServiceError("invalid_title", "title must not be empty.", { param: "title" });
-  if (clean.length > MAX_TITLE_CHARACTERS) {
-    throw new ServiceError(
-      "invalid_title",
-      `title has ${clean.length} characters; the limit is ${MAX_TITLE_CHARACTERS}.`,
-      { param: "title" },
-    );
-  }
-  return clean;
-}
 
 /** Returns a title from the start of a prompt; "" when it has no words. */
 export function titleFromPrompt(prompt: string): string {
   const line = oneLine(prompt.slice(0, TITLE_SOURCE_CHARACTERS));
   if (line.length <= PROMPT_TITLE_CHARACTERS) return line;
-  const cut = cutAt(line, PROMPT_TITLE_CHARACTERS);
+  const cut = headOf(line, PROMPT_TITLE_CHARACTERS);
   const space = cut.lastIndexOf(" ");
   return `${space > PROMPT_TITLE_CHARACTERS / 2 ? cut.slice(0, space) : cut}...`;
-}
-
-/**
- * Returns the text on one line, without control characters, direction marks and invisible characters, which would garble
- * lists of titles. Keeps the joiners, which some scripts and emoji need.
- */
-function oneLine(text: string): string {
-  return text.replace(INVISIBLE, "").replace(BREAKS, " ").trim();
-}
-
-const INVISIBLE = /[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
-// oxlint-disable-next-line no-control-regex -- control characters are what it looks for
-const BREAKS = /[\s\u0000-\u001f\u007f-\u009f]+/g;
-
-/** Truncates to `length`, never inside a character. */
-function cutAt(text: string, length: number): string {
-  return text.slice(0, length).replace(/[\ud800-\udbff]$/, "");
-}
-
-/** Returns `wanted`, or, when another branch of the session has it, adds the next free number: `name #2`. */
-export async function freeTitle(
-  tx: Tx,
-  session: Pick<SessionRow, "id" | "root_id">,
-  wanted: string,
-): Promise<string> {
-  const root = session.root_id ?? session.id;
-  const rows = await tx.db
-    .selectFrom("sessions")
-    .select("title")
-    .where((is) => is.or([is("id", "=", root), is("root_id", "=", root)]))
-    .where("id", "!=", session.id)
-    .where("title", "is not", null)
-    .execute();
-  const taken = new Set(rows.map(({ title }) => title));
-  if (!taken.has(wanted)) return wanted;
-  const stem = wanted.replace(/ #\d+$/, "");
-  for (let number = 2; number <= MAX_NUMBER; number++) {
-    const suffix = ` #${number}`;
-    const next = `${cutAt(stem, MAX_TITLE_CHARACTERS - suffix.length)}${suffix}`;
-    if (!taken.has(next)) return next;
-  }
-  throw new ServiceError(
-    "invalid_title",
-    `Too many branches are named ${JSON.stringify(stem)}. Choose another title.`,
-  );
 }

@@ -1,19 +1,26 @@
+/** The transcript of a session: what a model gets of it, how messages are added, and how full the context is. */
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { MessageRow, SessionRow } from "../../store/schema/tables.ts";
-import type { Message } from "../message.ts";
+import type { MessageRow, SessionRow, RunRow } from "../../store/schema/tables.ts";
+import type { Message, NumberedMessage } from "../engine.ts";
+import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
+import { Memo } from "../../base/data.ts";
+import { contextTokens } from "../engines/turn.ts";
 
-/** A message of the transcript and its permanent number. */
-export interface NumberedMessage {
-  readonly seq: number;
-  readonly message: Message;
+/** Where the model's context of a session starts. */
+export type ContextStart = Pick<SessionRow, "id" | "context_seq" | "summary_seq">;
+
+/** Returns where the context starts now: a session row that a run holds may be older than the last compression. */
+export function contextStart(store: Store, sessionId: string): Promise<ContextStart> {
+  return store.read
+    .selectFrom("sessions")
+    .select(["id", "context_seq", "summary_seq"])
+    .where("id", "=", sessionId)
+    .executeTakeFirstOrThrow();
 }
 
 /** Returns the model's context: the summary, if any, then the messages after those that it covers. */
-export async function loadContext(
-  store: Store,
-  session: Pick<SessionRow, "id" | "context_seq" | "summary_seq">,
-): Promise<readonly NumberedMessage[]> {
+export async function loadContext(store: Store, session: ContextStart): Promise<readonly NumberedMessage[]> {
   const { id, context_seq: after, summary_seq: summarySeq } = session;
   const rows = await store.read
     .selectFrom("messages")
@@ -37,74 +44,41 @@ export async function loadContext(
  */
 export async function numberContext(
   store: Store,
-  session: Pick<SessionRow, "id" | "context_seq" | "summary_seq">,
+  session: ContextStart,
   messages: readonly Message[],
 ): Promise<readonly NumberedMessage[] | undefined> {
   const { id, context_seq: after, summary_seq: summarySeq } = session;
   const rows = await store.read
     .selectFrom("messages")
     .select(["seq", "role"])
+    // Distinguishes summaries from prompts. Nothing else is read of a text, which may be long.
+    .select((row) => {
+      const head = row.fn<string>("substr", [row.ref("content"), row.lit(1), row.lit(40)]);
+      return row.case().when("role", "=", "user").then(head).else("").end().as("head");
+    })
     .where("session_id", "=", id)
     .where("seq", ">", after)
     .orderBy("seq")
     .execute();
   const summary = rows.filter(({ seq }) => seq === summarySeq);
-  const ordered = [...summary, ...rows.filter(({ seq }) => seq !== summarySeq)];
+  const rest = rows.filter(({ seq, head }) => seq !== summarySeq && !SUMMARY_HEAD.test(head));
+  const ordered = [...summary, ...rest];
   if (ordered.length !== messages.length) return undefined;
   const numbered: NumberedMessage[] = [];
   for (const [index, message] of messages.entries()) {
     const row = ordered[index];
-    // The store may still hold an earlier summary, which no context contains.
     if (row?.role !== message.role || isSummary(message) !== (row.seq === summarySeq)) return undefined;
     numbered.push({ seq: row.seq, message });
   }
   return numbered;
 }
 
-/** Returns a page of the transcript without summaries: newest page first, each page oldest first. */
-export async function readTranscript(
-  store: Store,
-  sessionId: string,
-  options: { readonly before?: number; readonly limit?: number } = {},
-): Promise<{ readonly messages: readonly NumberedMessage[]; readonly hasMore: boolean }> {
-  const { before = Number.MAX_SAFE_INTEGER, limit = 1000 } = options;
-  const rows = await store.read
-    .selectFrom("messages")
-    .select(["seq", "content"])
-    .where("session_id", "=", sessionId)
-    .where("seq", "<", before)
-    .orderBy("seq", "desc")
-    .limit(limit + 1)
-    .execute();
-  const page = rows.slice(0, limit).reverse().map(toNumbered);
-  return { messages: page.filter(({ message }) => !isSummary(message)), hasMore: rows.length > limit };
-}
-
-/** A message and its run; null without one. */
-export interface TranscriptRow extends NumberedMessage {
-  readonly runId: string | null;
-}
-
-/** Returns a page of all messages after number `after`, oldest first. */
-export async function readForward(
-  store: Store,
-  sessionId: string,
-  { after, limit }: { readonly after: number; readonly limit: number },
-): Promise<readonly TranscriptRow[]> {
-  const rows = await store.read
-    .selectFrom("messages")
-    .select(["seq", "run_id", "content"])
-    .where("session_id", "=", sessionId)
-    .where("seq", ">", after)
-    .orderBy("seq")
-    .limit(limit)
-    .execute();
-  return rows.map((row) => ({ ...toNumbered(row), runId: row.run_id }));
-}
+/** The start of a stored summary. One that is not recognised costs a read of the whole context, and no more. */
+const SUMMARY_HEAD = /^\{"role":"user","origin":"summary"/;
 
 /**
- * Adds messages to the end of a transcript, inside `tx`. Resolves to the number of the last one. `leasedBy` fences:
- * ServiceError `session_busy` when that owner does not hold the session's lease (any more).
+ * Adds messages to the end of a transcript, inside `tx`. Resolves to the number of the last one. `leasedBy` is a
+ * fencing check: ServiceError `session_busy` unless that owner holds the session's lease.
  */
 export async function addMessages(
   tx: Tx,
@@ -202,13 +176,137 @@ export async function resetContext(tx: Tx, sessionId: string): Promise<void> {
   const session = await tx.find("sessions", { id: sessionId });
   const set = { context_seq: session?.last_message ?? 0, summary_seq: null };
   if ((await tx.update("sessions", { id: sessionId, lease_owner: null }, set)) === 1) return;
-  throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
+  throw new ServiceError("session_busy", "The session is busy. Stop its turn first.");
 }
 
 export function isSummary(message: Message): boolean {
   return message.role === "user" && message.origin === "summary";
 }
 
-function toNumbered(row: { readonly seq: number; readonly content: string }): NumberedMessage {
+export function toNumbered(row: { readonly seq: number; readonly content: string }): NumberedMessage {
   return { seq: row.seq, message: JSON.parse(row.content) as Message };
+}
+
+/** The part of the configuration that every context starts with. */
+interface Instructed {
+  readonly instructions: string;
+}
+
+export interface ContextUse {
+  /** Approximate size of the next call's context in tokens; 0 for an empty session. */
+  readonly used: number;
+  readonly compressions: number;
+}
+
+const MAX_KNOWN = 512;
+const contexts = new WeakMap<Store, Memo<ContextUse>>();
+
+/** Returns how full a session's context is. Cached until its messages change. */
+export function contextUse(
+  { store, settings }: { readonly store: Store; readonly settings: Instructed },
+  row: SessionRow,
+): Promise<ContextUse> {
+  const memo = contexts.get(store) ?? new Memo(MAX_KNOWN);
+  contexts.set(store, memo);
+  const version = [row.last_message, row.context_seq, row.summary_seq, row.updated_at].join(":");
+  return memo.get(row.id, version, async () => ({
+    used: await contextUsed(store, settings, row),
+    compressions: row.context_seq > 0 ? await compressionsOf(store, row.id) : 0,
+  }));
+}
+
+/** Returns the provider's count of the last call plus an estimate for newer messages, or an estimate for all. */
+async function contextUsed(store: Store, settings: Instructed, row: SessionRow): Promise<number> {
+  const counted = await lastCall(store, row);
+  if (counted) {
+    const since = await messagesAfter(store, row.id, counted.seq);
+    return contextTokens({ instructions: "" }, since, { tokens: counted.tokens, messages: 0 });
+  }
+  const context = (await loadContext(store, row)).map(({ message }) => message);
+  if (context.length === 0) return 0;
+  return contextTokens(settings, context);
+}
+
+/** A count is searched in this many of the newest runs: interrupted calls have none. */
+const COUNTED_RUNS = 5;
+
+/** Returns the tokens of the newest counted call and its last message; undefined when unknown. */
+async function lastCall(
+  store: Store,
+  { id, context_seq: from }: SessionRow,
+): Promise<{ readonly tokens: number; readonly seq: number } | undefined> {
+  const runs = await store.read
+    .selectFrom("runs")
+    .select(["id", "kind", "usage"])
+    .where("session_id", "=", id)
+    .where("ended_at", "is not", null)
+    .where("started_at", "is not", null)
+    .orderBy("created_at", "desc")
+    .limit(COUNTED_RUNS)
+    .execute();
+  for (const run of runs) {
+    if (run.kind === "compression") return undefined;
+    const tokens = run.usage === null ? undefined : await tokensOfLastCall(store, run);
+    const seq = tokens === undefined ? undefined : await lastMessageOf(store, id, run.id);
+    // Its messages were summarised, forgotten or undone since.
+    if (seq !== undefined && seq <= from) return undefined;
+    if (tokens !== undefined && seq !== undefined) return { tokens, seq };
+  }
+  return undefined;
+}
+
+/** Returns the number of a run's last message; undefined when it has none. */
+async function lastMessageOf(store: Store, sessionId: string, runId: string): Promise<number | undefined> {
+  const { max: seq } = await store.read
+    .selectFrom("messages")
+    .select((is) => is.fn.max("seq").as("max"))
+    .where("session_id", "=", sessionId)
+    .where("run_id", "=", runId)
+    .executeTakeFirstOrThrow();
+  return seq === null ? undefined : Number(seq);
+}
+
+/** A run's usage sums its calls; subtracts the last total reported before the final call. */
+async function tokensOfLastCall(
+  store: Store,
+  { id, usage }: Pick<RunRow, "id" | "usage">,
+): Promise<number | undefined> {
+  const whole = JSON.parse(usage ?? "{}") as Partial<RunUsage>;
+  const before = await store.read
+    .selectFrom("events")
+    .select("data")
+    .where("run_id", "=", id)
+    .where("type", "=", "usage.updated")
+    .orderBy("run_seq", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  const reported = before ? (JSON.parse(before.data) as { readonly usage: Partial<RunUsage> }).usage : {};
+  const of = (field: "model_calls" | "input_tokens" | "output_tokens") =>
+    (whole[field] ?? 0) - (reported[field] ?? 0);
+  return of("model_calls") === 1 && of("input_tokens") > 0
+    ? of("input_tokens") + of("output_tokens")
+    : undefined;
+}
+
+async function messagesAfter(store: Store, sessionId: string, seq: number): Promise<readonly Message[]> {
+  const rows = await store.read
+    .selectFrom("messages")
+    .select("content")
+    .where("session_id", "=", sessionId)
+    .where("seq", ">", seq)
+    .orderBy("seq")
+    .execute();
+  return rows.map(({ content }) => JSON.parse(content) as Message);
+}
+
+/** Counts summaries: each compression writes one. */
+async function compressionsOf(store: Store, sessionId: string): Promise<number> {
+  const { count } = await store.read
+    .selectFrom("messages")
+    .select((is) => is.fn.countAll<number | string>().as("count"))
+    .where("session_id", "=", sessionId)
+    .where("role", "=", "user")
+    .where("content", "like", '%"origin":"summary"%')
+    .executeTakeFirstOrThrow();
+  return Number(count);
 }

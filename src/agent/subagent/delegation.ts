@@ -1,14 +1,12 @@
-import { createId } from "../../base/ids.ts";
-import { redact } from "../../base/observe/redact.ts";
-import { headOf } from "../../base/text.ts";
+import { createId, headOf } from "../../base/text.ts";
+import { redact } from "../../base/observe.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import type { Store } from "../../store/store.ts";
 import type { AgentDeps } from "../deps.ts";
-import { textOf } from "../message.ts";
-import { isFinalEvent, runEvent } from "../run/event.ts";
-import { parseInput, type RunFamily, type RunInput, type RunStatus } from "../run/run.ts";
-import { type SubagentResult, type SubagentTask, ToolError } from "../tool/tool.ts";
+import { runEvent } from "../run/event.ts";
+import { isFinalEvent, type RunFamily, type RunInput } from "../run/run.ts";
+import { type SubagentResult, type SubagentTask, ToolError } from "../engine.ts";
+import { MAX_GOAL_CHARACTERS } from "../run/queries.ts";
 
 /** What delegation needs from the run scheduler. */
 export interface Spawner {
@@ -39,7 +37,6 @@ interface Delegator {
 }
 
 const MAX_PROGRESS_CHARACTERS = 1_000;
-const MAX_GOAL_CHARACTERS = 1_000;
 
 /**
  * Runs tasks as sub-agents. Each has its own run and session, is reported to the parent run by `subagent.*` events,
@@ -281,81 +278,4 @@ function narrowed(
   own: readonly string[] | undefined,
 ): readonly string[] | undefined {
   return above && own ? own.filter((name) => above.includes(name)) : (own ?? above);
-}
-
-/** A sub-agent as its run describes it. */
-interface Subagent {
-  readonly subagentId: string;
-  readonly parentId: string;
-  readonly sessionId: string;
-  readonly depth: number;
-  readonly goal: string;
-  readonly model: string;
-  readonly status: RunStatus;
-  readonly createdAtMs: number;
-  readonly startedAtMs: number | null;
-  readonly endedAtMs: number | null;
-}
-
-const MAX_LISTED = 500;
-
-/**
- * Returns the sub-agents of `owner` that have not ended, oldest first; with `rootSessionId` only those that work for
- * this session.
- */
-export async function activeSubagents(
-  store: Store,
-  where: { readonly owner: string; readonly rootSessionId?: string },
-): Promise<readonly Subagent[]> {
-  const rows = await store.read
-    .selectFrom("runs")
-    .selectAll()
-    .where("parent_id", "is not", null)
-    .where("owner", "=", where.owner)
-    .where("ended_at", "is", null)
-    .orderBy("created_at")
-    .limit(MAX_LISTED)
-    .execute();
-  const all = rows.map((row) => ({ row, family: parseInput(row).family }));
-  return all
-    .filter(
-      ({ family }) => where.rootSessionId === undefined || family?.root.sessionId === where.rootSessionId,
-    )
-    .map(({ row }) => describe(row));
-}
-
-/** Returns all sub-agents below a run, parents before children. */
-export async function subagentsOf(store: Store, runId: string): Promise<readonly Subagent[]> {
-  const found: Subagent[] = [];
-  let parents = [runId];
-  while (parents.length > 0 && found.length < MAX_LISTED) {
-    const rows = await store.read
-      .selectFrom("runs")
-      .selectAll()
-      .where("parent_id", "in", parents)
-      .orderBy("created_at")
-      .orderBy("id")
-      .limit(MAX_LISTED - found.length)
-      .execute();
-    found.push(...rows.map(describe));
-    parents = rows.map(({ id }) => id);
-  }
-  return found;
-}
-
-function describe(row: RunRow): Subagent {
-  const { prompt, family } = parseInput(row);
-  const last = prompt.at(-1);
-  return {
-    subagentId: row.id,
-    parentId: row.parent_id ?? "",
-    sessionId: row.session_id,
-    depth: family?.depth ?? 1,
-    goal: last ? headOf(redact(textOf(last)), MAX_GOAL_CHARACTERS) : "",
-    model: row.model,
-    status: row.status as RunStatus,
-    createdAtMs: row.created_at,
-    startedAtMs: row.started_at,
-    endedAtMs: row.ended_at,
-  };
 }

@@ -4,8 +4,8 @@ import { mkdir, open, readdir, readFile, realpath, stat } from "node:fs/promises
 import { join, resolve, sep } from "node:path";
 import writeFileAtomic from "write-file-atomic";
 import { ServiceError } from "../../base/errors.ts";
-import { redactValue } from "../../base/observe/redact.ts";
-import { isInside } from "../../base/paths.ts";
+import { redactValue } from "../../base/observe.ts";
+import { isInside } from "../../base/text.ts";
 
 export interface SpawnTree {
   readonly session_id: string;

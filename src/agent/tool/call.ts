@@ -1,23 +1,23 @@
 import type { ClarifyQuestion, FileChange, Todo } from "../../../generated/http/client/types.gen.ts";
-import { RedactStream } from "../../base/observe/redact-stream.ts";
-import { forgetSecret, redact, redactValue, registerSecret } from "../../base/observe/redact.ts";
+import { RedactStream, forgetSecret, redact, redactValue, registerSecret } from "../../base/observe.ts";
 import { headOf, tailOf } from "../../base/text.ts";
-import type { SettledAnswer, ToolAnswer, ToolCall } from "../engine.ts";
-import { evaluate, type Evaluation, permission } from "../question/permission.ts";
-import type { AskQuestions, QuestionKind } from "../question/question.ts";
-import type { QuestionOutcome } from "../question/questions.ts";
-import { runEvent } from "../run/event.ts";
-import { endToolSpan, startToolSpan } from "../usage/span.ts";
-import type { CallPosition, ToolCallScope } from "./scope.ts";
 import {
+  type SettledAnswer,
+  type ToolAnswer,
+  type ToolCall,
   type Questions,
-  shownChanges,
   type Tool,
   type ToolContext,
   ToolError,
   type ToolIntent,
   type ToolOutput,
-} from "./tool.ts";
+} from "../engine.ts";
+import { evaluate, type Evaluation, permission } from "../question/permission.ts";
+import type { QuestionContent, QuestionKind } from "../question/question.ts";
+import type { QuestionOutcome } from "../question/questions.ts";
+import { runEvent } from "../run/event.ts";
+import { endToolSpan, startToolSpan } from "../usage.ts";
+import { type CallPosition, type ToolCallScope, shownChanges } from "./scope.ts";
 
 const PREVIEW_CHARACTERS = 400;
 /** What people see of a result; the model reads all of it. */
@@ -31,10 +31,9 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
   if (scope.clientTools.has(call.tool)) return handOver(call, scope);
   const startedMs = scope.clock.now();
   const span = startToolSpan(scope.span, call);
-  const { status, code, reason, ...output } = await attempt(
-    call,
-    span === scope.span ? scope : { ...scope, span },
-  );
+  let endsTurn: true | undefined;
+  const own = { ...scope, span, endTurn: () => void (endsTurn = true) };
+  const { status, code, reason, ...output } = await attempt(call, own);
   endToolSpan(span, status);
   const text = bounded(redact(output.text));
   const why = { ...(code === undefined ? {} : { code }), ...(reason === undefined ? {} : { reason }) };
@@ -50,11 +49,12 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
       result: tailOf(text, MAX_RESULT_CHARACTERS),
       ...omittedOf(text),
       ...(output.exit ? { exit: output.exit } : {}),
+      ...(output.images?.length ? { images: [...output.images] } : {}),
       ...(output.changes ? { changes: shownChanges(output.changes) } : {}),
       ...(output.todos ? { todos: redactValue(output.todos) as Todo[] } : {}),
     }),
   );
-  return { status, text, ...why };
+  return { status, text, ...why, ...(endsTurn ? { endsTurn } : {}) };
 }
 
 function omittedOf(text: string): { readonly omitted_bytes?: number } {
@@ -102,7 +102,7 @@ async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
     if (refusal) return refusal;
     await scope.beforeRun();
     scope.signal.throwIfAborted();
-    return { status: "ok", ...(await run(tool, call, scope)) };
+    return { status: "ok", ...(await run(tool, call, { scope, intent: about.intent })) };
   } catch (error) {
     return failure(error, call, scope);
   } finally {
@@ -143,8 +143,16 @@ function mayBeShown({ kind }: ToolIntent, evaluation: Evaluation): boolean {
   return kind !== "file" || evaluation.decision.remember !== "never";
 }
 
-async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<ToolOutput> {
-  const { context, end } = toolContext(call, scope);
+async function run(
+  tool: Tool,
+  call: ToolCall,
+  { scope, intent }: { readonly scope: ToolCallScope; readonly intent: ToolIntent },
+): Promise<ToolOutput> {
+  const { sessionMode } = await scope.policy();
+  const { context, end } = toolContext(call, scope, {
+    isPlanning: sessionMode === "plan",
+    approvedPaths: [...(intent.reads ?? []), ...(intent.writes ?? [])],
+  });
   const abandoned = abandonment(scope);
   try {
     const output = await Promise.race([tool.run(call.input as never, context), abandoned.rejection]);
@@ -236,6 +244,7 @@ const MAX_PROGRESS_CHARACTERS = 262_144;
 function toolContext(
   call: ToolCall,
   scope: ToolCallScope,
+  { isPlanning, approvedPaths }: Required<Pick<ToolContext, "isPlanning" | "approvedPaths">>,
 ): { readonly context: ToolContext; readonly end: () => void } {
   const passwords: string[] = [];
   const progress = progressOf(call, scope);
@@ -246,6 +255,8 @@ function toolContext(
     owner: scope.subject.owner,
     model: scope.model,
     cwd: scope.cwd,
+    isPlanning,
+    ...(approvedPaths.length > 0 ? { approvedPaths } : {}),
     signal: scope.signal,
     progress: progress.show,
     questions: questionsOf(call, scope, passwords),
@@ -253,6 +264,7 @@ function toolContext(
     complete: scope.complete,
     delegate: (tasks) => scope.delegate(call.callId, tasks, scope.span.traceparent),
     todos: scope.todos,
+    chooseMode: scope.chooseMode,
     ...(scope.files ? { files: scope.files } : {}),
   };
   const end = () => {
@@ -297,8 +309,9 @@ function questionsOf({ callId }: ToolCall, scope: ToolCallScope, passwords: stri
       const outcome = await ask(source, "clarify", {
         questions: redactValue(questions) as ClarifyQuestion[],
       });
-      if (outcome.status === "answered") return outcome.answers;
-      throw unanswered(outcome, scope);
+      if (outcome.status !== "answered") throw unanswered(outcome, scope);
+      if (outcome.endsTurn) scope.endTurn?.();
+      return outcome.answers;
     },
     sudo: async (command) => {
       const outcome = await ask(source, "sudo", { command: redact(command) });
@@ -325,7 +338,7 @@ interface QuestionSource {
 async function ask<K extends QuestionKind>(
   { scope, callId: ownCallId }: QuestionSource,
   kind: K,
-  question: AskQuestions[K],
+  question: QuestionContent[K],
 ): Promise<QuestionOutcome<K>> {
   if (!scope.answerable || scope.onlyApprovals) {
     throw new ToolError(

@@ -1,7 +1,6 @@
-import type { RunToolCall } from "../../../generated/http/client/types.gen.ts";
-import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/observe/log.ts";
-import type { Span } from "../../base/observe/trace.ts";
+import type { RunToolCall, FileChange } from "../../../generated/http/client/types.gen.ts";
+import type { Clock } from "../../base/time.ts";
+import { type Log, type Span, redactValue } from "../../base/observe.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
 import type { Grants } from "../question/grants.ts";
@@ -15,7 +14,7 @@ import type {
   TodoList,
   Tool,
   ToolContext,
-} from "./tool.ts";
+} from "../engine.ts";
 
 /** Dependencies and state of a run's tool calls. */
 export interface ToolCallScope {
@@ -55,6 +54,7 @@ export interface ToolCallScope {
     traceparent?: string,
   ) => Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
+  readonly chooseMode: ToolContext["chooseMode"];
   readonly files: FileAccess | undefined;
   readonly order: CallOrder;
   readonly record: (event: NewEvent) => void;
@@ -67,6 +67,8 @@ export interface ToolCallScope {
   /** The run's span, then the span of the current call. */
   readonly span: Span;
   readonly stopRun: (reason: string) => void;
+  /** Ends the turn when the calls of this step are answered: no further model call is made. */
+  readonly endTurn?: () => void;
 }
 
 /** How long questions wait; 0 means without limit. */
@@ -94,4 +96,37 @@ export class CallOrder {
     this.#last = reached.then(() => released);
     return { reached, release: resolve };
   }
+}
+
+/** Limit of the texts of all files of a call: the event is stored and sent to every client. */
+const MAX_TEXTS_CHARACTERS = 1_048_576;
+
+/** Returns a call's file changes for people, redacted. Files beyond the limit keep their diff but not their texts. */
+export function shownChanges(changes: readonly FileChange[]): FileChange[] {
+  let left = MAX_TEXTS_CHARACTERS;
+  const bounded = changes.map((change) => {
+    const { old_text: before, new_text: after, ...others } = change;
+    left -= (before?.length ?? 0) + (after?.length ?? 0);
+    if (left >= 0) return change;
+    return { ...others, size: Math.max(Buffer.byteLength(before ?? ""), Buffer.byteLength(after ?? "")) };
+  });
+  return redactValue(bounded) as FileChange[];
+}
+
+/** Limit of the diffs of all files of a question: it is stored and sent to every client. */
+const MAX_DIFF_CHARACTERS = 65_536;
+
+/** Returns the changes without the files' texts. Null texts, which mark new and deleted files, stay. */
+export function diffsOf(changes: readonly FileChange[]): FileChange[] {
+  let left = MAX_DIFF_CHARACTERS;
+  return changes.map(({ path, old_text: before, new_text: after, diff, omitted, size }) => {
+    left -= diff.length;
+    return {
+      path,
+      ...(before === null ? { old_text: null } : {}),
+      ...(after === null ? { new_text: null } : {}),
+      ...(left < 0 ? { diff: "", omitted: "large" as const } : { diff, ...(omitted ? { omitted } : {}) }),
+      ...(size === undefined ? {} : { size }),
+    };
+  });
 }

@@ -1,5 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
-import type { Tool } from "../tool/tool.ts";
+import type { Tool } from "../engine.ts";
 import { createClarify } from "./clarify.ts";
 import { createDelegateTask } from "./delegate-task.ts";
 import { createPatch } from "./files/patch.ts";
@@ -9,6 +9,7 @@ import { createSearchFiles } from "./files/search-files.ts";
 import type { Skills } from "../skills/skills.ts";
 import { createSkill } from "./skill.ts";
 import { createTerminal, type TerminalOptions } from "./process/terminal.ts";
+import { createPresentPlan } from "./present-plan.ts";
 import { createTodo } from "./todo.ts";
 import { createVisionAnalyze, type VisionOptions } from "./vision-analyze.ts";
 import { createWebFetch } from "./web/fetch.ts";
@@ -45,7 +46,7 @@ const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[
     ...(web.search ? [createWebSearch({ ...web, ...web.search })] : []),
   ],
   vision: ({ vision }) => [createVisionAnalyze(vision)],
-  planning: () => [createTodo()],
+  planning: () => [createTodo(), createPresentPlan()],
   clarify: () => [createClarify()],
   delegation: () => [createDelegateTask()],
   skills: ({ skills }) => [createSkill(skills)],

@@ -1,5 +1,6 @@
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { closedObject, defineTool, flag, nonEmptyText, type Tool } from "../tool/tool.ts";
+import { closedObject, flag, nonEmptyText } from "../tool/schema.ts";
+import { defineTool, type Tool } from "../engine.ts";
 
 interface ClarifyInput {
   readonly questions: readonly {

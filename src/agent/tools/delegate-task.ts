@@ -1,13 +1,5 @@
-import {
-  closedObject,
-  defineTool,
-  freeText,
-  type SubagentResult,
-  type SubagentTask,
-  nonEmptyText,
-  type Tool,
-  ToolError,
-} from "../tool/tool.ts";
+import { closedObject, freeText, nonEmptyText } from "../tool/schema.ts";
+import { defineTool, type SubagentResult, type SubagentTask, type Tool, ToolError } from "../engine.ts";
 
 interface DelegateInput {
   readonly tasks: readonly SubagentTask[];

@@ -1,13 +1,6 @@
 import type { Todo } from "../../../generated/http/client/types.gen.ts";
-import {
-  closedObject,
-  defineTool,
-  flag,
-  nonEmptyText,
-  type Tool,
-  ToolError,
-  type ToolOutput,
-} from "../tool/tool.ts";
+import { closedObject, flag, nonEmptyText } from "../tool/schema.ts";
+import { defineTool, type Tool, ToolError, type ToolOutput } from "../engine.ts";
 
 interface TodoInput {
   readonly todos?: readonly Todo[];

@@ -33,7 +33,7 @@ const REASONS: ReadonlyMap<number, string> = new Map([
   [10, "cannot be read: the disk failed. Check the disk"],
   [13, "cannot be written: the disk is full. Free some space, then try again"],
   [14, "cannot be opened. Check the folder and its permissions"],
-  [26, "is some other file. Move it away"],
+  [26, "is another kind of file. Move it away"],
 ]);
 /** SQLITE_BUSY, in the lower byte. */
 const BUSY = 5;

@@ -17,8 +17,8 @@ const KEY_FILE = ".env";
 const homes = new Map<string, number>();
 
 /**
- * Forbids reading hard links to the files at the top of `home`: rules about paths do not see them. The returned
- * function ends that.
+ * Forbids reading hard links to the files at the top of `home`: rules about paths do not see them. Call the returned
+ * function to stop.
  */
 export function protectHome(home: string): () => void {
   homes.set(home, (homes.get(home) ?? 0) + 1);

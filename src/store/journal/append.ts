@@ -1,9 +1,7 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent, NewEvent, SessionEvents } from "./journal.ts";
-import { stepTexts } from "../tx/statement.ts";
+import { stepTexts, rawTx, type RawTx, type Row, type Tx } from "../tx/tx.ts";
 import type { EventRow, RunRow, SessionRow } from "../schema/tables.ts";
-import { rawTx } from "../tx/tx.ts";
-import type { RawTx, Row, Tx } from "../tx/tx.ts";
 
 const SESSION_STEP = stepTexts("sessions", { id: "" }, { column: "last_seq" });
 const LEASED_STEP = stepTexts("sessions", { id: "", lease_owner: "" }, { column: "last_seq" });
@@ -16,7 +14,7 @@ const RUN_STEP = stepTexts(
   },
 );
 
-// Rows as JSON: one text, prepared once, however many there are.
+// Rows as JSON: one statement, prepared once, for any number of rows.
 const SESSION_STEPS = {
   sqlite: stepsText("sessions", {
     rows: "select value ->> 'id' as id, value ->> 'by' as steps from json_each(?)",
@@ -72,7 +70,7 @@ export async function appendEvents(
     leasedBy === undefined
       ? raw.step(SESSION_STEP, events.length, { where: [sessionId] })
       : raw.step(LEASED_STEP, events.length, { where: [sessionId, leasedBy] });
-  // Both are waited for at once: when one fails so does the other, and neither rejection may be left alone.
+  // Awaited together: when one fails so does the other, and neither rejection may stay unhandled.
   const [last, runSeqs] = await Promise.all([taking, takeRuns(raw, sessionId, events)]);
   if (last === undefined && leasedBy !== undefined) {
     throw new ServiceError("session_busy", "Another process has taken this session over.");
@@ -80,6 +78,7 @@ export async function appendEvents(
   if (last === undefined) throw sessionNotFound(sessionId);
   const numbered = number(tx, sessionId, { events, after: last - events.length, runSeqs });
   await tx.insert("events", numbered.map(toRow));
+  recordChanges(tx, numbered);
   return numbered;
 }
 
@@ -95,7 +94,7 @@ export async function appendAllEvents(
   })).filter(({ events }) => events.length > 0);
   if (wanted.length === 0) return [];
   const raw = rawTx(tx);
-  // The sessions first, as everywhere. Both are waited for at once: when one fails so does the other.
+  // The sessions first, as everywhere. Awaited together: when one fails so does the other.
   const [lasts, runSeqs] = await Promise.all([takeSessions(raw, wanted), takeAllRuns(raw, wanted)]);
   const numbered = wanted.map(({ sessionId, events }) => {
     const last = lasts.get(sessionId);
@@ -103,6 +102,7 @@ export async function appendAllEvents(
     return { sessionId, events: number(tx, sessionId, { events, after: last - events.length, runSeqs }) };
   });
   await tx.insert("events", numbered.flatMap(({ events }) => events).map(toRow));
+  for (const { events } of numbered) recordChanges(tx, events);
   return numbered;
 }
 
@@ -118,16 +118,70 @@ export async function beginSession(
   });
   const counted = { last_seq: events.length };
   await tx.insert("sessions", [{ ...rows.session, ...counted }]);
+  const { owner, transient } = rows.session;
+  if (transient === 0) tx.record({ type: "session.created", ref: sessionId, owner, data: {} });
   await tx.insert("runs", [{ ...rows.run, ...counted, last_event: events.at(-1)?.type ?? null }]);
   if (numbered.length > 0) await tx.insert("events", numbered.map(toRow));
+  recordChanges(tx, numbered);
   return numbered;
 }
 
-/** What an event weighs besides the text of its data. */
+/** The status of a run after each of these events. */
+const RUN_STATUS: Readonly<Record<string, string | undefined>> = {
+  "run.queued": "queued",
+  "run.started": "running",
+  "run.completed": "completed",
+  "run.failed": "failed",
+  "run.cancelled": "cancelled",
+  "run.interrupted": "interrupted",
+};
+const QUESTION = /^(approval|clarify|sudo|secret)\.(request|responded|expired)$/;
+
+/** Records what events change of runs and questions. Most events, such as deltas, change nothing. */
+function recordChanges(tx: Tx, events: readonly JournalEvent[]): void {
+  let isNew = false;
+  for (const [index, { type, runId, runSeq, data }] of events.entries()) {
+    if (runId === null) continue;
+    const status = RUN_STATUS[type];
+    if (status !== undefined) {
+      isNew ||= runSeq === 1;
+      const next = events[index + 1];
+      // A run that starts at once is created running: what is not committed is no state.
+      if (next?.runId === runId && RUN_STATUS[next.type] !== undefined) continue;
+      tx.record({ type: isNew ? "run.created" : "run.updated", ref: runId, runId, data: { status } });
+      isNew = false;
+      continue;
+    }
+    const question = type.length > MAX_QUESTION_TYPE ? null : QUESTION.exec(type);
+    if (question) recordQuestion(tx, runId, { kind: question[1] ?? "", what: question[2] ?? "", data });
+  }
+}
+
+/** Length of `approval.responded`. */
+const MAX_QUESTION_TYPE = 18;
+
+function recordQuestion(
+  tx: Tx,
+  runId: string,
+  { kind, what, data }: { readonly kind: string; readonly what: string; readonly data: JournalEvent["data"] },
+): void {
+  const isNew = what === "request";
+  const closed = data["reason"] === "cancelled" ? "cancelled" : "expired";
+  const status = isNew ? "open" : what === "responded" ? "answered" : closed;
+  tx.record({
+    type: isNew ? "question.created" : "question.updated",
+    ref: String(data["request_id"]),
+    runId,
+    data: { kind, status, ...(isNew ? { expires_at: data["expires_at"] ?? null } : {}) },
+    actor: what === "responded" ? String(data["by"]) : null,
+  });
+}
+
+/** Bytes of an event besides the text of its data. */
 const ENVELOPE_BYTES = 256;
 const sizes = new WeakMap<JournalEvent, number>();
 
-/** Returns about how many bytes an event takes. */
+/** Returns the approximate size of an event in bytes. */
 export function sizeOf(event: JournalEvent): number {
   return sizes.get(event) ?? weigh(event, JSON.stringify(event.data));
 }
@@ -138,7 +192,7 @@ function weigh(event: JournalEvent, data: string): number {
   return bytes;
 }
 
-/** What a row says. The other direction is {@link toRow}. */
+/** Converts a row to an event; the inverse of {@link toRow}. */
 export function toEvent(row: Row): JournalEvent {
   const event = row as unknown as EventRow;
   const made: JournalEvent = {
@@ -184,7 +238,7 @@ function number(
   });
 }
 
-/** Moves the counters of all sessions on; the number of each one's last new event. */
+/** Advances the counters of all sessions. Returns the number of each session's last new event. */
 async function takeSessions(
   tx: RawTx,
   wanted: readonly SessionEvents[],
@@ -194,7 +248,7 @@ async function takeSessions(
   return new Map(rows.map((row) => [String(row["id"]), Number(row["last_seq"])]));
 }
 
-/** As {@link takeRuns}, of all sessions. */
+/** Like {@link takeRuns}, for all sessions. */
 async function takeAllRuns(
   tx: RawTx,
   wanted: readonly SessionEvents[],
@@ -215,7 +269,7 @@ async function takeAllRuns(
   );
 }
 
-/** The number before each run's first new event; undefined for a run that is not in the session. */
+/** Returns the number before each run's first new event; undefined for a run that is not in the session. */
 async function takeRuns(
   tx: RawTx,
   sessionId: string,
@@ -238,13 +292,13 @@ async function takeRuns(
 }
 
 function sessionNotFound(id: string): ServiceError {
-  return new ServiceError("session_not_found", `There is no session ${JSON.stringify(id)}.`);
+  return new ServiceError("session_not_found", `Session ${JSON.stringify(id)} does not exist.`);
 }
 
 function next(seqs: Map<string, number | undefined>, runId: string): number {
   const before = seqs.get(runId);
   if (before === undefined) {
-    throw new ServiceError("run_not_found", `There is no run ${JSON.stringify(runId)} in the session.`);
+    throw new ServiceError("run_not_found", `Run ${JSON.stringify(runId)} does not exist in the session.`);
   }
   seqs.set(runId, before + 1);
   return before + 1;

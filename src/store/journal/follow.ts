@@ -1,27 +1,43 @@
+/** Followers of the journal: they get events as these are committed, and read pages when they fall behind. */
 import { sizeOf } from "./append.ts";
-import type { JournalEvent, Scope } from "./journal.ts";
-import { bytesOf, groupOf, Pages, scopeKey, type Page, type PageReader, type PagesOptions } from "./pages.ts";
+import type { JournalEvent, ListenOptions, Scope } from "./journal.ts";
+import { type Heard, Listener } from "./listen.ts";
 import type { ReaderBudget } from "./reader-budget.ts";
 
-/** Most bytes a follower holds that does not pull; what comes then it reads again. */
+/** Most bytes buffered for a follower that is not being read. It reads later events from the database. */
 const MAX_HELD_BYTES = 65_536;
 
-export interface FollowersOptions extends PagesOptions {
-  /** Called with the first follower, stopped with the last; `wake` says that rows may have come from elsewhere. */
+interface FollowersOptions extends PagesOptions {
+  /**
+   * Called for the first follower; the result is called after the last. `wake` reports possible rows of other
+   * processes.
+   */
   watch(wake: (scopes: readonly string[] | undefined) => void): () => void;
+  /** Returns the committed events of a run above `after`, of these types only. */
+  hear(runId: string, types: readonly string[], after: number): Promise<Heard>;
 }
 
-export interface FollowOptions {
+/** A follower or listener that a commit may concern. */
+interface Watcher {
+  readonly scope: Scope;
+  /** Events that were just committed, in order. */
+  offer(events: readonly JournalEvent[]): void;
+  /** Some rows may not have been handed on. */
+  look(): void;
+  end(): void;
+}
+
+interface FollowOptions {
   readonly after?: number;
   readonly fresh?: boolean;
   readonly signal?: AbortSignal;
 }
 
-/** Everyone who follows the journal in this process, by scope: a commit touches its own followers only. */
+/** All followers of the journal in this process, by scope, so that a commit touches only its own followers. */
 export class Followers {
   readonly #options: FollowersOptions;
   readonly #pages: Pages;
-  readonly #byScope = new Map<string, Set<Follower>>();
+  readonly #byScope = new Map<string, Set<Watcher>>();
   #stopWatching: (() => void) | undefined;
   #isClosed = false;
 
@@ -30,7 +46,9 @@ export class Followers {
     this.#pages = new Pages(options);
   }
 
-  /** See {@link Journal.follow}. Not a generator: those begin with the first pull, and a follower with the call. */
+  /**
+   * See {@link Journal.follow}. Not a generator, which would start at the first pull: a follower starts with the call.
+   */
   follow(scope: Scope, options: FollowOptions = {}): AsyncIterableIterator<readonly JournalEvent[]> {
     const { after = 0, fresh = false, signal } = options;
     const follower = new Follower(scope, { after, isBehind: !fresh, budget: this.#options.budget });
@@ -47,7 +65,17 @@ export class Followers {
     return this.#iterator(follower, leave);
   }
 
-  /** Hands on events of one session that were just committed, in order. */
+  /** See {@link Journal.listen}. */
+  listen(runId: string, options: ListenOptions): Listener {
+    const read = (after: number) => this.#options.hear(runId, options.types, after);
+    const listener = new Listener(runId, options, { read, leave: () => this.#remove(listener) });
+    if (this.#isClosed) listener.end();
+    else this.#add(listener);
+    listener.look();
+    return listener;
+  }
+
+  /** Offers events of one session that were just committed, in order. */
   publish(sessionId: string, events: readonly JournalEvent[]): void {
     if (this.#byScope.size === 0) return;
     this.#byScope.get(`s:${sessionId}`)?.forEach((follower) => follower.offer(events));
@@ -60,12 +88,14 @@ export class Followers {
     }
   }
 
-  /** Committed rows may not have been handed on. */
+  /** Makes every follower read again: some committed rows may not have been offered. */
   look(): void {
     this.#wake(undefined);
   }
 
-  /** Ends every follower, also those that are not being read, and stops watching the database that is about to close. */
+  /**
+   * Ends every follower, even those that are not being read, and stops watching the database, which is about to close.
+   */
   close(): void {
     this.#isClosed = true;
     for (const followers of this.#byScope.values()) followers.forEach((follower) => follower.end());
@@ -117,7 +147,7 @@ export class Followers {
     }
   }
 
-  /** Undefined when the store closed under the read: that ends a follower, it does not fail it. */
+  /** Returns undefined if the store closed during the read, which ends the follower without an error. */
   async #read(follower: Follower): Promise<Page | undefined> {
     try {
       return await this.#pages.read(follower);
@@ -133,7 +163,7 @@ export class Followers {
     }
   }
 
-  #add(follower: Follower): void {
+  #add(follower: Watcher): void {
     const key = scopeKey(follower.scope);
     const followers = this.#byScope.get(key);
     if (followers) followers.add(follower);
@@ -141,7 +171,7 @@ export class Followers {
     this.#stopWatching ??= this.#options.watch((scopes) => this.#wake(scopes));
   }
 
-  #remove(follower: Follower): void {
+  #remove(follower: Watcher): void {
     const key = scopeKey(follower.scope);
     const followers = this.#byScope.get(key);
     followers?.delete(follower);
@@ -156,22 +186,22 @@ export class Followers {
 }
 
 /**
- * One reader's place. Events it is handed count only when they join on to the last it has; any hole (another
- * process's events, a hand-off that was full) makes it read rows, which are complete.
+ * The position of one reader. Offered events count only if they directly follow the last one that it has. After a gap
+ * (events of another process, or a full buffer) it reads rows, which are complete.
  */
-class Follower implements PageReader {
+class Follower implements PageReader, Watcher {
   readonly scope: Scope;
   /** Number of the last event that was given to the reader. */
   cursor: number;
-  /** Rows may hold more than its page and `held`. */
+  /** True: the database may have events beyond its page and its buffer. */
   isBehind: boolean;
   isEnded = false;
-  /** Names the page that it reads, where pages are kept. */
+  /** Key of the page that it reads. */
   page: string | undefined;
   readonly #budget: ReaderBudget;
   #held: JournalEvent[] = [];
   #heldBytes = 0;
-  /** Number of the last event of its page, and behind it of those it holds. */
+  /** Number of the last buffered event; without any, of the last event of its page. */
   #tail: number;
   #pageEnd: number;
   #changed: (() => void) | undefined;
@@ -220,7 +250,7 @@ class Follower implements PageReader {
     return group && this.#give(group);
   }
 
-  /** A page that was read, behind the cursor. What was handed over meanwhile stays when it joins on to it. */
+  /** Starts on a page that was read after the cursor. Buffered events stay if they directly follow it. */
   begin(page: Page): readonly JournalEvent[] | undefined {
     const last = page.events.at(-1);
     this.#pageEnd = last ? this.#numberOf(last) : this.cursor;
@@ -241,7 +271,7 @@ class Follower implements PageReader {
     return group && this.#give(group);
   }
 
-  /** Resolves when there is something to do; at once when there already is. */
+  /** Resolves at the next change: an offered event, rows to read, or the end. */
   change(): Promise<void> {
     return new Promise((resolve) => (this.#changed = resolve));
   }
@@ -249,7 +279,7 @@ class Follower implements PageReader {
   #give(group: readonly JournalEvent[]): readonly JournalEvent[] {
     const last = group.at(-1);
     if (last) this.cursor = this.#numberOf(last);
-    // Another may have read its page anew, with more in it.
+    // Another follower may have reloaded the page, with more events.
     if (this.cursor > this.#pageEnd) this.#pageEnd = this.cursor;
     if (this.cursor > this.#tail) this.#tail = this.cursor;
     const known = this.#held.findIndex((event) => this.#numberOf(event) > this.cursor);
@@ -257,7 +287,7 @@ class Follower implements PageReader {
     return group;
   }
 
-  /** A reader that waits takes one event of any size; what comes besides has to fit. */
+  /** A waiting reader accepts one event of any size; further events must fit into the buffer. */
   #hold(event: JournalEvent): boolean {
     const bytes = sizeOf(event);
     const isNext = this.#changed !== undefined && this.#held.length === 0;
@@ -268,7 +298,7 @@ class Follower implements PageReader {
     return true;
   }
 
-  /** Holds the first `count` no more. */
+  /** Removes the first `count` buffered events. */
   #drop(count: number): void {
     if (count === 0) return;
     const bytes = bytesOf(this.#held.splice(0, count));
@@ -290,4 +320,196 @@ class Follower implements PageReader {
   #numberOf(event: JournalEvent): number {
     return "runId" in this.scope ? (event.runSeq ?? 0) : event.seq;
   }
+}
+
+// Pages
+
+/** Returns the key by which followers are indexed. */
+export function scopeKey(scope: Scope): string {
+  return "runId" in scope ? `r:${scope.runId}` : `s:${scope.sessionId}`;
+}
+
+/** Most bytes that a reader gets at once, unless a single event is larger. */
+const GROUP_BYTES = 16_384;
+const PAGE: PageLimits = { events: 512, bytes: 65_536 };
+/** Share of the readers' memory that pages may use: the frames encoded from them need memory too. */
+const MAX_SHARE = 0.25;
+/** Concurrent reads of pages, so that other work does not wait for all of them. */
+const READS_AT_ONCE = 4;
+
+export interface PageLimits {
+  readonly events: number;
+  /** A page ends with the event that reaches this size. */
+  readonly bytes: number;
+}
+
+/** Committed events, in order and without gaps. */
+export interface Page {
+  readonly events: readonly JournalEvent[];
+  /** More events may follow. */
+  readonly hasMore: boolean;
+}
+
+interface PagesOptions {
+  /** Committed events above `after`. */
+  read(scope: Scope, after: number, limits: PageLimits): Promise<Page>;
+  readonly budget: ReaderBudget;
+}
+
+/** A follower, as its pages see it. */
+interface PageReader {
+  readonly scope: Scope;
+  readonly cursor: number;
+  readonly isEnded: boolean;
+  /** Its page has events that it has not returned yet. */
+  readonly isInPage: boolean;
+  /** Key of its page. */
+  page: string | undefined;
+  isBehind: boolean;
+  /** Returns the next events in the page. */
+  next(page: Page): readonly JournalEvent[] | undefined;
+  /** Returns the next events after the page. */
+  take(): readonly JournalEvent[] | undefined;
+}
+
+interface HeldPage extends Page {
+  readonly scope: string;
+  readonly bytes: number;
+}
+
+/**
+ * Pages of the journal for its followers: one read for all that request the same page, and one copy for all that read
+ * it, kept while memory allows. A follower only knows where its page begins; if the page is gone, it reads again.
+ */
+export class Pages {
+  readonly #read: PagesOptions["read"];
+  readonly #budget: ReaderBudget;
+  /** Least recently used first. */
+  readonly #kept = new Map<string, HeldPage>();
+  /** Reads that have not begun: a follower that joins one misses nothing. */
+  readonly #waiting = new Map<string, { readonly begin: () => void; readonly page: Promise<Page> }>();
+  #keptBytes = 0;
+  #working = 0;
+  #turns = 0;
+
+  constructor({ read, budget }: PagesOptions) {
+    this.#read = read;
+    this.#budget = budget;
+    budget.onPressure((bytes) => this.#drop(bytes));
+  }
+
+  /** Returns the next events in the follower's page or after it; undefined if none are known or they must be read. */
+  rest(follower: PageReader): readonly JournalEvent[] | undefined {
+    if (!follower.isInPage) return follower.take();
+    const { page: key = "" } = follower;
+    const page = this.#kept.get(key);
+    const group = page && follower.next(page);
+    if (group) this.#use(key, page);
+    else follower.isBehind = true;
+    return group;
+  }
+
+  /** Returns the page after the follower's cursor. Joins no read that has begun, which may miss the newest events. */
+  async read(follower: PageReader): Promise<Page> {
+    const scope = scopeKey(follower.scope);
+    const key = `${follower.cursor} ${scope}`;
+    follower.page = key;
+    const kept = this.#kept.get(key);
+    if (kept?.hasMore) return this.#turn(kept);
+    const waiting = this.#waiting.get(key);
+    if (waiting) return this.#turn(await waiting.page);
+    const page = await this.#wait(key, () => this.#read(follower.scope, follower.cursor, PAGE));
+    if (!follower.isEnded) this.#keep(key, { ...page, scope, bytes: bytesOf(page.events) });
+    return page;
+  }
+
+  forget(scope: string): void {
+    for (const [key, page] of this.#kept) if (page.scope === scope) this.#remove(key, page);
+  }
+
+  close(): void {
+    for (const [key, page] of this.#kept) this.#remove(key, page);
+  }
+
+  /**
+   * Returns a cached page in a turn of its own too: serving all followers at once would block other work like a read.
+   */
+  #turn(page: Page): Promise<Page> {
+    this.#turns += 1;
+    return this.#wait(`turn ${this.#turns}`, async () => page);
+  }
+
+  #wait(key: string, read: () => Promise<Page>): Promise<Page> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const page = promise.then(read);
+    this.#waiting.set(key, { begin: resolve, page });
+    if (this.#working < READS_AT_ONCE) void this.#work();
+    return page;
+  }
+
+  /** Processes the queue, each read in its own turn of the event loop. */
+  async #work(): Promise<void> {
+    this.#working += 1;
+    for (let [next] = this.#waiting; next; [next] = this.#waiting) {
+      await new Promise((resolve) => setImmediate(resolve));
+      // Another worker may have taken it.
+      const [first] = this.#waiting;
+      if (!first) break;
+      const [key, { begin, page }] = first;
+      this.#waiting.delete(key);
+      begin();
+      await page.catch(() => {});
+    }
+    this.#working -= 1;
+  }
+
+  #keep(key: string, page: HeldPage): void {
+    const known = this.#kept.get(key);
+    if (known) this.#remove(key, known);
+    // The newest events, all returned at once: no reader comes back to them.
+    if (page.events.length < 2 && !page.hasMore) return;
+    const mostBytes = this.#budget.maxBytes * MAX_SHARE;
+    if (page.bytes > mostBytes) return;
+    this.#drop(this.#keptBytes + page.bytes - mostBytes);
+    if (!this.#budget.tryTake(page.bytes)) return;
+    this.#kept.set(key, page);
+    this.#keptBytes += page.bytes;
+  }
+
+  #use(key: string, page: HeldPage): void {
+    this.#kept.delete(key);
+    this.#kept.set(key, page);
+  }
+
+  #drop(bytes: number): void {
+    let left = bytes;
+    for (const [key, page] of this.#kept) {
+      if (left <= 0) return;
+      left -= page.bytes;
+      this.#remove(key, page);
+    }
+  }
+
+  #remove(key: string, page: HeldPage): void {
+    this.#kept.delete(key);
+    this.#keptBytes -= page.bytes;
+    this.#budget.giveBack(page.bytes);
+  }
+}
+
+/** Returns the approximate size of the events in bytes. */
+export function bytesOf(events: readonly JournalEvent[]): number {
+  return events.reduce((sum, event) => sum + sizeOf(event), 0);
+}
+
+/** Returns the events from index `from` that a reader gets at once. */
+export function groupOf(events: readonly JournalEvent[], from: number): readonly JournalEvent[] | undefined {
+  let bytes = 0;
+  let end = from;
+  for (; end < events.length; end += 1) {
+    const event = events[end];
+    if (event) bytes += sizeOf(event);
+    if (end > from && bytes > GROUP_BYTES) break;
+  }
+  return end > from ? events.slice(from, end) : undefined;
 }

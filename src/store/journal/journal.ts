@@ -2,8 +2,8 @@ import type { RunRow, SessionRow } from "../schema/tables.ts";
 import type { Tx } from "../tx/tx.ts";
 
 /**
- * An event before it has a number. `data` is a JSON object; its form stands in specs/schemas/event.yaml. Followers of
- * this process get the very object: it MUST be plain JSON and MUST NOT change after it was appended.
+ * An event before it has a number. `data` is a JSON object; specs/schemas/event.yaml defines its form. Followers in
+ * this process get this same object: it MUST be plain JSON and MUST NOT change after it was appended.
  */
 export interface NewEvent {
   readonly type: string;
@@ -31,14 +31,14 @@ export type Scope = { readonly sessionId: string } | { readonly runId: string };
 
 /**
  * Append-only events. Append is publish: followers receive an event when it is committed, in order, once,
- * with the number it keeps for ever.
+ * with its final number.
  */
 export interface Journal {
   /**
-   * Numbers and writes events inside `tx`, and notes each run's last event. Resolves to them numbered.
-   * The session, and the runs in it, MUST exist: ServiceError `session_not_found`, `run_not_found`.
-   * Numbers come from counters of the session and the run, so a swept event's number is never given out again.
-   * `leasedBy` fences: when that owner does not hold the session's lease (any more), ServiceError `session_busy`.
+   * Numbers and writes events inside `tx`, and records each run's last event. Resolves to the numbered events. The
+   * session, and the runs in it, MUST exist: ServiceError `session_not_found`, `run_not_found`. Numbers come from
+   * counters of the session and the run, so the number of a deleted event is never used again. `leasedBy` is a fencing
+   * check: ServiceError `session_busy` unless that owner holds the session's lease.
    */
   append(
     tx: Tx,
@@ -48,15 +48,15 @@ export interface Journal {
   ): Promise<readonly JournalEvent[]>;
 
   /**
-   * As {@link Journal.append}, for many sessions at once: three statements or so, however many sessions they are. All or
-   * none are written. Where several processes write to the same sessions, the caller MUST hold their rows already, as who
-   * takes their leases in `tx` does.
+   * Like {@link Journal.append}, for many sessions at once, in about three statements for any number of sessions.
+   * Writes all or none. If several processes write to the same sessions, the caller MUST have locked their rows
+   * already, for example by taking their leases in `tx`.
    */
   appendAll(tx: Tx, appends: readonly SessionEvents[]): Promise<readonly SessionEvents<JournalEvent>[]>;
 
   /**
-   * Inserts a session that does not exist yet and its first run, with `events`, all of that run, as their first: what
-   * two inserts and an append do, in half the statements. The rows' own counters are set to fit.
+   * Inserts a session that does not exist yet and its first run, with `events`, all of that run, as their first events.
+   * The same as two inserts and an append, in half the statements. Sets the counters of both rows.
    */
   begin(
     tx: Tx,
@@ -65,8 +65,9 @@ export interface Journal {
   ): Promise<readonly JournalEvent[]>;
 
   /**
-   * Committed events with a number above `after`, in order; at most `limit` (default 512), and none after the one with
-   * which their data reach `maxBytes` (default 4 MiB). Only an empty answer says that there are no more.
+   * Returns committed events with a number above `after`, in order: at most `limit` (default 512), and none after the
+   * one with which their data reaches `maxBytes` (default 4 MiB). Only an empty result means that no further events
+   * exist.
    */
   read(
     scope: Scope,
@@ -74,16 +75,32 @@ export interface Journal {
   ): Promise<readonly JournalEvent[]>;
 
   /**
-   * Committed events above `after`, in order, then every later one as it is committed, by this process or another;
-   * no gap and no repeat between the two. Yields non-empty groups. Ends when `signal` aborts or the store closes.
-   * A group has about 16 KiB or one event. A follower that does not pull holds at most 64 KiB besides, and all of them
-   * together what {@link Store.readers} allows: what they missed they read again.
+   * Yields the committed events above `after`, in order, then every later one as it is committed, by this process or
+   * another, without gaps or repetition. Yields non-empty groups. Ends when `signal` aborts or the store closes. A
+   * group has about 16 KiB or one event. A follower that is not being read buffers at most 64 KiB more, and all of them
+   * together what {@link Store.readers} allows; they read from the database what they missed.
    *
-   * The follower listens from the call on, not from the first pull. `fresh` says that nothing above `after` was
-   * committed yet, which saves the first read.
+   * The follower starts with the call, not with the first pull. `fresh`: nothing above `after` is committed yet, which
+   * saves the first read.
    */
   follow(
     scope: Scope,
     options?: { readonly after?: number; readonly fresh?: boolean; readonly signal?: AbortSignal },
   ): AsyncIterable<readonly JournalEvent[]>;
+
+  /**
+   * Receives the committed events of some types of a run, by this process or another, from its first event on, in
+   * order, each once. Events of other types cost nothing, whatever their size. Ends with `end`, and with the store.
+   * `upTo` is the number of the last event of the run that it has examined.
+   */
+  listen(runId: string, options: ListenOptions): { readonly upTo: number; end(): void };
+}
+
+export interface ListenOptions {
+  /** The types of events to receive; the data of others is neither read nor buffered. */
+  readonly types: readonly string[];
+  /** Called with each event, in order. MUST NOT throw. */
+  onEvent(event: JournalEvent): void;
+  /** Called when the journal cannot be read: the listener ends. */
+  onFailure(error: unknown): void;
 }

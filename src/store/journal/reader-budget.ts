@@ -1,15 +1,16 @@
 /** Default of `limits.max_reader_bytes`. */
-export const DEFAULT_READER_BYTES = 67_108_864;
+const DEFAULT_READER_BYTES = 67_108_864;
 
 /**
- * One bound, in bytes, over everything that waits in this process for readers of events: pages read for them, events
- * handed to them, and the queues of their streams and sockets. What can be read again is dropped first. Then a reader
- * is cut that has not read for longest; it resumes with its cursor. So no client waits for a reader that does not read.
+ * One limit, in bytes, for everything that waits in this process for readers of events: pages read for them, events
+ * buffered for them, and the queues of their streams and sockets. Data that can be read again is dropped first. Then
+ * the reader that has not read for the longest time is disconnected; it resumes with its cursor. So no client waits for
+ * a reader that does not read.
  */
 export class ReaderBudget {
   readonly maxBytes: number;
   #usedBytes = 0;
-  /** Those that have something waiting, the one that has made no progress for longest first. */
+  /** Queues with waiting data, the one without progress for the longest time first. */
   readonly #waiting = new Set<ReaderQueue>();
   #reclaim: (bytes: number) => void = () => {};
 
@@ -21,7 +22,10 @@ export class ReaderBudget {
     return this.#usedBytes;
   }
 
-  /** Opens the account of a stream. `cut` is called once, when it has to go; its bytes are given back by then. */
+  /**
+   * Opens the queue of a stream. `cut` is called once if the stream must be disconnected; its bytes are released by
+   * then.
+   */
   open(cut: () => void): ReaderQueue {
     let waitingBytes = 0;
     const set = (bytes: number) => {
@@ -47,7 +51,7 @@ export class ReaderBudget {
     this.#usedBytes -= bytes;
   }
 
-  /** `reclaim` is called to drop about so many bytes that were taken with {@link tryTake}. */
+  /** `reclaim` is called to drop about that many bytes reserved with {@link tryTake}. */
   onPressure(reclaim: (bytes: number) => void): void {
     this.#reclaim = reclaim;
   }
@@ -62,7 +66,10 @@ export class ReaderBudget {
     }
   }
 
-  /** Of those that hold at least the average, which is what helps, the one without progress for longest. */
+  /**
+   * Returns the queue without progress for the longest time, among those of at least average size, since only these
+   * help.
+   */
   #victim(): ReaderQueue | undefined {
     let total = 0;
     for (const queue of this.#waiting) total += queue.bytes();
@@ -72,12 +79,12 @@ export class ReaderBudget {
   }
 }
 
-/** What waits in one stream. */
+/** The waiting bytes of one stream. */
 export interface ReaderQueue {
   bytes(): number;
-  /** Says how many bytes wait now. Fewer than before is progress. It may cut this stream or another. */
+  /** Sets how many bytes wait now. Fewer than before counts as progress. May cut this stream or another. */
   set(bytes: number): void;
-  /** Gives everything back. */
+  /** Releases all of its bytes. */
   close(): void;
   cut(): void;
 }

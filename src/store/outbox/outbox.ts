@@ -1,20 +1,13 @@
-import { createId } from "../../base/ids.ts";
-import { isRecord } from "../../base/json/schema.ts";
-import { headOf } from "../../base/text.ts";
-import type { Leaseholder } from "../leases/owner.ts";
-import {
-  FIRST_OF_KEY,
-  orderingKeyOf,
-  queueOf,
-  readBlocked,
-  unblockAll,
-  unblockNext,
-} from "./ordering-key.ts";
+/** Messages to targets: enqueued, leased, settled, and kept in order. */
+import { isRecord } from "../../base/data.ts";
+import { createId, headOf } from "../../base/text.ts";
+import type { Leaseholder } from "../leases.ts";
 import type { OutboxRow } from "../schema/tables.ts";
-import { rawTx } from "../tx/tx.ts";
-import type { RawTx, Tx, Value } from "../tx/tx.ts";
+import { rawTx, type RawTx, type Tx, type Value } from "../tx/tx.ts";
 
 export interface NewMessage {
+  /** Whose message it is: the owner of its run, job or route. */
+  readonly owner: string;
   /** Address of the target, such as `matrix:!room:thread`. */
   readonly target: string;
   /** JSON: what to send. */
@@ -50,7 +43,7 @@ export interface ClaimRequest {
   readonly ids?: readonly string[];
 }
 
-/** Why a message goes back, and until when. */
+/** Why a message is retried, and when. */
 export interface Retry {
   /** For people. */
   readonly error: string;
@@ -70,6 +63,11 @@ export interface Retry {
 export interface Outbox {
   /** Resolves to the message's id, by which a target may recognise a repeat. */
   enqueue(tx: Tx, message: NewMessage): Promise<string>;
+  /**
+   * Stores a message that its target has got, for a target that needs no sender. Resolves to its id. The message MUST
+   * have no ordering key.
+   */
+  addDelivered(tx: Tx, message: NewMessage): Promise<string>;
   /**
    * Lists messages that are due, will be due, or whose lease will run out: at most 16 a queue, soonest first. Leaves out
    * queues of busy targets and messages behind others of their ordering key. The cost grows with the number of queues,
@@ -108,7 +106,7 @@ export interface Outbox {
   settleLost(tx: Tx, id: string, how: LostAttempt): Promise<OutboxRow | undefined>;
   /** Returns the message as if this attempt had not begun. False when the lease was lost. */
   release(tx: Tx, id: string): Promise<boolean>;
-  /** Calls `run` after every commit in which this process enqueues a message; the returned function ends that. */
+  /** Calls `run` after every commit in which this process enqueues a message; call the returned function to stop. */
   onEnqueued(run: () => void): () => void;
   /** Ends leases of processes that are known to be gone; for start-up. Resolves to their number. */
   reclaim(tx: Tx): Promise<number>;
@@ -117,7 +115,10 @@ export interface Outbox {
    * Resolves to their number.
    */
   correctAhead(tx: Tx): Promise<number>;
-  /** Unblocks messages that no sender would find; call it from time to time. Resolves to their number. */
+  /**
+   * Unblocks messages that no sender would find, and reclaims as {@link reclaim} does: a process may claim after its
+   * successor has started, and then end. Call it from time to time. Resolves to the number of messages.
+   */
   advance(tx: Tx): Promise<number>;
 }
 
@@ -131,10 +132,10 @@ export interface LostAttempt {
   readonly error: string;
 }
 
-/** Messages of one queue that one round looks at. */
+/** Messages of one queue that one poll reads. */
 const PER_QUEUE = 16;
 const MAX_ERROR_LENGTH = 2_000;
-/** A timestamp so much later than now comes from another clock. */
+/** A timestamp this far in the future comes from another clock. */
 export const AHEAD_MS = 60_000;
 
 export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
@@ -147,16 +148,18 @@ export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
   /** Runs a statement whose last two values are the id and the owner of the lease. */
   const runLeased = async (tx: Tx, sql: string, values: readonly Value[], id: string) =>
     (await rawTx(tx).run(sql, [...values, id, owner])) === 1;
+  /** As {@link runLeased}, for a statement that changes the status. */
+  const settle = async (tx: Tx, sql: string, values: readonly Value[], to: Settlement) => {
+    const [row] = await rawTx(tx).all(sql, [...values, to.id, owner]);
+    if (!row) return undefined;
+    const { id, status } = to;
+    recordMessage(tx, { ...(row as unknown as SettledRow), id }, { status });
+    return row as unknown as SettledRow;
+  };
   const end = async (tx: Tx, id: string, status: "delivered" | "dead" | "unknown", error?: string) => {
-    const values = [
-      status,
-      error === undefined ? null : headOf(error, MAX_ERROR_LENGTH),
-      tx.nowMs,
-      id,
-      owner,
-    ];
-    const [row] = await rawTx(tx).all(END, values);
-    if (row) await unblockNext(tx, row["ordering_key"] as OutboxRow["ordering_key"]);
+    const values = [status, error === undefined ? null : headOf(error, MAX_ERROR_LENGTH), tx.nowMs];
+    const row = await settle(tx, END, values, { id, status });
+    if (row) await unblockNext(tx, row.ordering_key);
     return row !== undefined;
   };
   return {
@@ -166,10 +169,18 @@ export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
       const { target, orderingKey = orderingKeyOf(target, extraOf(message.payload)) } = message;
       const blocked = await readBlocked(tx, orderingKey, id);
       const queue = queueOf(target, orderingKey);
-      await tx.insert("outbox", [
-        { ...toRow(message, tx.nowMs), id, ordering_key: orderingKey, queue, blocked },
-      ]);
+      const row = { ...toRow(message, tx.nowMs), id, ordering_key: orderingKey, queue, blocked };
+      await tx.insert("outbox", [row]);
+      recordMessage(tx, row, { status: "due", isNew: true });
       tx.afterCommit(notify);
+      return id;
+    },
+    async addDelivered(tx, message) {
+      lastMs = Math.max(lastMs, tx.nowMs);
+      const id = createId("out", lastMs);
+      const row = { ...toDeliveredRow(message, tx.nowMs), id };
+      await tx.insert("outbox", [row]);
+      recordMessage(tx, row, { status: "delivered", isNew: true });
       return id;
     },
     async listPending(tx, { except }) {
@@ -187,39 +198,43 @@ export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
       await runLeased(tx, isUncertain ? RECORD_UNCERTAIN : RECORD, [attemptLog], id);
     },
     delivered: (tx, id) => end(tx, id, "delivered"),
-    retryAt: (tx, id, { error, atMs, isCounted = true }) =>
-      runLeased(tx, RETRY, [headOf(error, MAX_ERROR_LENGTH), atMs, isCounted ? 0 : 1], id),
+    async retryAt(tx, id, { error, atMs, isCounted = true }) {
+      const values = [headOf(error, MAX_ERROR_LENGTH), atMs, isCounted ? 0 : 1];
+      return (await settle(tx, RETRY, values, { id, status: "due" })) !== undefined;
+    },
     dead: (tx, id, error) => end(tx, id, "dead", error),
     unknown: (tx, id, error) => end(tx, id, "unknown", error),
     settleLost,
-    release: (tx, id) => runLeased(tx, RELEASE, [tx.nowMs], id),
+    release: async (tx, id) => (await settle(tx, RELEASE, [tx.nowMs], { id, status: "due" })) !== undefined,
     onEnqueued(run) {
       listeners.add(run);
       return () => void listeners.delete(run);
     },
-    async reclaim(tx) {
-      const raw = rawTx(tx);
-      let count = 0;
-      for (const { lease_owner: other } of await raw.all(OWNERS, [])) {
-        if (typeof other !== "string" || !ownerIsDead(other)) continue;
-        count += await raw.run(RECLAIM, [tx.nowMs, other, tx.nowMs]);
-      }
-      return count;
-    },
+    reclaim: (tx) => reclaim(tx, ownerIsDead),
     correctAhead(tx) {
       const soonMs = tx.nowMs + AHEAD_MS;
       return rawTx(tx).run(CORRECT, [soonMs, soonMs, soonMs, soonMs]);
     },
-    advance: unblockAll,
+    advance: async (tx) => (await reclaim(tx, ownerIsDead)) + (await unblockAll(tx)),
   };
 }
 
-/** Takes the messages that are due longest. */
+async function reclaim(tx: Tx, ownerIsDead: Leaseholder["ownerIsDead"]): Promise<number> {
+  const raw = rawTx(tx);
+  let count = 0;
+  for (const { lease_owner: other } of await raw.all(OWNERS, [])) {
+    if (typeof other !== "string" || !ownerIsDead(other)) continue;
+    count += await raw.run(RECLAIM, [tx.nowMs, other, tx.nowMs]);
+  }
+  return count;
+}
+
+/** Leases the messages that have been due for the longest time. */
 async function claim(raw: RawTx, owner: string, request: ClaimRequest): Promise<readonly OutboxRow[]> {
   const { limit, leaseMs, ids } = request;
   if (ids?.length === 0 || limit < 1) return [];
   const among = ids ? ` and id in (${ids.map(() => "?").join(", ")})` : "";
-  // Ids are looked up one by one: a long line of other due messages costs nothing then.
+  // Ids are looked up one by one, so a long queue of other due messages costs nothing.
   const order = ids ? "" : "order by available_at, id ";
   // A common table expression, since PostgreSQL may run a subquery with a limit more than once and take too many.
   const skip = raw.dialect === "postgres" ? " for update skip locked" : "";
@@ -229,7 +244,9 @@ async function claim(raw: RawTx, owner: string, request: ClaimRequest): Promise<
     [raw.nowMs, ...(ids ?? []), raw.nowMs, limit, owner, raw.nowMs + leaseMs, raw.nowMs],
   );
   // RETURNING promises no order; ids are time-ordered.
-  return rows.map((row) => ({ ...row }) as unknown as OutboxRow).sort((a, b) => (a.id < b.id ? -1 : 1));
+  const claimed = rows.map((row) => ({ ...row }) as unknown as OutboxRow);
+  for (const row of claimed) recordMessage(raw, row, { status: "leased" });
+  return claimed.sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
 async function settleLost(tx: Tx, id: string, how: LostAttempt): Promise<OutboxRow | undefined> {
@@ -238,8 +255,10 @@ async function settleLost(tx: Tx, id: string, how: LostAttempt): Promise<OutboxR
   const seen = { id, status: "leased", lease_owner: row.lease_owner, available_at: row.available_at };
   const set = lostColumns(row, how, tx.nowMs);
   if ((await tx.update("outbox", seen, set)) === 0) return undefined;
+  const changed = { ...row, ...set };
+  recordMessage(tx, changed, { status: changed.status });
   if (how.status === "unknown") await unblockNext(tx, row.ordering_key);
-  return { ...row, ...set };
+  return changed;
 }
 
 function lostColumns(row: OutboxRow, { status, error }: LostAttempt, nowMs: number): Partial<OutboxRow> {
@@ -256,6 +275,27 @@ function lostColumns(row: OutboxRow, { status, error }: LostAttempt, nowMs: numb
     case "unknown":
       return { ...all, status: "unknown", last_error: error, done_at: nowMs };
   }
+}
+
+interface Settlement {
+  readonly id: string;
+  readonly status: string;
+}
+
+type SettledRow = Pick<OutboxRow, "owner" | "target" | "ref" | "ordering_key">;
+
+/**
+ * Records a new message, or a new status of one, for the change feed. `actor`: who changed it; default: the server.
+ */
+export function recordMessage(
+  tx: Tx,
+  { id, owner, target, ref }: Pick<OutboxRow, "id" | "owner" | "target" | "ref">,
+  change: { readonly status: string; readonly isNew?: true; readonly actor?: string | null },
+): void {
+  const [platform] = target.split(":", 1);
+  const status = change.status === "leased" ? "sending" : change.status;
+  const type = change.isNew ? "message.created" : "message.updated";
+  tx.record({ type, ref: id, owner, data: { platform, status, ref }, actor: change.actor ?? null });
 }
 
 /** How an attempt ended. lost: its process was gone. stopped: the service ended. */
@@ -289,6 +329,7 @@ function toRow(
   nowMs: number,
 ): Omit<OutboxRow, "id" | "ordering_key" | "queue" | "blocked"> {
   return {
+    owner: message.owner,
     target: message.target,
     payload: JSON.stringify(message.payload),
     ref: message.ref ?? null,
@@ -309,11 +350,37 @@ function toRow(
   };
 }
 
+function toDeliveredRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id"> {
+  return {
+    ...toRow(message, nowMs),
+    status: "delivered",
+    attempts: 1,
+    attempted_at: nowMs,
+    done_at: nowMs,
+    attempt_log: addAttempt(null, { atMs: nowMs, tookMs: 0, outcome: "delivered" }),
+    ordering_key: null,
+    queue: queueOf(message.target, null),
+    blocked: 0,
+  };
+}
+
 const PENDING = "status in ('due', 'leased')";
+
+/**
+ * SQL that holds for the oldest pending message of an ordering key while no other message of that key is being sent; its
+ * one value is the time. Two messages may be unblocked when two processes enqueue at once; this condition decides.
+ */
+const FIRST_OF_KEY =
+  "not exists (select 1 from outbox as older where older.ordering_key = outbox.ordering_key " +
+  "and older.status in ('due', 'leased') and older.id < outbox.id) " +
+  "and not exists (select 1 from outbox as other where other.ordering_key = outbox.ordering_key " +
+  "and other.status = 'leased' and other.available_at > ? and other.id <> outbox.id)";
+
 const READY = `${PENDING} and blocked = 0`;
 const LEASED = "where id = ? and lease_owner = ? and status = 'leased'";
+const SETTLED = "owner, target, ref, ordering_key";
 
-/** Names of the queues, each by one step into the index, however many messages they hold. */
+/** Selects the names of the queues with one index lookup each, however many messages they have. */
 const QUEUES =
   `with recursive queues (name) as (select min(queue) from outbox where ${READY} union all ` +
   `select (select min(queue) from outbox where ${READY} and queue > queues.name) from queues ` +
@@ -335,14 +402,14 @@ const RECORD = `update outbox set attempt_log = ? ${LEASED}`;
 const RECORD_UNCERTAIN = `update outbox set attempt_log = ?, uncertain_at = coalesce(uncertain_at, attempted_at) ${LEASED}`;
 const END =
   "update outbox set status = ?, lease_owner = null, last_error = coalesce(?, last_error), done_at = ? " +
-  `${LEASED} returning ordering_key`;
+  `${LEASED} returning ${SETTLED}`;
 const RETRY =
   "update outbox set status = 'due', lease_owner = null, last_error = ?, available_at = ?, " +
-  `attempts = attempts - ? ${LEASED}`;
+  `attempts = attempts - ? ${LEASED} returning ${SETTLED}`;
 const RELEASE =
   "update outbox set status = 'due', lease_owner = null, available_at = ?, " +
-  `attempts = attempts - 1 ${LEASED}`;
-// The first condition is the index's.
+  `attempts = attempts - 1 ${LEASED} returning ${SETTLED}`;
+// The first condition is that of the partial index.
 const HELD_LEASES = `status = 'leased' and ${PENDING}`;
 const OWNERS = `select distinct lease_owner from outbox where ${HELD_LEASES}`;
 const RECLAIM = `update outbox set available_at = ? where ${HELD_LEASES} and lease_owner = ? and available_at > ?`;
@@ -361,3 +428,68 @@ function isBusy(queue: string, { targets, platforms }: BusyTargets): boolean {
 function bySoonest(a: PendingMessage, b: PendingMessage): number {
   return a.available_at - b.available_at || (a.id < b.id ? -1 : 1);
 }
+
+// Ordering keys
+
+/** Platforms whose messages are independent of each other. */
+const unordered: ReadonlySet<string> = new Set(["webhook", "log", "local", "cron_output"]);
+
+/** Fields of `extra` that name the chat when the address is a platform alone. */
+const CHAT_FIELDS = ["chat_id", "repo", "pr_number"] as const;
+
+/** Limit of an indexed value in PostgreSQL. */
+const MAX_CHARACTERS = 400;
+
+/**
+ * Returns the ordering key of a message: messages with the same key are sent one after the other, in the order in which
+ * they were enqueued. Null: sent at any time. `extra` holds the target's further fields. Two spellings of one chat are
+ * two keys.
+ */
+export function orderingKeyOf(target: string, extra: unknown): string | null {
+  const [platform = ""] = target.split(":", 1);
+  if (unordered.has(platform)) return null;
+  if (target !== platform || typeof extra !== "object" || extra === null) return toIndexable(target);
+  const fields = extra as Readonly<Record<string, unknown>>;
+  const chat = CHAT_FIELDS.map((key) => fields[key]).filter((value) =>
+    /^(string|number)$/.test(typeof value),
+  );
+  return toIndexable([target, ...chat].join(":"));
+}
+
+/** Returns the queue that senders find a message in: its platform, or its address when it has no ordering key. */
+export function queueOf(target: string, orderingKey: string | null): string {
+  return orderingKey === null ? toIndexable(target) : (target.split(":", 1)[0] ?? "");
+}
+
+function toIndexable(text: string): string {
+  return Array.from(text).slice(0, MAX_CHARACTERS).join("");
+}
+
+/** Returns the column `blocked`: 1 when a message of the ordering key that is older than `id` is pending, else 0. */
+export async function readBlocked(tx: Tx, orderingKey: string | null, id: string): Promise<0 | 1> {
+  if (orderingKey === null) return 0;
+  const older = `select id from outbox where ordering_key = ? and ${PENDING} and id < ? limit 1`;
+  return (await rawTx(tx).all(older, [orderingKey, id])).length > 0 ? 1 : 0;
+}
+
+/** Unblocks the oldest pending message of the ordering key. */
+export async function unblockNext(tx: Tx, orderingKey: string | null): Promise<void> {
+  if (orderingKey === null) return;
+  const first = `(select id from outbox where ordering_key = ? and ${PENDING} order by id limit 1)`;
+  await rawTx(tx).run(`${UNBLOCK} where blocked = 1 and id = ${first}`, [tx.nowMs, tx.nowMs, orderingKey]);
+}
+
+/**
+ * Unblocks the oldest messages that are still blocked. On PostgreSQL a message that is enqueued while the last one of its
+ * key ends may stay blocked, since neither transaction sees the other; SQLite has one writer at a time.
+ */
+async function unblockAll(tx: Tx): Promise<number> {
+  const raw = rawTx(tx);
+  if (raw.dialect === "sqlite") return 0;
+  const firsts = `(select min(id) from outbox where ${PENDING} and ordering_key is not null group by ordering_key)`;
+  return raw.run(`${UNBLOCK} where blocked = 1 and ${PENDING} and id in ${firsts}`, [tx.nowMs, tx.nowMs]);
+}
+
+// An overdue message becomes available now: senders have passed its own instant already.
+const UNBLOCK =
+  "update outbox set blocked = 0, available_at = case when available_at < ? then ? else available_at end";

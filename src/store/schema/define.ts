@@ -1,4 +1,4 @@
-/** The language in which tables are defined. Both databases mean the same by it. Pure. */
+/** Defines tables that mean the same in both databases. Pure. */
 
 export type Dialect = "sqlite" | "postgres";
 
@@ -45,8 +45,8 @@ export function table<const C extends Columns>(
 /** Returns the statements that create the table `name` and its indexes. */
 export function createStatements(name: string, { columns, key, indexes }: Table, dialect: Dialect): string[] {
   const list = Object.entries(columns).map(([column, kind]) => `${column} ${typeOf(kind, dialect)}`);
-  // Strict: SQLite refuses a wrong type, as PostgreSQL does. Without rowid: rows lie in the order of their key, which is
-  // the order in which they come, so an insert writes one tree and not two.
+  // Strict: SQLite refuses a wrong type, as PostgreSQL does. Without rowid: rows are stored in the order of their key,
+  // which is also the order of insertion, so an insert writes one B-tree instead of two.
   const tail = dialect === "sqlite" ? " strict, without rowid" : "";
   const primary = `constraint ${name}_pk primary key (${key.join(", ")})`;
   return [

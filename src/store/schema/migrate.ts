@@ -1,13 +1,11 @@
-/** Touches the machine: brings a database to the current schema; one process at a time does so. */
+/** Migrates a database to the current schema, one process at a time. Touches the machine. */
 import { sql } from "kysely";
 import type { Kysely } from "kysely";
 import type { Migration, MigratorProps } from "kysely/migration";
-import { unavailable } from "../tx/failure.ts";
-import { createStatements } from "./define.ts";
-import { BUSY_TIMEOUT_MS } from "../sqlite/connection.ts";
-import type { SqliteFile } from "../sqlite/sqlite.ts";
+import { unavailable } from "../tx/group.ts";
+import { createStatements, type Dialect } from "./define.ts";
+import { BUSY_TIMEOUT_MS, type SqliteFile } from "../sqlite.ts";
 import { tables, type Tables } from "./tables.ts";
-import type { Dialect } from "./define.ts";
 
 const LOCK_WAIT_MS = 60_000;
 const LOCK_RETRY_MS = 20;
@@ -34,8 +32,8 @@ async function createTables(db: Kysely<unknown>, dialect: Dialect): Promise<void
 
 /**
  * Brings a SQLite file to the current schema. The steps run in one transaction, so a crash leaves the old schema. Other
- * processes wait for its write lock, which ends with the process; their event loops go on. Rejects with ServiceError
- * `state_store_unavailable` when the file has a newer schema.
+ * processes wait for its write lock, which ends with the process, without blocking their event loops. Rejects with
+ * ServiceError `state_store_unavailable` when the file has a newer schema.
  */
 export async function migrateSqlite(db: Kysely<Tables>, file: SqliteFile): Promise<void> {
   if (await isCurrent(db)) return;
@@ -113,7 +111,7 @@ async function isCurrent(db: Kysely<Tables>, schema?: string): Promise<boolean> 
   if (newer !== undefined) {
     throw unavailable(
       `The database has the schema step ${newer}, this version supports steps up to ${known.at(-1)}. ` +
-        "It belongs to a newer agentd: start that version, or name another database.",
+        "It belongs to a newer agentd: start that version, or use another database.",
     );
   }
   return known.every((name) => applied.includes(name));

@@ -1,6 +1,8 @@
-import type { Driver, OpenTransaction } from "./driver.ts";
-import { isDuplicateKey, isRetryable, isUnavailable, unavailable } from "./failure.ts";
-import type { Tx } from "./tx.ts";
+/** Commits units of work in groups, translates failures, and decides whether to retry. */
+import { ServiceError } from "../../base/errors.ts";
+import type { Clock } from "../../base/time.ts";
+import { writeChanges } from "../feed/feed.ts";
+import { rawTx, type Driver, type OpenTransaction, type Tx } from "./tx.ts";
 
 export type Work<T> = (tx: Tx) => Promise<T> | T;
 
@@ -14,15 +16,11 @@ interface Entry {
 }
 
 const MAX_GROUP = 256;
-/**
- * SQLite runs on the event loop: after this time a group is committed, and requests are served before the next group.
- */
-const MAX_BLOCKING_MS = 20;
 const MAX_RETRIES = 3;
 
 /**
- * Group commit: works that are queued in one turn of the event loop run one after the other in one transaction,
- * so they share one fsync. Works run, commit and settle in the order in which they were queued.
+ * Group commit: units of work that are queued in one turn of the event loop run one after the other in one transaction,
+ * so they share one fsync. They run, commit and settle in the order in which they were queued.
  */
 export class GroupCommitter {
   readonly #driver: Driver;
@@ -30,19 +28,25 @@ export class GroupCommitter {
   #queue: Entry[] = [];
   #running: Promise<void> | undefined;
   #closed = false;
-  /** A failed commit may have been committed all the same. */
+  /** A failed commit may have succeeded nevertheless. */
   #isUncertain = false;
   readonly #onUncertain: () => void;
+  readonly #onChanges: (() => void) | undefined;
 
-  /** Calls `onUncertain` when a commit succeeds after commits with an unknown outcome: their callbacks never ran. */
+  /**
+   * Calls `onUncertain` when a commit succeeds after commits with an unknown outcome: their callbacks never ran. Calls
+   * `onChanges` after each commit with recorded changes; without it they are not written.
+   */
   constructor(
     driver: Driver,
     onProblem: (message: string, error: unknown) => void,
     onUncertain: () => void = () => {},
+    onChanges?: () => void,
   ) {
     this.#driver = driver;
     this.#onProblem = onProblem;
     this.#onUncertain = onUncertain;
+    this.#onChanges = onChanges;
   }
 
   /** See {@link Store.write}. */
@@ -54,7 +58,7 @@ export class GroupCommitter {
     });
   }
 
-  /** Rejects new works and resolves when the queued ones are settled. */
+  /** Rejects new work and resolves when the queued work is settled. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#running;
@@ -69,10 +73,10 @@ export class GroupCommitter {
   }
 
   /**
-   * Settles every entry. A work that throws aborts the transaction for the works before it: those run again as a group
-   * of their own, and the failed work runs again as the first of the rest. A failure as the first work is final, unless
-   * another process caused it: then the work is retried a few times. So a failure costs two more transactions, not one
-   * per work.
+   * Settles every entry. An entry that throws aborts the transaction for the entries before it: those run again as
+   * their own group, and the failed entry runs again as the first of the rest. The failure of a first entry is final,
+   * unless another process caused it: then the entry is retried a few times. So a failure costs two more transactions,
+   * not one per entry.
    */
   async #settle(group: readonly Entry[]): Promise<void> {
     const segments: (readonly Entry[])[] = [group];
@@ -90,17 +94,31 @@ export class GroupCommitter {
   /** Commits the segment, or rolls it back. Resolves to the remaining groups. Rejects when the database fails. */
   async #attempt(segment: readonly Entry[]): Promise<readonly (readonly Entry[])[]> {
     const transaction = await this.#driver.begin(segment.some((entry) => entry.durable));
-    const maxMs = this.#driver.dialect === "sqlite" ? MAX_BLOCKING_MS : Number.POSITIVE_INFINITY;
-    const { count, failure } = await runWorks(segment, transaction, maxMs);
+    const { count, failure } = await runWorks(segment, transaction);
     if (failure) {
       await transaction.rollback();
       if (isUnavailable(failure.error)) throw failure.error;
       return cut(segment, failure);
     }
+    await this.#writeChanges(transaction);
     await this.#commit(transaction);
     this.#runAfterCommit(transaction);
     for (const entry of segment.slice(0, count)) entry.resolve(entry.value as never);
     return count < segment.length ? [segment.slice(count)] : [];
+  }
+
+  /** One insert for the changes of all works. */
+  async #writeChanges(transaction: OpenTransaction): Promise<void> {
+    if (transaction.changes.length === 0 || !this.#onChanges) return;
+    try {
+      const tx = transaction.enter();
+      await writeChanges(rawTx(tx), transaction.changes);
+      tx.afterCommit(this.#onChanges);
+      await tx.finish();
+    } catch (error) {
+      await transaction.rollback();
+      throw error;
+    }
   }
 
   async #commit(transaction: OpenTransaction): Promise<void> {
@@ -119,7 +137,7 @@ export class GroupCommitter {
       try {
         run();
       } catch (error) {
-        this.#onProblem("A callback after a commit threw; the commit stands.", error);
+        this.#onProblem("A callback after a commit threw; the commit is not affected.", error);
       }
     }
   }
@@ -131,19 +149,17 @@ interface Failure {
 }
 
 /**
- * Runs the works in order, at least one, until one throws or `maxMs` has passed. Resolves to the number that ran and
- * the first failure.
+ * Runs the entries in order, at least one, until one throws or the transaction is full. Resolves to the number that ran
+ * and the first failure.
  */
 async function runWorks(
   segment: readonly Entry[],
   transaction: OpenTransaction,
-  maxMs: number,
 ): Promise<{ readonly count: number; readonly failure: Failure | undefined }> {
   const finishing: Promise<void>[] = [];
   let thrown: Failure | undefined;
-  const startMs = performance.now();
   for (const [index, entry] of segment.entries()) {
-    if (index > 0 && performance.now() - startMs > maxMs) break;
+    if (index > 0 && transaction.isFull()) break;
     const tx = transaction.enter();
     try {
       entry.value = await entry.work(tx);
@@ -151,14 +167,14 @@ async function runWorks(
       thrown = { index, error };
     }
     const finish = tx.finish();
-    // Awaited below, after the next works; until then it must not become an unhandled rejection.
+    // Awaited below, after the next entries; until then it must not become an unhandled rejection.
     finish.catch(() => {});
     finishing.push(finish);
     if (thrown) break;
   }
   const failed = await firstRejection(finishing);
-  // A work may throw only because a late statement of an earlier one aborted the transaction. For one work, its own
-  // error counts: it may have translated the statement's failure.
+  // An entry may throw only because a late statement of an earlier one aborted the transaction. For a single entry, its
+  // own error counts: it may have translated the statement's failure.
   const failure = thrown && (!failed || failed.index === thrown.index) ? thrown : failed;
   return { count: finishing.length, failure };
 }
@@ -176,8 +192,102 @@ function cut(segment: readonly Entry[], { index, error }: Failure): readonly (re
   if (index > 0) return [segment.slice(0, index), rest];
   const [first] = rest;
   if (!first) return [];
-  // A work that looks before it inserts fails only when another process inserted meanwhile: now it sees that row.
+  // Work that checks before it inserts fails only if another process inserted in between: now it sees that row.
   if ((isRetryable(error) || isDuplicateKey(error)) && first.retries++ < MAX_RETRIES) return [rest];
   first.reject(error);
   return rest.length > 1 ? [rest.slice(1)] : [];
+}
+
+// Failures
+
+/** Returns the error for a database that cannot be reached, is closed, or cannot write, whatever the statement. */
+export function unavailable(message: string, cause?: unknown): ServiceError {
+  return new ServiceError("state_store_unavailable", message, { cause });
+}
+
+export function isUnavailable(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && error.code === "state_store_unavailable";
+}
+
+/** Translates a driver's error: to `state_store_unavailable`, or to the same error when the statement caused it. */
+export function toStoreError(error: unknown): unknown {
+  const { code, errcode } = (error ?? {}) as { code?: unknown; errcode?: unknown };
+  if (typeof errcode === "number") return fromSqlite(error, errcode);
+  if (code === "ERR_INVALID_STATE") return unavailable("The database is closed.", error);
+  if (typeof code === "string" && LOST.test(code)) {
+    return unavailable("The database cannot be reached. Check that it runs, then try again.", error);
+  }
+  return error;
+}
+
+/**
+ * Returns whether a write failed because its key exists. `Store.write` has retried the work by then: one that looks for
+ * the row before it inserts never rejects with it.
+ */
+export function isDuplicateKey(error: unknown): boolean {
+  const { code, errcode } = (error ?? {}) as { code?: unknown; errcode?: unknown };
+  return code === "23505" || errcode === 1555 || errcode === 2067;
+}
+
+/** Returns whether PostgreSQL aborted a transaction in favour of another one: the same works may succeed now. */
+export function isRetryable(error: unknown): boolean {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return code === "40P01" || code === "40001";
+}
+
+// Connections lost or refused: postgres.js, sockets, and PostgreSQL's classes 08, 53 and 57P.
+const LOST =
+  /^(CONNECTION_|CONNECT_TIMEOUT$|ECONN|ENOTFOUND$|ENOENT$|EAI_|ETIMEDOUT$|EPIPE$|EHOST|ENET|08|53|57P|28|3D)/;
+
+const SQLITE: Readonly<Record<number, string>> = {
+  5: "Another process holds the database for too long. Try again.", // BUSY
+  6: "Another connection holds the database for too long. Try again.", // LOCKED
+  8: "The database file cannot be written. Check its permissions.", // READONLY
+  10: "The disk failed under the database.", // IOERR
+  11: "The database file is damaged. Restore it from a copy that `agentd backup` made; see docs/operations.md.", // CORRUPT
+  13: "The disk is full. Free some space, then try again.", // FULL
+  14: "The database file cannot be opened. Check the path and its permissions.", // CANTOPEN
+  26: "The file is not a SQLite database.", // NOTADB
+};
+
+function fromSqlite(error: unknown, errcode: number): unknown {
+  const message = SQLITE[errcode & 0xff];
+  return message === undefined ? error : unavailable(message, error);
+}
+
+const FIRST_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 2_000;
+
+export interface RetryOptions {
+  readonly clock: Clock;
+  /** How long `work` is retried, from the first failure on. */
+  readonly forMs: number;
+  /** After an abort, the next failure is final. */
+  readonly signal?: AbortSignal;
+  /** Called before each retry. */
+  readonly onRetry?: (error: unknown) => void;
+}
+
+/**
+ * Resolves as `work` does. Retries while the store is unavailable (locked, full, not connected), with delays that
+ * double from 0.1 s to 2 s. Rejects with any other failure at once, and with the last one when the time is over. `work`
+ * MUST expect that a failed attempt was committed nevertheless: a connection may be lost between the commit and its
+ * answer.
+ */
+export async function retryWhileUnavailable<T>(
+  work: () => Promise<T>,
+  { clock, forMs, signal, onRetry }: RetryOptions,
+): Promise<T> {
+  let untilMs: number | undefined;
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, MAX_PAUSE_MS)) {
+    try {
+      return await work();
+    } catch (error) {
+      untilMs ??= clock.now() + forMs;
+      if (!isUnavailable(error) || signal?.aborted || clock.now() >= untilMs) throw error;
+      onRetry?.(error);
+      // One more attempt follows an aborted delay.
+      await clock.sleep(pauseMs, signal ? { signal } : {}).catch(() => {});
+    }
+  }
 }

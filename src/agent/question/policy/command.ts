@@ -100,7 +100,7 @@ class Reviewer implements Evaluation {
   /** Reviews shell text, with the values of `$1` and the others. */
   text(text: string, site: CommandSite, parameters?: readonly string[]): void {
     if (site.depth > MAX_DEPTH) return this.#unchecked("it is nested too deeply to be checked", text);
-    if (forkBomb.test(text.replace(/\s/g, ""))) this.note(deny("it starts processes without end"));
+    if (forkBomb.test(text.replace(/\s/g, ""))) this.note(deny("it starts processes endlessly"));
     const isLarge = text.length > MAX_CHARACTERS || text.split("<<").length > MAX_DOCUMENTS;
     if (isLarge) return this.#unchecked("it is too long to be checked", text);
     if (/[\uE000-\uF8FF]/.test(text))
@@ -328,7 +328,7 @@ class Reviewer implements Evaluation {
 
   #assignment({ name }: Assignment, command: string | undefined): void {
     if (name.startsWith("AGENTD_"))
-      this.note(ask(`setting ${name} gives commands of agentd other settings`, this.source, "own"));
+      this.note(ask(`setting ${name} changes the settings of agentd commands`, this.source, "own"));
     // IFS for one line of input changes nothing else.
     if (name === "IFS" && /^(read|mapfile|readarray)$/.test(command ?? "")) return;
     this.#named(name);

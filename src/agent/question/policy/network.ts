@@ -149,7 +149,7 @@ function checkAddress(call: Call, address: string): void {
     !/\.[a-z][a-z0-9-]*\.?$/i.test(url.hostname) ||
     /\.(local|internal|lan|home|corp|localhost)\.?$/i.test(url.hostname)
   )
-    return call.ask(`${call.name} reaches ${url.host}, which is not a public address`, "outward");
+    return call.ask(`${call.name} reaches ${url.host}, which is not a public address`, "local");
   if (url.search.length > MAX_QUERY_CHARACTERS || url.pathname.length > MAX_PATH_CHARACTERS)
     call.ask(`${call.name} sends a long text to ${url.hostname} in the address`, "outward");
 }

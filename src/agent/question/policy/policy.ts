@@ -1,8 +1,8 @@
 import type { SessionMode } from "../../session/session.ts";
 import { reviewCommand } from "./command.ts";
 import { areaOf, checkRead, checkWrite, isInside, isWithin, type PolicyPaths } from "./paths.ts";
-import { ask, isAlwaysAsked, rememberOf, type Finding, type Remember } from "./risk.ts";
-import type { ToolIntent } from "../../tool/tool.ts";
+import { ask, isAlwaysAsked, isContained, rememberOf, type Finding, type Remember } from "./risk.ts";
+import type { ToolIntent } from "../../engine.ts";
 
 /** What requires approval: risky calls (`ask`), all calls but reads (`always_ask`), or none (`yolo`). */
 export type PolicyMode = "ask" | "always_ask" | "yolo";
@@ -59,19 +59,27 @@ const MAX_REASONS = 3;
  * - Calls that cannot be checked ask.
  *
  * The policy evaluates the text of commands, not the behaviour of running programs. It guards against accidents,
- * careless models and injected text; it is not a sandbox and remains useful beside one. Pure; never throws.
+ * careless models and injected text. A command in the sandbox of src/exec/sandbox asks only about what the sandbox does
+ * not contain: what it destroys inside the workspace, secrets there, hosts, and what later sessions obey. Pure; never
+ * throws.
  */
 export function decide(intent: ToolIntent, context: PolicyContext, tool = intent.title): PolicyDecision {
-  const { findings, looksOnly, isAllowed, shape, ...about } = withEdits(
+  const { looksOnly, isAllowed, shape, ...about } = withEdits(
     evaluate(intent, context, tool),
     intent,
     context,
   );
+  const { sandbox } = intent;
+  const findings = sandbox
+    ? about.findings.filter((finding) => !isContained(finding, sandbox))
+    : about.findings;
   const { mode, sessionMode } = context;
   const never = { signature: `${intent.kind}:never`, remember: "never" } as const;
   const denied = findings.filter((finding) => finding.outcome === "deny");
   if (denied.length > 0) return { outcome: "deny", reason: reasonsOf(denied), ...never };
-  if (sessionMode === "plan" && about.changes) return { outcome: "deny", reason: ONLY_PLANS, ...never };
+  // In the sandbox, plan mode is kept by a file system that cannot be changed.
+  if (sessionMode === "plan" && about.changes && !sandbox)
+    return { outcome: "deny", reason: ONLY_PLANS, ...never };
   const shapes =
     findings.length > 0 ? [...new Set(findings.map((finding) => finding.shape))].toSorted() : [shape];
   const signature = `${intent.kind}:${shapes.join(" | ")}`;
@@ -82,11 +90,14 @@ export function decide(intent: ToolIntent, context: PolicyContext, tool = intent
   if (relevant.length > 0) return { outcome: "ask", reason: reasonsOf(relevant), ...rest };
   const isExempt = skipsQuestions || (sessionMode === "accept_edits" && about.editsInside);
   if (isExempt) return { outcome: "allow", reason: "the session's mode allows it without asking", ...rest };
+  if (sandbox && sessionMode === "plan")
+    return { outcome: "allow", reason: "the sandbox lets it only read", ...rest };
   if (mode === "always_ask" && !looksOnly && !isAllowed) {
     const reason = intent.kind === "network" ? "it reaches another machine" : "it may change something";
     return { outcome: "ask", reason, ...rest };
   }
-  return { outcome: "allow", reason: looksOnly ? "it only reads" : "it is an ordinary change", ...rest };
+  const why = looksOnly ? "it only reads" : sandbox ? "the sandbox contains it" : "it is an ordinary change";
+  return { outcome: "allow", reason: why, ...rest };
 }
 
 /**
@@ -130,11 +141,13 @@ function evaluate(intent: ToolIntent, context: PolicyContext, tool: string): Eva
   return intent.kind === "tool" ? evaluateTool(intent, files, tool) : files;
 }
 
-function evaluateShell({ script }: ToolIntent, command: string, context: PolicyContext): Evaluation {
+function evaluateShell({ script, sandbox }: ToolIntent, command: string, context: PolicyContext): Evaluation {
   const { text, folder } = script ?? { text: command, folder: undefined };
   const review = reviewCommand(text, context, { folder, allow: context.allow });
+  const reached = (sandbox?.hosts ?? []).map((host) => ask(`it reaches ${host}`, `host ${host}`, "reaching"));
+  const findings = [...review.findings, ...reached];
   // Without findings the text is the shape: a grant covers the same command only.
-  return { ...review, changes: !review.looksOnly, editsInside: false, shape: command.trim() };
+  return { ...review, findings, changes: !review.looksOnly, editsInside: false, shape: command.trim() };
 }
 
 function evaluateFiles({ reads = [], writes = [], title }: ToolIntent, context: PolicyContext): Evaluation {

@@ -63,7 +63,7 @@ function optionsOf(args: readonly string[]): readonly string[] {
   return (end === -1 ? args : args.slice(0, end)).filter((arg) => /^-./.test(arg));
 }
 
-/** Returns the first option that matches, also in an unknown word. */
+/** Returns the first option that matches, even in an unknown word. */
 export const findOption = (args: readonly string[], pattern: RegExp): string | undefined =>
   optionsOf(args).find((option) => pattern.test(option));
 
@@ -216,12 +216,12 @@ export const risky: readonly (readonly [reason: string, risk: Risk, names: strin
     "npx bunx pnpx uvx pipx degit create-react-app nix nix-shell nix-build",
   ],
   [
-    "runs commands that it is given as text",
+    "runs commands that are passed to it as text",
     "code",
     "concurrently hyperfine watchexec nodemon npm-run-all run-s run-p run-parts firejail bwrap proot cross-env dotenv valgrind doppler direnv mise asdf",
   ],
   [
-    "runs code of the workspace, which may do anything that you can",
+    "runs code from the workspace, which may do anything that you can",
     "task",
     "pytest tox nox jest vitest mocha ava playwright cypress eslint prettier webpack rollup vite next astro turbo nx lerna rspec rake phpunit ctest ninja meson bazel just task tsup esbuild gradlew mvnw sbt lein",
   ],

@@ -130,7 +130,8 @@ function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
     return operand === "fmt" ? call.changes() : undefined;
   }
   const startsService =
-    /^(exec|x|dlx|run|run-script|agentd)$/.test(operand) && args.some((arg) => /^agentd(@|$)/.test(arg));
+    /^(exec|x|dlx|run|run-script|agentd)$/.test(operand) &&
+    args.some((arg) => /^(@[^/]+\/)?agentd(@|$)/.test(arg));
   if (startsService) return changesService(call, rest.slice(operand.startsWith("agentd") ? 0 : 1));
   call.changes();
   if (publishes.test(operand))
@@ -150,7 +151,7 @@ function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
   const isLeading = isPlain && !isSeveral && named.every((word, index) => args[index] === word);
   if (isTask)
     return call.ask(
-      `${[name, ...named].join(" ")} runs code of the workspace, which may do anything that you can`,
+      `${[name, ...named].join(" ")} runs code from the workspace, which may do anything that you can`,
       "task",
       isLeading && !args.some((arg) => /^--(eval|prefix|manifest-path|script-shell)|[=;`]/.test(arg))
         ? [name, ...named].join(" ")
@@ -200,7 +201,7 @@ const assign: Rule = (call) => {
   const named = args.find((arg) => riskyVariables.test(arg.split("=")[0] ?? ""));
   if (named !== undefined) call.ask(`setting ${named.split("=")[0]} changes what other commands do`, "code");
   if (args.some((arg) => arg.startsWith("AGENTD_")))
-    call.ask("setting AGENTD_ variables gives commands of agentd other settings", "own");
+    call.ask("setting AGENTD_ variables changes the settings of agentd commands", "own");
 };
 
 const print: Rule = (call) => {

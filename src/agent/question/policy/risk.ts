@@ -9,6 +9,8 @@ interface RiskRule {
   readonly remember: Remember;
   /** True when every session mode asks and `approvals.allow` does not lift it. */
   readonly isAlwaysAsked?: true;
+  /** True when the sandbox keeps the call from doing harm: inside it no approval is needed. */
+  readonly isContained?: true;
 }
 
 /**
@@ -27,32 +29,36 @@ const risks = {
   /** Too long or too deeply nested to be checked: its effect is unknown. */
   unchecked: { remember: "never", isAlwaysAsked: true },
   /** May be anything: only known at run time, or piped from another program. */
-  unclear: { remember: "never" },
+  unclear: { remember: "never", isContained: true },
   /** Code in the command or in a file; the words are the signature. */
-  code: { remember: "session" },
+  code: { remember: "session", isContained: true },
   /** Deletes named files of the workspace. */
   deletion: { remember: "session" },
   /** Fetches code from elsewhere, and may run it. */
-  fetching: { remember: "session" },
+  fetching: { remember: "session", isContained: true },
   /** Rewrites history that only the reflog keeps. */
   rewriting: { remember: "session" },
   /** Edits a file in a session that asks before every edit. */
   edit: { remember: "session" },
   /** A changing command in a session that asks before every change; the text is the signature. */
   change: { remember: "always" },
-  process: { remember: "session" },
+  process: { remember: "session", isContained: true },
   /** Runs a task that the workspace declares, such as its tests. */
-  task: { remember: "always" },
+  task: { remember: "always", isContained: true },
   /** Takes another user's rights. */
-  escalating: { remember: "always" },
+  escalating: { remember: "always", isContained: true },
   /** Sends, publishes, or acts on another machine. */
   outward: { remember: "always" },
+  /** Reaches a host that the sandbox does not allow yet. */
+  reaching: { remember: "always" },
+  /** Reaches an address that is not public. The proxy of the sandbox refuses these by itself. */
+  local: { remember: "always", isContained: true },
   /** Writes outside the workspace. */
-  outside: { remember: "always" },
+  outside: { remember: "always", isContained: true },
   /** Changes the machine: software, services, rights. */
-  system: { remember: "always" },
+  system: { remember: "always", isContained: true },
   /** An unknown program. */
-  unknown: { remember: "always" },
+  unknown: { remember: "always", isContained: true },
   /** A tool with an unknown effect. */
   foreign: { remember: "always" },
 } as const satisfies Readonly<Record<string, RiskRule>>;
@@ -84,6 +90,18 @@ export const deny = (reason: string): Finding => ({
 export function isAlwaysAsked({ risk }: Pick<Finding, "risk">): boolean {
   const rule: RiskRule = risks[risk];
   return rule.isAlwaysAsked === true;
+}
+
+/**
+ * Returns whether the sandbox takes the harm out of a call, so that it needs no approval. Without a network nothing can
+ * be sent out of it.
+ */
+export function isContained(
+  { risk }: Pick<Finding, "risk">,
+  { network }: { readonly network: boolean },
+): boolean {
+  const rule: RiskRule = risks[risk];
+  return rule.isContained === true || (risk === "outward" && !network);
 }
 
 /** Longer signatures are not worth storing: such a call hardly recurs. */

@@ -168,13 +168,14 @@ export const env: Rule = (call) => {
     const word = args[at] ?? "";
     const assigned = /^([A-Za-z_]\w*)=/.exec(word)?.[1];
     if (assigned?.startsWith("AGENTD_"))
-      call.ask(`setting ${assigned} gives commands of agentd other settings`, "own");
+      call.ask(`setting ${assigned} changes the settings of agentd commands`, "own");
     if (assigned !== undefined && riskyVariables.test(assigned))
       call.ask(`setting ${assigned} changes what other commands do`, "code");
     if (assigned !== undefined || /^(-i|-|--ignore-environment|-0|--null|-v)$/.test(word)) continue;
     if (/^(-u|--unset)$/.test(word)) at += 1;
     else if (/^(-C|--chdir)$/.test(word)) call.enter(args[(at += 1)]);
-    else if (/^(-[a-zA-Z0]*S|--split-string)/.test(word)) return call.ask("env gets a command as text");
+    else if (/^(-[a-zA-Z0]*S|--split-string)/.test(word))
+      return call.ask("env runs a command that is passed as text");
     else if (word.startsWith("-")) return call.ask(`env ${word} hides which command it runs`);
     else break;
   }
@@ -222,7 +223,7 @@ function runsScript(call: Call, file: string): void {
   call.read(file);
   if (!isConstant(file) || /^\/(dev|proc)\//.test(file))
     return call.ask(`${call.name} runs text that cannot be checked`);
-  const where = call.isOutside(file) ? "code from outside the workspace" : "code of the workspace";
+  const where = call.isOutside(file) ? "code from outside the workspace" : "code from the workspace";
   call.ask(`${call.name} ${file} runs ${where}, which may do anything that you can`, "code");
 }
 
@@ -231,7 +232,10 @@ export const runsPath: Rule = (call) => {
   const { path, args } = call;
   if (isService(path)) return changesService(call, args);
   for (const word of [path, ...args]) call.read(word);
-  call.ask(`${path} is a program of the workspace or of a user, which may do anything that you can`, "code");
+  call.ask(
+    `${path} is a program from the workspace or a user's folder, which may do anything that you can`,
+    "code",
+  );
 };
 
 function interpret(call: Call, inline: RegExp): void {
@@ -258,7 +262,7 @@ function runsModule(call: Call, module: string, rest: readonly string[]): void {
   if (module === "pip") return call.run(["pip", ...rest]);
   if (module === "pytest" || module === "unittest")
     return call.ask(
-      `${call.name} -m ${module} runs the tests of the workspace, which may do anything that you can`,
+      `${call.name} -m ${module} runs the workspace's tests, which may do anything that you can`,
       "task",
     );
   if (module === "http.server")
@@ -355,7 +359,7 @@ function startedBy(words: readonly string[]): readonly string[] {
   return end === -1 ? words : words.slice(0, end);
 }
 
-/** Returns whether the text runs `program`, also through a program that starts others. */
+/** Returns whether the text runs `program`, directly or through a program that starts others. */
 export function mentionsProgram(text: string, program: string): boolean {
   const isNamed = (word: string) => baseName(word) === program;
   const isIn = (node: SyntaxNode, depth: number): boolean => {

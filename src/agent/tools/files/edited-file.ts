@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { Stats } from "node:fs";
 import { chmod, mkdir, open, rename, rm } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
+import { holdFolderOf } from "../../../base/system/contained.ts";
 import { refuseOwn } from "../../../base/system/own-files.ts";
-import { type FileAccess, type ToolContext, ToolError } from "../../tool/tool.ts";
+import { type FileAccess, type ToolContext, ToolError } from "../../engine.ts";
 import { statOf, toToolError } from "./paths.ts";
 
 /** Larger files are not transferred as a whole. */
@@ -50,8 +51,9 @@ interface StagedFile {
 const NEW_FILE_MODE = 0o644;
 
 /** Stages text that an editor writes, when an editor has the file; else as {@link stageFile}. */
-export async function stageText(path: string, text: string, { files, signal }: Editing): Promise<StagedFile> {
-  if (files?.writes(path) !== true) return stageFile(path, text);
+export async function stageText(path: string, text: string, editing: Editing): Promise<StagedFile> {
+  const { files, signal } = editing;
+  if (files?.writes(path) !== true) return stageFile(path, text, editing);
   const found = await replaceable(path);
   await makeParents(path);
   return {
@@ -64,6 +66,8 @@ export async function stageText(path: string, text: string, { files, signal }: E
 
 export interface Editing {
   readonly files?: FileAccess;
+  /** Real paths that may be written. Absent: any. */
+  readonly approved?: readonly string[];
   readonly signal: AbortSignal;
 }
 
@@ -72,11 +76,21 @@ export interface Editing {
  * `path` is absolute with its links resolved. Throws ToolError for anything but a regular file and for errors of the
  * file system.
  */
-async function stageFile(path: string, content: string | Uint8Array): Promise<StagedFile> {
+async function stageFile(
+  path: string,
+  content: string | Uint8Array,
+  { approved = ["/"] }: Pick<Editing, "approved">,
+): Promise<StagedFile> {
   const found = await replaceable(path);
-  const temporary = join(dirname(path), `.agentd-${randomUUID()}.tmp`);
-  const discard = () => rm(temporary, { force: true });
   await makeParents(path);
+  const folder = await holdFolderOf(path, approved).catch((error: unknown) => {
+    throw toToolError(error, path);
+  });
+  const temporary = join(folder.path, `.agentd-${randomUUID()}.tmp`);
+  const discard = async () => {
+    await rm(temporary, { force: true });
+    await folder[Symbol.asyncDispose]();
+  };
   try {
     await write(temporary, content);
     // The umask applies only to new files: an existing file keeps its exact permissions.
@@ -87,11 +101,12 @@ async function stageFile(path: string, content: string | Uint8Array): Promise<St
   }
   const commit = async () => {
     try {
-      await rename(temporary, path);
+      await rename(temporary, join(folder.path, basename(path)));
     } catch (error) {
       await discard();
       throw toToolError(error, path);
     }
+    await folder[Symbol.asyncDispose]();
   };
   return { path, existed: found !== undefined, commit, discard };
 }

@@ -1,21 +1,18 @@
 import { rm } from "node:fs/promises";
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
 import { readForeign } from "../../../base/system/own-files.ts";
+import { closedObject, flag, freeText } from "../../tool/schema.ts";
 import {
-  closedObject,
   defineTool,
-  flag,
   type Tool,
   type ToolContext,
   ToolError,
   type ToolOutput,
   type ToolPreviewContext,
-  freeText,
-  nonEmptyText,
-} from "../../tool/tool.ts";
+} from "../../engine.ts";
 import { editedText, type Editing, stageText } from "./edited-file.ts";
 import { applyFileDiff, fileChange, type FileDiff, parseDiff, showDiff } from "./file-diff.ts";
-import { readsOf, realPath, statOf, suggestNames, toToolError } from "./paths.ts";
+import { filePath, readsOf, realPath, statOf, suggestNames, toToolError, approvedOf } from "./paths.ts";
 
 interface PatchInput {
   readonly path?: string;
@@ -46,7 +43,7 @@ export function createPatch(): Tool {
       "Changes parts of text files; give either path, old and new for one exact replacement, or diff. Writes " +
       `nothing unless everything fits. Files up to ${MAX_BYTES} bytes. Returns the resulting diff.`,
     parameters: closedObject({
-      path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
+      path: filePath,
       old: freeText(
         MAX_BYTES,
         "The exact text to replace, with spaces and line breaks. Must occur exactly once.",
@@ -138,8 +135,10 @@ async function planDiff(files: readonly FileDiff[], context: ToolPreviewContext)
  * Applies all changes or none: writes every file beside its target first, and undoes earlier steps when a later one
  * fails.
  */
-async function applyAll(changes: readonly Change[], { files, signal }: ToolContext): Promise<void> {
-  const editing = { signal, ...(files ? { files } : {}) };
+async function applyAll(changes: readonly Change[], context: ToolContext): Promise<void> {
+  const { files, signal } = context;
+  const approved = approvedOf(context);
+  const editing = { signal, ...(files ? { files } : {}), ...(approved ? { approved } : {}) };
   const staged: { readonly change: Change; commit(): Promise<void>; discard(): Promise<void> }[] = [];
   const done: Change[] = [];
   try {

@@ -1,11 +1,31 @@
-import { isInside } from "../../../base/paths.ts";
+import { isMissing } from "../../../base/system/file-walk.ts";
+import { isInside } from "../../../base/text.ts";
 import { readlinkSync, realpathSync, type Stats } from "node:fs";
-import { readdir, stat } from "node:fs/promises";
+import { type FileHandle, readdir, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, join, relative, resolve } from "node:path";
-import { editDistance } from "../../../base/nearest.ts";
-import { OwnFileError } from "../../../base/system/own-files.ts";
-import { ToolError } from "../../tool/tool.ts";
+import { editDistance } from "../../../base/suggest.ts";
+import { MovedError, openInside } from "../../../base/system/contained.ts";
+import { openForeign, OwnFileError } from "../../../base/system/own-files.ts";
+import { ToolError } from "../../engine.ts";
+import { nonEmptyText } from "../../tool/schema.ts";
+
+/** As on Linux. */
+export const MAX_PATH_CHARACTERS = 4_096;
+
+/** Schema of the input `path` of tools that work on one file. */
+export const filePath = nonEmptyText(
+  MAX_PATH_CHARACTERS,
+  "The file, relative to the workspace or absolute; ~ is the user's home.",
+);
+
+/** As much of a file as decides whether it is text. */
+const BINARY_PROBE_BYTES = 8_192;
+
+/** Returns whether a file with these first bytes is no text. */
+export function isBinary(start: Uint8Array): boolean {
+  return start.subarray(0, BINARY_PROBE_BYTES).includes(0);
+}
 
 /** As on Linux. */
 const MAX_LINK_HOPS = 40;
@@ -44,6 +64,30 @@ export async function directoryOf(path: string, cwd: string): Promise<string> {
   throw new ToolError(`${path} is ${found ? "not a directory" : "missing"}. Name an existing directory.`);
 }
 
+/**
+ * The real paths that the policy decided about; undefined outside a run. A path inside `cwd` has the prefix `cwd`
+ * there, even when `cwd` is a link.
+ */
+export function approvedOf({
+  approvedPaths,
+  cwd,
+}: {
+  readonly approvedPaths?: readonly string[] | undefined;
+  readonly cwd: string;
+}): readonly string[] | undefined {
+  const root = followLinks(cwd);
+  return approvedPaths?.map((path) => (isInside(path, cwd) ? join(root, relative(cwd, path)) : path));
+}
+
+/** Opens a file for reading: the file that was approved, whatever its name leads to by now. */
+export function openApproved(
+  path: string,
+  context: { readonly approvedPaths?: readonly string[] | undefined; readonly cwd: string },
+): Promise<FileHandle> {
+  const approved = approvedOf(context);
+  return approved === undefined ? openForeign(path) : openInside(path, approved);
+}
+
 /** Resolves to undefined when nothing exists at `path`; other errors become a ToolError. */
 export async function statOf(path: string): Promise<Stats | undefined> {
   try {
@@ -57,14 +101,9 @@ export async function statOf(path: string): Promise<Stats | undefined> {
 /** Describes a file system error for the model. */
 export function toToolError(error: unknown, path: string): ToolError {
   if (error instanceof ToolError) return error;
-  if (error instanceof OwnFileError) return new ToolError(error.message);
+  if (error instanceof OwnFileError || error instanceof MovedError) return new ToolError(error.message);
   const code = codeOf(error) ?? "unknown error";
   return new ToolError(`${path}: ${reasons[code] ?? `the file system reported ${code}`}.`);
-}
-
-export function isMissing(error: unknown): boolean {
-  const code = codeOf(error);
-  return code === "ENOENT" || code === "ENOTDIR";
 }
 
 const reasons: Readonly<Record<string, string>> = {

@@ -1,15 +1,17 @@
-import { openForeign, refuseOwn } from "../../../base/system/own-files.ts";
-import {
-  closedObject,
-  defineTool,
-  integer,
-  nonEmptyText,
-  type Tool,
-  type ToolContext,
-  ToolError,
-} from "../../tool/tool.ts";
+import { refuseOwn } from "../../../base/system/own-files.ts";
+import { closedObject, integer } from "../../tool/schema.ts";
+import { defineTool, type Tool, type ToolContext, ToolError } from "../../engine.ts";
 import { editedText } from "./edited-file.ts";
-import { readsOf, realPath, resolvePath, statOf, suggestNames, toToolError } from "./paths.ts";
+import {
+  filePath,
+  readsOf,
+  realPath,
+  resolvePath,
+  statOf,
+  suggestNames,
+  toToolError,
+  openApproved,
+} from "./paths.ts";
 
 interface ReadFileInput {
   readonly path: string;
@@ -38,7 +40,7 @@ export function createReadFile(): Tool {
       "characters: read on with offset.",
     parameters: closedObject(
       {
-        path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
+        path: filePath,
         offset: { type: "integer", minimum: 1, description: "First line to read, from 1. Default 1." },
         limit: integer(1, MAX_LINES, `Lines to read. Default ${DEFAULT_LINES}, at most ${MAX_LINES}.`),
       },
@@ -76,10 +78,11 @@ async function run(input: ReadFileInput, context: ToolContext): Promise<string> 
 }
 
 /** Feeds the file to the window until it is full; resolves to the bytes read. */
-async function scan(path: string, window: LineWindow, { signal }: ToolContext): Promise<number> {
+async function scan(path: string, window: LineWindow, context: ToolContext): Promise<number> {
+  const { signal } = context;
   let scannedBytes = 0;
   try {
-    await using file = await openForeign(path);
+    await using file = await openApproved(path, context);
     for (;;) {
       signal.throwIfAborted();
       const chunk = Buffer.alloc(CHUNK_BYTES);

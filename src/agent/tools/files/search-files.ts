@@ -1,20 +1,12 @@
 import { relative } from "node:path";
 import { Worker } from "node:worker_threads";
 import ignore from "ignore";
-import { openForeign, OwnFileError } from "../../../base/system/own-files.ts";
+import { OwnFileError } from "../../../base/system/own-files.ts";
 import { secretReason } from "../../question/policy/paths.ts";
-import {
-  closedObject,
-  defineTool,
-  flag,
-  integer,
-  nonEmptyText,
-  type Tool,
-  type ToolContext,
-  ToolError,
-} from "../../tool/tool.ts";
-import { FileWalk } from "./file-walk.ts";
-import { readsOf, resolvePath, statOf } from "./paths.ts";
+import { closedObject, flag, integer, nonEmptyText } from "../../tool/schema.ts";
+import { defineTool, type Tool, type ToolContext, ToolError } from "../../engine.ts";
+import { FileWalk } from "../../../base/system/file-walk.ts";
+import { isBinary, MAX_PATH_CHARACTERS, readsOf, resolvePath, statOf, openApproved } from "./paths.ts";
 
 interface SearchInput {
   readonly pattern: string;
@@ -34,7 +26,6 @@ const MAX_TOTAL_BYTES = 268_435_456;
 const MAX_SEARCH_MS = 20_000;
 const MAX_FILE_MS = 2_000;
 const MAX_LINE_CHARACTERS = 300;
-const BINARY_PROBE_BYTES = 8_192;
 
 /** The tool that finds files by name, or lines by content. */
 export function createSearchFiles(): Tool {
@@ -53,7 +44,7 @@ export function createSearchFiles(): Tool {
           "content: a JavaScript regular expression, tested line by line. names: a glob such as *.ts or src/**/x.*",
         ),
         mode: { enum: ["names", "content"], description: "Default content." },
-        path: nonEmptyText(4096, "Folder or file to search. Default: the workspace."),
+        path: nonEmptyText(MAX_PATH_CHARACTERS, "Folder or file to search. Default: the workspace."),
         glob: nonEmptyText(1000, "With mode content: only files whose path matches."),
         ignore_case: flag("Default false."),
         max_results: integer(1, MAX_RESULTS, `Default ${DEFAULT_RESULTS}, at most ${MAX_RESULTS}.`),
@@ -146,12 +137,12 @@ class Search {
       return void this.#note("files that may hold secrets were omitted");
     }
     try {
-      await using file = await openForeign(path);
+      await using file = await openApproved(path, this.#at.context);
       const { size } = await file.stat();
       if (size > MAX_FILE_BYTES) return void this.#note(`files above ${MAX_FILE_BYTES} bytes were omitted`);
       this.#bytes += size;
       const bytes = await file.readFile({ signal: this.#at.context.signal });
-      return bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? undefined : new TextDecoder().decode(bytes);
+      return isBinary(bytes) ? undefined : new TextDecoder().decode(bytes);
     } catch (error) {
       if (error instanceof OwnFileError) return void this.#note("files that may hold secrets were omitted");
       // Aborted, deleted meanwhile or not readable; the loop notices the first.

@@ -1,20 +1,18 @@
 import { stat } from "node:fs/promises";
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
+import { closedObject, freeText } from "../../tool/schema.ts";
 import {
-  closedObject,
   defineTool,
-  freeText,
-  nonEmptyText,
   type Tool,
   type ToolContext,
   ToolError,
   type ToolOutput,
   type ToolPreviewContext,
-} from "../../tool/tool.ts";
+} from "../../engine.ts";
 import { readForeign } from "../../../base/system/own-files.ts";
 import { editedText, stageText } from "./edited-file.ts";
 import { fileChange, MAX_SHOWN_BYTES } from "./file-diff.ts";
-import { readsOf, realPath } from "./paths.ts";
+import { filePath, readsOf, realPath, approvedOf } from "./paths.ts";
 
 interface WriteFileInput {
   readonly path: string;
@@ -34,7 +32,7 @@ export function createWriteFile(): Tool {
       `permissions. At most ${MAX_BYTES} bytes. To change a part of a file use patch.`,
     parameters: closedObject(
       {
-        path: nonEmptyText(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
+        path: filePath,
         content: freeText(MAX_BYTES, "The complete new content, written as UTF-8."),
       },
       ["path", "content"],
@@ -56,7 +54,8 @@ async function run(input: WriteFileInput, context: ToolContext): Promise<ToolOut
   }
   const target = realPath(input.path, context.cwd);
   const changes = await preview(input, context);
-  const staged = await stageText(target, input.content, context);
+  const approved = approvedOf(context);
+  const staged = await stageText(target, input.content, { ...context, ...(approved ? { approved } : {}) });
   if (context.signal.aborted) {
     await staged.discard();
     throw context.signal.reason;

@@ -1,31 +1,24 @@
-import { abortable } from "../../../base/deadline.ts";
-import { createId } from "../../../base/ids.ts";
-import { redact, secretTail } from "../../../base/observe/redact.ts";
-import { headOf } from "../../../base/text.ts";
+import { abortable, systemClock, waitAtMost } from "../../../base/time.ts";
+import { createId, headOf } from "../../../base/text.ts";
+import { redact, secretTail } from "../../../base/observe.ts";
 import { OutputRing } from "../../../exec/output.ts";
+import type { OpenSandbox } from "../../../exec/sandbox/service.ts";
 import {
   type CommandEnd,
   InputClosedError,
   type RunningCommand,
   startCommand,
 } from "../../../exec/process-group.ts";
-import {
-  closedObject,
-  defineTool,
-  flag,
-  freeText,
-  nonEmptyText,
-  type Tool,
-  type ToolContext,
-  ToolError,
-  type ToolIntent,
-} from "../../tool/tool.ts";
+import { closedObject, flag, freeText, nonEmptyText } from "../../tool/schema.ts";
+import { defineTool, type Tool, type ToolContext, ToolError, type ToolIntent } from "../../engine.ts";
 
 interface StartOptions {
   readonly sessionId: string;
   readonly command: string;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
+  /** Closed when the process has ended. */
+  readonly sandbox?: OpenSandbox | undefined;
 }
 
 /** A background process as shown in lists. */
@@ -77,6 +70,8 @@ export class Processes {
     const command = startCommand(options.command, {
       cwd: options.cwd,
       env: options.env,
+      confine: options.sandbox?.confine,
+      limits: options.sandbox?.limits,
       onOutput: (bytes) => {
         output.push(bytes);
         for (const wake of entry.waiters) wake();
@@ -86,6 +81,7 @@ export class Processes {
       (end) => void (entry.end = end),
       () => void (entry.end = NOT_STARTED),
     );
+    void ended.finally(() => options.sandbox?.close());
     const { sessionId } = options;
     const entry: Entry = {
       id,
@@ -130,15 +126,13 @@ export class Processes {
     const entry = this.#find(id, sessionId);
     const { signal, timeoutMs, orOutput = false } = options;
     signal.throwIfAborted();
-    const timeout = Promise.withResolvers<void>();
-    const timer = setTimeout(timeout.resolve, timeoutMs);
     const printed = Promise.withResolvers<void>();
     if (orOutput && !entry.output.isEmpty) printed.resolve();
     if (orOutput) entry.waiters.add(printed.resolve);
     try {
-      await abortable(Promise.race([entry.ended, timeout.promise, printed.promise]), signal);
+      const news = Promise.race([entry.ended, printed.promise]);
+      await waitAtMost(systemClock, timeoutMs, abortable(news, signal));
     } finally {
-      clearTimeout(timer);
       entry.waiters.delete(printed.resolve);
     }
   }
@@ -285,17 +279,9 @@ async function write(
 ): Promise<void> {
   const { text = "", close_input: close = false } = input;
   if (text === "" && !close) throw new ToolError("write needs text, or close_input.");
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () =>
-      late.reject(new ToolError("The process does not read its input; part of the text was not accepted.")),
-    WRITE_TIMEOUT_MS,
-  );
-  try {
-    await Promise.race([processes.write(id, sessionId, text, { close }), late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+  const written = processes.write(id, sessionId, text, { close }).then(() => true);
+  if (await waitAtMost(systemClock, WRITE_TIMEOUT_MS, written)) return;
+  throw new ToolError("The process does not read its input; part of the text was not accepted.");
 }
 
 function look(processes: Processes, id: string, sessionId: string): string {

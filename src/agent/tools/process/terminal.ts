@@ -6,17 +6,11 @@ import { delimiter, join } from "node:path";
 import { headOf } from "../../../base/text.ts";
 import { type CommandEnd, commandEnvironment, runCommand } from "../../../exec/process-group.ts";
 import { OutputExcerpt } from "../../../exec/output.ts";
+import { type OpenSandbox, type SandboxService, stoppedBySandbox } from "../../../exec/sandbox/service.ts";
 import { mentionsProgram } from "../../question/policy/starters.ts";
-import {
-  closedObject,
-  defineTool,
-  flag,
-  nonEmptyText,
-  type Tool,
-  type ToolContext,
-  ToolError,
-  type ToolOutput,
-} from "../../tool/tool.ts";
+import { closedObject, flag, nonEmptyText } from "../../tool/schema.ts";
+import { defineTool, type Tool, type ToolContext, ToolError, type ToolOutput } from "../../engine.ts";
+import type { ToolIntent } from "../../engine.ts";
 import { directoryOf, realPath } from "../files/paths.ts";
 import type { Processes } from "./processes.ts";
 
@@ -28,15 +22,22 @@ export interface TerminalOptions {
   readonly envPassthrough: readonly string[];
   /** Source of the variables. Default: the environment of this process. */
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Runs commands in the sandbox of the operating system where there is one. Absent: they run without. */
+  readonly sandbox?: TerminalSandbox;
   /** The background processes. Absent: background commands are not available. */
   readonly processes?: Processes;
 }
+
+/** What the tool needs of the sandbox; see src/exec/sandbox. */
+export type TerminalSandbox = Pick<SandboxService, "isActive" | "hasNetwork" | "allows" | "open">;
 
 interface TerminalInput {
   readonly command: string;
   readonly timeout_seconds?: number;
   readonly workdir?: string;
   readonly background?: boolean;
+  readonly outside_sandbox?: boolean;
+  readonly hosts?: readonly string[];
 }
 
 const MAX_TIMEOUT_SECONDS = 600;
@@ -56,7 +57,8 @@ export function createTerminal(options: TerminalOptions): Tool {
       "Runs a shell command and returns its exit code and output (stdout and stderr together). It runs in the " +
       "foreground without input; processes that it leaves behind are stopped. With background it keeps running: " +
       "control it with the process tool. " +
-      `Output above ${options.maxOutputBytes} bytes is cut in the middle.`,
+      `Output above ${options.maxOutputBytes} bytes is cut in the middle.` +
+      (options.sandbox?.isActive ? SANDBOX_NOTE : ""),
     parameters: closedObject(
       {
         command: nonEmptyText(MAX_COMMAND_CHARACTERS, "The text that bash runs with -c."),
@@ -71,6 +73,7 @@ export function createTerminal(options: TerminalOptions): Tool {
           "Directory to run in, relative to the workspace. Default: the workspace.",
         ),
         background: flag("For servers and long work: returns immediately with a process id. Default false."),
+        ...(options.sandbox?.isActive ? sandboxParameters : {}),
       },
       ["command"],
     ),
@@ -81,7 +84,13 @@ export function createTerminal(options: TerminalOptions): Tool {
       const title = line.length > TITLE_CHARACTERS ? `${line.slice(0, TITLE_CHARACTERS)}...` : line;
       const folder = input.workdir === undefined ? undefined : realPath(input.workdir, cwd);
       const script = folder === undefined ? {} : { script: { text: input.command, folder } };
-      return { kind: "command", title: `Run: ${title}`, command, ...script };
+      return {
+        kind: "command",
+        title: `Run: ${title}`,
+        command,
+        ...script,
+        ...sandboxIntent(input, options),
+      };
     },
     run: (input, context) => run(input, context, options),
   });
@@ -97,10 +106,12 @@ async function run(
   const cwd = await directoryOf(input.workdir ?? ".", context.cwd);
   const shared = commandEnvironment(options.envPassthrough, context.variables.shared(), options.env);
   const env = { ...shared, PWD: cwd };
-  if (input.background === true) return runInBackground(input.command, { cwd, env, context, options });
+  if (input.background === true) return runInBackground(input, { cwd, env, context, options });
   const timeoutMs = input.timeout_seconds === undefined ? options.timeoutMs : input.timeout_seconds * 1000;
   const excerpt = new OutputExcerpt(options.maxOutputBytes);
-  const sudo = mentionsSudo(input.command) ? await grantSudo(input.command, env, context) : undefined;
+  const sandbox = await openSandbox(input, context, options);
+  const sudo =
+    !sandbox && mentionsSudo(input.command) ? await grantSudo(input.command, env, context) : undefined;
   const startedMs = performance.now();
   const end = await runCommand(input.command, {
     cwd,
@@ -108,17 +119,72 @@ async function run(
     timeoutMs,
     onOutput: tee(excerpt, context),
     signal: context.signal,
-  }).finally(() => sudo?.end());
+    confine: sandbox?.confine,
+    limits: sandbox?.limits,
+  }).finally(() => Promise.all([sudo?.end(), sandbox?.close()]));
   if (end.stoppedBy === "abort") throw context.signal.reason;
-  const text = report(end, excerpt.text(), { timeoutMs, durationMs: performance.now() - startedMs });
+  const output = excerpt.text();
+  const durationMs = performance.now() - startedMs;
+  const stopped = sandbox && end.exitCode !== 0 ? stoppedBySandbox(output, sandbox.refusedHosts) : undefined;
+  const text = report(end, output, { timeoutMs, durationMs, stopped });
   return { text, exit: exitOf(end, excerpt.omittedBytes), ...codeOf(end) };
+}
+
+function startIn(processes: Processes, options: Parameters<Processes["start"]>[0]): string {
+  try {
+    return processes.start(options).id;
+  } catch (error) {
+    void options.sandbox?.close();
+    throw error;
+  }
+}
+
+const sandboxParameters = {
+  outside_sandbox: flag(
+    "Runs the command outside the sandbox, after approval. Only when the sandbox stopped it. Default false.",
+  ),
+  hosts: {
+    type: "array",
+    maxItems: 16,
+    items: { type: "string", pattern: "^(?=.{1,253}$)[a-z0-9-]+(\\.[a-z0-9-]+)*$" },
+    description:
+      "Hosts that the command must reach, such as registry.npmjs.org. Others than the allowed ones need approval.",
+  },
+} as const;
+
+const SANDBOX_NOTE =
+  " Commands run in a sandbox: they may change the workspace and a temporary folder, see no secrets, and reach only " +
+  "allowed hosts.";
+
+const WAY_OUT =
+  "If the command must do this, name the hosts in `hosts`, or call it again with `outside_sandbox`: both ask for " +
+  "approval.";
+
+/** What the policy needs to know: whether the command is contained, and which hosts a person must approve. */
+function sandboxIntent(
+  { outside_sandbox: isOutside = false, hosts = [] }: TerminalInput,
+  { sandbox }: TerminalOptions,
+): Pick<ToolIntent, "sandbox"> {
+  if (!sandbox?.isActive || isOutside) return {};
+  const asked = hosts.map((host) => host.toLowerCase()).filter((host) => !sandbox.allows(host));
+  return { sandbox: { network: sandbox.hasNetwork || hosts.length > 0, hosts: asked } };
+}
+
+function openSandbox(
+  { outside_sandbox: isOutside = false, hosts = [] }: TerminalInput,
+  { sessionId, cwd, isPlanning }: Pick<ToolContext, "sessionId" | "cwd" | "isPlanning">,
+  { sandbox }: TerminalOptions,
+): Promise<OpenSandbox | undefined> {
+  if (!sandbox || isOutside) return Promise.resolve(undefined);
+  const folders = isPlanning ? { writable: [], readable: [cwd] } : { writable: [cwd] };
+  return sandbox.open({ sessionId, ...folders, hosts });
 }
 
 /** Long enough for immediate failures. */
 const FIRST_LOOK_MS = 500;
 
 async function runInBackground(
-  command: string,
+  input: TerminalInput,
   {
     cwd,
     env,
@@ -134,7 +200,8 @@ async function runInBackground(
   const { processes } = options;
   if (!processes) throw new ToolError("Background commands are not available here.");
   const { sessionId, signal } = context;
-  const { id } = processes.start({ sessionId, command, cwd, env });
+  const sandbox = await openSandbox(input, context, options);
+  const id = startIn(processes, { sessionId, command: input.command, cwd, env, sandbox });
   await processes.wait(id, sessionId, { timeoutMs: FIRST_LOOK_MS, orOutput: true, signal });
   const { output, view } = processes.poll(id, sessionId);
   const state = view.end === undefined ? "is running in the background" : "has already ended";
@@ -156,7 +223,11 @@ function tee(excerpt: OutputExcerpt, context: ToolContext): (bytes: Uint8Array) 
 function report(
   end: CommandEnd,
   output: string,
-  { timeoutMs, durationMs }: { readonly timeoutMs: number; readonly durationMs: number },
+  {
+    timeoutMs,
+    durationMs,
+    stopped,
+  }: { readonly timeoutMs: number; readonly durationMs: number; readonly stopped: string | undefined },
 ): string {
   const seconds = (durationMs / 1000).toFixed(2);
   const how =
@@ -168,6 +239,9 @@ function report(
         "more time, or split the work.",
     );
   }
+  if (end.stoppedBy === "processes" || end.stoppedBy === "memory")
+    lines.push(`Stopped: it exceeded the sandbox's limit of ${end.stoppedBy}.`);
+  if (stopped !== undefined) lines.push(`The sandbox stopped ${stopped}. ${WAY_OUT}`);
   if (end.leftovers && end.stoppedBy === undefined)
     lines.push("Processes that it left in the background were stopped.");
   lines.push(output === "" ? "No output." : `Output:\n${output}`);

@@ -1,15 +1,12 @@
-import { FetchFailedError, guardedFetch, type GuardedResponse } from "../../../base/net/fetch.ts";
-import { BlockedAddressError, UnresolvedNameError } from "../../../base/net/guard.ts";
 import {
-  closedObject,
-  defineTool,
-  flag,
-  integer,
-  nonEmptyText,
-  type Tool,
-  type ToolContext,
-  ToolError,
-} from "../../tool/tool.ts";
+  FetchFailedError,
+  guardedFetch,
+  type GuardedResponse,
+  BlockedAddressError,
+  UnresolvedNameError,
+} from "../../../base/net/fetch.ts";
+import { closedObject, flag, integer, nonEmptyText } from "../../tool/schema.ts";
+import { defineTool, type Tool, type ToolContext, ToolError } from "../../engine.ts";
 import { readPage } from "./page-reader.ts";
 
 interface WebFetchOptions {
@@ -74,7 +71,7 @@ function isPlain(address: string, allowedPrivateHosts: readonly string[]): boole
   const url = URL.parse(address);
   if (!url || !/^https?:$/.test(url.protocol) || url.port !== "" || url.username !== "") return false;
   const { hostname, search, pathname } = url;
-  // Excludes IP addresses, also in brackets: their last label is not a name.
+  // Excludes IP addresses, even in brackets: their last label is not a name.
   if (!/\.[a-z][a-z0-9-]*\.?$/i.test(hostname)) return false;
   if (allowedPrivateHosts.some((host) => host.split(":")[0]?.toLowerCase() === hostname)) return false;
   return search.length <= MAX_PLAIN_QUERY_CHARACTERS && pathname.length <= MAX_PLAIN_PATH_CHARACTERS;

@@ -1,5 +1,5 @@
 import { Worker } from "node:worker_threads";
-import { abortable } from "../../../base/deadline.ts";
+import { abortable } from "../../../base/time.ts";
 import type { ReadablePage } from "./readable.ts";
 
 interface PageReaderOptions {

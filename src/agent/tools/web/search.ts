@@ -1,14 +1,7 @@
-import { isRecord } from "../../../base/json/schema.ts";
+import { isRecord } from "../../../base/data.ts";
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../../base/net/fetch.ts";
-import {
-  closedObject,
-  defineTool,
-  integer,
-  nonEmptyText,
-  type Tool,
-  type ToolContext,
-  ToolError,
-} from "../../tool/tool.ts";
+import { closedObject, integer, nonEmptyText } from "../../tool/schema.ts";
+import { defineTool, type Tool, type ToolContext, ToolError } from "../../engine.ts";
 import { PRIVATE_HOSTS_HINT, toWebError } from "./fetch.ts";
 import { headOf } from "../../../base/text.ts";
 

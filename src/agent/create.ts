@@ -1,0 +1,180 @@
+/** Composes the agent: its tools, commands, questions, MCP servers and background processes. */
+import { waitAtMost } from "../base/time.ts";
+import { Agent, Commands, type Command } from "./agent.ts";
+import { conversationCommands } from "./commands/conversation.ts";
+import { modelCommands } from "./commands/model.ts";
+import {
+  createRunShell,
+  quickCommands,
+  serviceCommands,
+  skillCommands,
+  type QuickCommand,
+} from "./commands/service.ts";
+import { sessionCommands } from "./commands/session.ts";
+import type { AgentDeps } from "./deps.ts";
+import type { McpStatus } from "./mcp/connection.ts";
+import { McpServers, type McpServersOptions } from "./mcp/servers.ts";
+import { Grants } from "./question/grants.ts";
+import { Questions, type SecretKeeper } from "./question/questions.ts";
+import { joinTriggers, type LimitedKey, type RunTrigger } from "./run/run.ts";
+import { AttachedClients, VariableShares, type VariableSource } from "./session/session.ts";
+import { createBriefing, type Skills } from "./skills/skills.ts";
+import { SpawnTrees } from "./subagent/spawn-tree.ts";
+import type { Tool } from "./engine.ts";
+import { createTools, type ToolOptions } from "./tools/catalog.ts";
+import { Processes } from "./tools/process/processes.ts";
+import { KeyLimits } from "./usage.ts";
+
+/** What the configuration and the modules above the agent give it. */
+export interface CreateAgentOptions extends Pick<
+  AgentDeps,
+  "store" | "clock" | "log" | "engine" | "models" | "checkInput" | "settings" | "tracing" | "runEnded"
+> {
+  readonly version: string;
+  readonly maxLiveSessions: number;
+  /** Background processes of the terminal tool at once. */
+  readonly maxProcesses: number;
+  /** Names of context files, such as AGENTS.md. */
+  readonly contextFiles: readonly string[];
+  readonly skills: Skills;
+  /** Absolute folder of the kept delegation trees. */
+  readonly spawnTreesFolder: string;
+  readonly builtInTools: Omit<ToolOptions, "skills" | "terminal"> & {
+    readonly terminal: Omit<ToolOptions["terminal"], "processes">;
+  };
+  /** Additional tools. One with the name of a built-in tool replaces it. */
+  readonly tools: readonly Tool[];
+  readonly mcp: {
+    /** Returns the servers of the start. */
+    readonly atStart: () => McpServersOptions;
+    /** Reads the servers again for a reload. */
+    readonly read: () => Promise<McpServersOptions>;
+  };
+  /** Commands of other modules, in front of those of the configuration. */
+  readonly commands: readonly Command[];
+  readonly quickCommands: Readonly<Record<string, QuickCommand>>;
+  /** Names of further environment variables that quick commands get. */
+  readonly envPassthrough: readonly string[];
+  readonly triggers: readonly RunTrigger[];
+  readonly variables: VariableSource & SecretKeeper & { reload(): Promise<number> };
+  /** Absent: no client uses a key. */
+  readonly limitedKeys?: readonly LimitedKey[];
+}
+
+/** The agent with its commands, tools and skills. */
+export interface AgentServices {
+  readonly agent: Agent;
+  readonly commands: Commands;
+  /** The background processes of the terminal tool. */
+  readonly processes: Processes;
+  readonly skills: Skills;
+  /** The status of each configured MCP server. */
+  readonly mcp: { status(): readonly McpStatus[] };
+  readonly spawnTrees: SpawnTrees;
+  readonly reload: {
+    /** Reads the `.env` file again. Resolves to the number of changed variables. */
+    env(): Promise<number>;
+    /** Reads the configuration again and connects its MCP servers. Resolves to a status line for each. */
+    mcp(): Promise<readonly string[]>;
+  };
+  /** Ends background processes and MCP servers. Call it after the runs are drained. */
+  close(): Promise<void>;
+}
+
+/** How long a run waits for MCP servers that are starting. The next run gets the tools that arrive later. */
+const MCP_WAIT_MS = 2_000;
+
+/** Creates the agent, not started. ServiceError `invalid_config` for an unknown toolset. */
+export function createAgent(options: CreateAgentOptions): AgentServices {
+  const { store, clock, log, skills, variables, limitedKeys } = options;
+  const processes = new Processes({ maxRunning: options.maxProcesses });
+  const tools = ownTools(options, processes);
+  const mcp = new McpServers(log);
+  const offersMcp = options.builtInTools.toolsets.includes("mcp");
+  let hasServers = false;
+  const connect = (servers: McpServersOptions) => {
+    hasServers = Object.keys(servers).length > 0;
+    return mcp.use(servers);
+  };
+  let starting: Promise<void> | undefined = offersMcp
+    ? connect(options.mcp.atStart()).finally(() => (starting = undefined))
+    : undefined;
+  const clients = new AttachedClients();
+  const agent = new Agent(
+    {
+      ...depsOf(options),
+      tools: () => (offersMcp && hasServers ? [...tools, ...mcp.tools()] : tools),
+      toolsSettled: async () => {
+        if (starting) await waitAtMost(clock, MCP_WAIT_MS, starting);
+      },
+      briefing: createBriefing({ skills, names: options.contextFiles, clock }),
+      notices: () => (hasServers ? mcp.notices() : []),
+      clients,
+      switches: { yolo: false },
+      questions: new Questions(store, clock, variables),
+      grants: new Grants(store),
+      ...(limitedKeys ? { keyLimits: new KeyLimits(limitedKeys, clock) } : {}),
+      variables: new VariableShares(variables),
+      trigger: joinTriggers(options.triggers),
+    },
+    { maxLiveSessions: options.maxLiveSessions },
+  );
+  const reload: AgentServices["reload"] = {
+    env: () => variables.reload(),
+    mcp: async () => {
+      await connect(await options.mcp.read());
+      return mcp.status().map(describeServer);
+    },
+  };
+  const commands = createCommands(options, reload);
+  const status = () => (hasServers ? mcp.status() : []);
+  const spawnTrees = new SpawnTrees(options.spawnTreesFolder);
+  const close = async () => {
+    await agent.stop();
+    await Promise.all([processes.close(), mcp.close(), clients.close()]);
+  };
+  return { agent, commands, processes, skills, mcp: { status }, spawnTrees, reload, close };
+}
+
+/** Creates MCP servers that a client brings for one session. */
+export function createMcpServers(log: AgentDeps["log"]): McpServers {
+  return new McpServers(log);
+}
+
+/** What the agent gets as it is. */
+function depsOf(options: CreateAgentOptions) {
+  const { store, clock, log, engine, models, checkInput, settings, tracing, runEnded } = options;
+  const telemetry = { ...(tracing ? { tracing } : {}), ...(runEnded ? { runEnded } : {}) };
+  return { store, clock, log, engine, models, checkInput, settings, ...telemetry };
+}
+
+/** Returns the built-in tools that no additional tool replaces, and the additional tools. */
+function ownTools(
+  { builtInTools, skills, tools }: CreateAgentOptions,
+  processes: Processes,
+): readonly Tool[] {
+  const terminal = { ...builtInTools.terminal, processes };
+  const builtIn = createTools({ ...builtInTools, skills, terminal });
+  return [...builtIn.filter((tool) => !tools.some((other) => other.name === tool.name)), ...tools];
+}
+
+function createCommands(options: CreateAgentOptions, reload: AgentServices["reload"]): Commands {
+  const { version, skills, settings } = options;
+  const skillsIn = async (cwd: string) => (await skills.list(cwd)).skills;
+  const service = { version, reloadEnv: reload.env, reloadMcp: reload.mcp, skills: skillsIn };
+  const commands: Commands = new Commands(
+    () => conversationCommands,
+    () => sessionCommands,
+    () => modelCommands,
+    () => serviceCommands(service, () => commands),
+    () => options.commands,
+    () => quickCommands(options.quickCommands, createRunShell(options.envPassthrough)),
+    async (cwd = settings.workspace) => skillCommands(await skillsIn(cwd)),
+  );
+  return commands;
+}
+
+function describeServer({ name, status, tools, error }: McpStatus): string {
+  if (status === "failed") return `${name}: failed (${error ?? "unknown"})`;
+  return `${name}: ${status}, ${tools} tool${tools === 1 ? "" : "s"}`;
+}

@@ -1,0 +1,97 @@
+/** Changes of what people set of a session. */
+import type { SessionEventData } from "../run/event.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { headOf } from "../../base/text.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { Tx } from "../../store/store.ts";
+import { changeSettings, sessionNotFound } from "./session.ts";
+
+export interface ChangeOptions {
+  /** Gets the current row inside the transaction. */
+  readonly check?: (row: SessionRow) => void;
+  /** Who makes the change, for the feed: the name of a key. */
+  readonly actor?: string | null;
+}
+
+/** Settings of a session that people change; absent ones stay. */
+export interface SessionChange {
+  readonly title?: string | null;
+  readonly model?: string | null;
+  readonly reasoningEffort?: string | null;
+  readonly cwd?: string | null;
+}
+
+export function titleTaken(title: string): ServiceError {
+  const what = `Another branch of this session is named ${JSON.stringify(title)}.`;
+  return new ServiceError("invalid_title", what, { param: "title" });
+}
+
+export function busy(): ServiceError {
+  return new ServiceError("session_busy", "The session is busy. Stop its turn first.");
+}
+
+/**
+ * Changes several settings, inside `tx`. Resolves to the changes as their event has them. `check` gets the current row.
+ * ServiceError `session_not_found`, `invalid_title`, `session_busy`.
+ */
+export async function changeSession(
+  tx: Tx,
+  wanted: {
+    readonly id: string;
+    readonly owner: string;
+    readonly change: SessionChange;
+    readonly check: ((row: SessionRow) => void) | undefined;
+  },
+): Promise<SessionEventData<"session.updated">> {
+  const { id, owner, change, check } = wanted;
+  // Locks the row on PostgreSQL: of two changes that expect the same version, one sees the other.
+  await tx.update("sessions", { id, owner }, { updated_at: tx.nowMs });
+  const row = await tx.find("sessions", { id });
+  if (row?.owner !== owner) throw sessionNotFound(id);
+  check?.(row);
+  const { title, model, reasoningEffort, cwd } = change;
+  if (cwd !== undefined && row.lease_owner !== null) throw busy();
+  if (typeof title === "string" && (await freeTitle(tx, row, title)) !== title) throw titleTaken(title);
+  const set = {
+    ...(title === undefined ? {} : { title }),
+    ...(model === undefined ? {} : { model }),
+    ...(cwd === undefined ? {} : { cwd }),
+  };
+  if (Object.keys(set).length > 0) await tx.update("sessions", { id }, set);
+  if (reasoningEffort === undefined) return set;
+  await changeSettings(tx, id, { reasoningEffort: reasoningEffort ?? undefined });
+  return { ...set, reasoning_effort: reasoningEffort };
+}
+
+export const MAX_TITLE_CHARACTERS = 120;
+
+/** Returns `wanted`, or, when another branch of the session has it, adds the next free number: `name #2`. */
+export async function freeTitle(
+  tx: Tx,
+  session: Pick<SessionRow, "id" | "root_id">,
+  wanted: string,
+): Promise<string> {
+  const root = session.root_id ?? session.id;
+  const rows = await tx.db
+    .selectFrom("sessions")
+    .select("title")
+    .where((is) => is.or([is("id", "=", root), is("root_id", "=", root)]))
+    .where("id", "!=", session.id)
+    .where("title", "is not", null)
+    .execute();
+  const taken = new Set(rows.map(({ title }) => title));
+  if (!taken.has(wanted)) return wanted;
+  const stem = wanted.replace(/ #\d+$/, "");
+  for (let number = 2; number <= MAX_NUMBER; number++) {
+    const suffix = ` #${number}`;
+    const next = `${headOf(stem, MAX_TITLE_CHARACTERS - suffix.length)}${suffix}`;
+    if (!taken.has(next)) return next;
+  }
+  throw new ServiceError(
+    "invalid_title",
+    `Too many branches are named ${JSON.stringify(stem)}. Choose another title.`,
+  );
+}
+
+/** Highest number of a title; a thousand branches with one title are no accident. */
+const MAX_NUMBER = 1_000;

@@ -1,0 +1,132 @@
+/** The clock, and what depends on it: deadlines and rates. Pure but for the system clock. */
+
+/** Time is injected: code that waits takes a Clock, so tests move time by hand. */
+export interface Clock {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /** Resolves after `ms`. Rejects with the signal's reason when it aborts first. */
+  sleep(ms: number, options?: { readonly signal?: AbortSignal }): Promise<void>;
+  /** Calls `run` once after `ms`; the returned function cancels it. The timer does not keep the process alive. */
+  after(ms: number, run: () => void): () => void;
+}
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  sleep: (ms, { signal } = {}) =>
+    new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const onAbort = () => {
+        clearTimeout(timer);
+        reject(signal?.reason);
+      };
+      const timer = setTimeout(() => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      }, ms);
+      signal?.addEventListener("abort", onAbort, { once: true });
+    }),
+  after: (ms, run) => {
+    const timer = setTimeout(run, ms);
+    (timer as { unref?: () => void }).unref?.();
+    return () => clearTimeout(timer);
+  },
+};
+
+// Deadlines
+
+/** Rejects with the signal's reason when it aborts first: the caller does not wait for work that hangs. */
+export function abortable<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  work.catch(() => {});
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
+
+/**
+ * Settles as `work` does, or resolves to undefined after `ms`, whichever comes first. The work itself goes on. The timer
+ * keeps the process alive until then.
+ */
+export async function waitAtMost<T>(clock: Clock, ms: number, work: Promise<T>): Promise<T | undefined> {
+  const over = new AbortController();
+  const late = clock.sleep(ms, { signal: over.signal }).then(
+    () => undefined,
+    () => undefined,
+  );
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    over.abort(OVER);
+  }
+}
+
+/** Without a reason, each abort would make an exception with a stack trace. */
+const OVER = "over";
+
+// Rates
+
+const WINDOW_MS = 60_000;
+/** With more names, those whose minute is over are dropped. */
+const MAX_WINDOWS = 1_000;
+
+interface Window {
+  readonly startMs: number;
+  passed: number;
+  refused: number;
+}
+
+/** A refused request. */
+export interface RateRefusal {
+  /** Until the minute is over; at least 1. */
+  readonly seconds: number;
+  /** Number of refused requests in this minute, this one included. */
+  readonly count: number;
+}
+
+/**
+ * A fixed window of a minute that begins with the first request after the previous window, so delay in a refusal is
+ * exact. Refused requests do not extend it.
+ */
+export class RateLimiter {
+  /** Requests of one name that pass per minute. */
+  readonly max: number;
+  readonly #windows = new Map<string, Window>();
+
+  constructor(max: number) {
+    this.max = max;
+  }
+
+  /** Counts a request. Undefined: it passes. */
+  take(name: string, nowMs: number): RateRefusal | undefined {
+    const window = this.#windowOf(name, nowMs);
+    if (window.passed < this.max) {
+      window.passed++;
+      return undefined;
+    }
+    window.refused++;
+    return {
+      seconds: Math.max(1, Math.ceil((window.startMs + WINDOW_MS - nowMs) / 1000)),
+      count: window.refused,
+    };
+  }
+
+  #windowOf(name: string, nowMs: number): Window {
+    const known = this.#windows.get(name);
+    if (known && isOpen(known, nowMs)) return known;
+    if (this.#windows.size >= MAX_WINDOWS) this.#forget(nowMs);
+    const window = { startMs: nowMs, passed: 0, refused: 0 };
+    this.#windows.set(name, window);
+    return window;
+  }
+
+  #forget(nowMs: number): void {
+    for (const [name, window] of this.#windows) if (!isOpen(window, nowMs)) this.#windows.delete(name);
+  }
+}
+
+/** A clock that was set back must not extend the minute. */
+function isOpen({ startMs }: Window, nowMs: number): boolean {
+  return nowMs >= startMs && nowMs < startMs + WINDOW_MS;
+}

@@ -1,0 +1,39 @@
+/** Changes: one row for each committed change of a state, from which the feed is read. */
+/** The kinds of resources whose changes are recorded, with what may happen to them. */
+export const CHANGE_TYPES = [
+  "session.created",
+  "session.updated",
+  "session.deleted",
+  "run.created",
+  "run.updated",
+  "question.created",
+  "question.updated",
+  "delivery.created",
+  "delivery.updated",
+  "route.created",
+  "route.updated",
+  "route.deleted",
+  "occurrence.created",
+  "occurrence.updated",
+  "message.created",
+  "message.updated",
+  "job.created",
+  "job.updated",
+  "job.deleted",
+] as const;
+
+export type ChangeType = (typeof CHANGE_TYPES)[number];
+
+/** A change of one resource. It holds no texts: read the resource by its id. */
+export interface Change {
+  readonly type: ChangeType;
+  /** Id of the resource. */
+  readonly ref: string;
+  /** Absent: the owner of the run. */
+  readonly owner?: string;
+  /** The run that the change belongs to. Its row adds the owner, and to a change of the run itself its kind and source. */
+  readonly runId?: string;
+  readonly data: Readonly<Record<string, unknown>>;
+  /** Who made it, such as the name of a key; null: the server itself. Absent: for a new run its key. */
+  readonly actor?: string | null;
+}
