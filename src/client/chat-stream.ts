@@ -95,10 +95,12 @@ class ChatStream {
     if (runId === undefined || !head || !isDetached) throw new StreamCutError(runId);
     const streamOptions: { include_usage?: unknown; include_progress?: unknown } =
       this.#body.stream_options ?? {};
+    const { response_format: format } = this.#body;
     const chunks = new ChatChunks(head, {
       includeUsage: streamOptions.include_usage === true,
       includeProgress: streamOptions.include_progress === true,
       showReasoning: this.#showsReasoning || this.#last === 0,
+      hasFormat: format != null && format.type !== "text",
     });
     if (!this.#first) yield chunks.first();
     for await (const event of streamRunEvents(options, runId, this.#request)) {

@@ -2,7 +2,7 @@
  * The client of the TUI gateway: typed calls, events that survive reconnects, questions as functions. No dependencies; runs in Node, Deno and browsers.
  *
  * ```ts
- * import { connectGateway, webSocketTransport } from "agentd/gateway";
+ * import { connectGateway, webSocketTransport } from "@agentd/agentd/gateway";
  *
  * const gateway = await connectGateway({
  *   transport: webSocketTransport({ url: "http://127.0.0.1:8642", token: process.env.API_SERVER_KEY }),

@@ -4,44 +4,82 @@ import type { ErrorEnvelope } from "../../generated/http/client/types.gen.ts";
 export type ApiErrorBody = Omit<ErrorEnvelope["error"], "code"> & { readonly code: string };
 
 export interface ClientOptions {
-  /** Such as `http://127.0.0.1:8642`. */
+  /** Such as `http://127.0.0.1:8642`, with or without `/v1`. */
   readonly baseUrl: string;
   readonly apiKey?: string;
   readonly fetch?: typeof fetch;
 }
 
-/** Sends one request, once. Throws AgentApiError for an error response, and what `fetch` throws without a response. */
+/** Returns the address that the paths of the API are appended to. OpenAI clients are given it with `/v1`. */
+export function serverUrl({ baseUrl }: ClientOptions): string {
+  return baseUrl.replace(/\/+$/, "").replace(/\/v1$/, "");
+}
+
+/**
+ * Sends one request, once. Throws AgentApiError for an error response, AgentConnectionError without a response, and
+ * the reason of `init.signal` when it is aborted.
+ */
 export async function send(options: ClientOptions, path: string, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);
   if (options.apiKey !== undefined) headers.set("authorization", `Bearer ${options.apiKey}`);
   const call = options.fetch ?? fetch;
-  const response = await call(options.baseUrl.replace(/\/$/, "") + path, { ...init, headers });
+  const response = await call(serverUrl(options) + path, { ...init, headers }).catch((error: unknown) => {
+    throw init.signal?.aborted === true ? error : new AgentConnectionError(error);
+  });
   if (response.ok) return response;
-  throw new AgentApiError(response.status, await errorOf(response), response.headers);
+  throw new AgentApiError(response.status, errorOf(response, await readText(response)), response.headers);
 }
 
-/** Reads the error body. A proxy may have answered instead of the server. */
-async function errorOf(response: Response): Promise<ApiErrorBody> {
-  const text = await response.text().catch(() => "");
+/** Returns the error of a response. A proxy may have answered instead of the server. */
+export function errorOf({ status }: Response, text: string): ApiErrorBody {
   try {
     const { error } = JSON.parse(text) as Partial<ErrorEnvelope>;
-    if (error) return error;
+    if (typeof error?.message === "string") return error;
   } catch {
     // Not JSON: only the status is known.
   }
-  const message = `The server answered ${response.status}.`;
+  const message = `The server answered ${status}.`;
   return { message, type: "server_error", param: null, code: "unknown_error" };
 }
 
+async function readText(response: Response): Promise<string> {
+  return response.text().catch(() => "");
+}
+
+/** The class of every failure of this client, except an abort: an aborted call throws the reason of its signal. */
+export class AgentdError extends Error {
+  override readonly name: string = "AgentdError";
+}
+
+/** The server was not reached, or the connection broke before the answer was complete. */
+export class AgentConnectionError extends AgentdError {
+  override readonly name: string = "AgentConnectionError";
+
+  constructor(cause: unknown, message = "The connection to the server failed.") {
+    super(reasonOf(cause) === "" ? message : `${message} ${reasonOf(cause)}`, { cause });
+  }
+}
+
+/** Returns the innermost message: `fetch` says `fetch failed`, and its cause what happened. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return "";
+  const inner = reasonOf(error.cause);
+  return inner === "" ? error.message : inner;
+}
+
 /** An error response of the server, or an error that ended a stream. */
-export class AgentApiError extends Error {
+export class AgentApiError extends AgentdError {
   override readonly name = "AgentApiError";
   /** HTTP status; 0 for an error inside a stream. */
   readonly status: number;
   readonly type: string;
   readonly code: string;
   readonly param: string | null;
+  /** Further data of the error, if any. */
+  readonly details: Readonly<Record<string, unknown>> | undefined;
   readonly requestId: string | undefined;
+  /** The run that failed, if one had begun. */
+  readonly runId: string | undefined;
   /** Value of `Retry-After`, if any. */
   readonly retryAfterSeconds: number | undefined;
 
@@ -51,20 +89,22 @@ export class AgentApiError extends Error {
     this.type = body.type;
     this.code = body.code;
     this.param = body.param;
+    this.details = body.details;
     this.requestId = headers?.get("x-request-id") ?? undefined;
+    this.runId = headers?.get("x-agent-run-id") ?? undefined;
     const wait = Number(headers?.get("retry-after") ?? Number.NaN);
     this.retryAfterSeconds = Number.isFinite(wait) ? wait : undefined;
   }
 }
 
 /** A stream that was cut and cannot be resumed. Whether the run continues depends on `agent.on_disconnect`. */
-export class StreamCutError extends Error {
+export class StreamCutError extends AgentConnectionError {
   override readonly name = "StreamCutError";
   /** The run to follow with `streamRunEvents`. */
   readonly runId: string | undefined;
 
   constructor(runId: string | undefined, cause?: unknown) {
-    super("The stream was cut before its end.", cause === undefined ? undefined : { cause });
+    super(cause, "The stream was cut before its end.");
     this.runId = runId;
   }
 }

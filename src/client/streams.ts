@@ -16,8 +16,8 @@ import {
 
 /**
  * Yields the events of a run after `after` to its final one, over as many connections as needed, without loss or
- * repetition. Throws AgentApiError for a permanent error (an unknown run, expired events) and StreamCutError when the
- * server stays unreachable.
+ * repetition. Throws AgentApiError for a permanent error (an unknown run, expired events), StreamCutError when the
+ * server stays unreachable, and the reason of `signal` when it is aborted.
  */
 export async function* streamRunEvents(
   options: ClientOptions,

@@ -1,10 +1,9 @@
 /** The listener: one h3 app on one address, with graceful drain. Sockets live here. */
-import { waitAtMost } from "../base/deadline.ts";
+import { waitAtMost, type Clock } from "../base/time.ts";
 import type { IncomingMessage, Server as NodeServer, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { serve, type H3 } from "h3";
-import type { Clock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { SocketGate } from "../rpc/connection/socket.ts";
 
@@ -32,7 +31,8 @@ export interface Listener {
 const MAX_HEADER_BYTES = 16_384;
 const HEADERS_TIMEOUT_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 120_000;
-const KEEP_ALIVE_MS = 5_000;
+/** Longer than the 60 seconds for which proxies keep idle connections: a request on a connection that closes just then fails. */
+const KEEP_ALIVE_MS = 75_000;
 /** How long to wait for a forced close. */
 const FORCE_MS = 500;
 

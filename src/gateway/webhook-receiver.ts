@@ -1,8 +1,8 @@
 /** The webhook receiver on its own port: listens, drains and closes. */
 import type { H3 } from "h3";
-import type { DirectSends } from "../deliver/outbox/direct-sends.ts";
+import type { DirectSends } from "../deliver/outbox/attempt.ts";
 import type { WebhookDeps } from "../webhook/deps.ts";
-import type { WebhookSettings } from "../webhook/settings.ts";
+import type { WebhookSettings } from "../webhook/routes/route.ts";
 import { listen, type Listener } from "./listen.ts";
 
 export interface WebhookReceiverOptions {
@@ -35,6 +35,10 @@ export class WebhookReceiver {
   /** Its address; undefined while it cannot listen. */
   get url(): string | undefined {
     return this.#listener?.url;
+  }
+
+  get deps(): WebhookDeps {
+    return this.#options.deps;
   }
 
   /** Why it does not listen, and how to fix that; undefined while it does. */
@@ -110,5 +114,5 @@ function problemOf(error: unknown, { host, port }: { readonly host: string; read
   const isTaken = code === "EADDRINUSE" || name === "AddrInUse";
   const why = isTaken ? "another program listens there" : (code ?? message ?? "the system does not allow it");
   const free = isTaken ? "Stop that program, or set" : "Set";
-  return `Cannot listen on ${host}:${port}: ${why}. It is tried again until it succeeds. ${free} platforms.webhook.extra.host or .port, or WEBHOOK_PORT, and restart.`;
+  return `Cannot listen on ${host}:${port}: ${why}. agentd keeps trying. ${free} platforms.webhook.extra.host or .port, or WEBHOOK_PORT, and restart.`;
 }

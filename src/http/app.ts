@@ -1,18 +1,57 @@
 import { H3, type H3Event, type HTTPError } from "h3";
-import { ServiceError } from "../base/errors.ts";
-import { errorAnswer } from "./edge/answer.ts";
-import { bindHttp, requestIdOf } from "./edge/bind.ts";
+import { ServiceError, toServiceError } from "../base/errors.ts";
+import {
+  errorAnswer,
+  errorEnvelope,
+  errorHeaders,
+  jsonAnswer,
+  rawAnswer,
+  streamAnswer,
+  type Headers,
+  type LongBodyOptions,
+  sseStream,
+} from "./edge/answer.ts";
 import {
   getCapabilities,
   getDocs,
   getHealth,
   getModel,
+  getOpenApi,
+  getRoot,
   listModels,
   getMetrics,
   createSocketTicket,
 } from "./meta/meta.ts";
-import { createChatCompletion } from "./chat/chat.ts";
-import { defineHttp } from "./edge/contract.ts";
+import { getDelivery, listDeliveries, replayDelivery } from "./control/deliveries.ts";
+import { FeedStreams, streamEvents } from "./control/feed.ts";
+import {
+  dropMessage,
+  dropMessages,
+  getMessage,
+  listMessages,
+  retryMessage,
+  retryMessages,
+} from "./control/messages.ts";
+import { getPlatform, listPlatforms, testPlatform } from "./control/platforms.ts";
+import { answerQuestion, getQuestion, listQuestions } from "./control/questions.ts";
+import {
+  createRoute,
+  deleteRoute,
+  getRoute,
+  listRoutes,
+  rotateRouteSecret,
+  testRoute,
+  updateRoute,
+} from "./control/routes.ts";
+import {
+  deleteSession,
+  getSession,
+  listSessionMessages,
+  listSessions,
+  updateSession,
+} from "./control/sessions.ts";
+import { createChatCompletion } from "./chat.ts";
+import { defineHttp, type HttpHandlers } from "./edge/contract.ts";
 import { getDetailedHealth } from "./meta/health.ts";
 import {
   cancelResponse,
@@ -21,11 +60,19 @@ import {
   getResponse,
   listResponseInputItems,
 } from "./responses/responses.ts";
-import type { HttpContext, HttpDeps } from "./deps.ts";
+import type { HttpContext, HttpDeps, HttpMetrics } from "./deps.ts";
 import { resolveRunApproval, steerRun, stopRun } from "./runs/control.ts";
 import { createRun } from "./runs/create.ts";
 import { streamRunEvents } from "./runs/events.ts";
 import { getRun, listRuns, RunSubscribers } from "./runs/read.ts";
+import type { OperationMeta, SseMessage } from "../../generated/http/contract.gen.ts";
+import { operations, type OperationId } from "../../generated/http/server.gen.ts";
+import { createId } from "../base/text.ts";
+import { checkHost } from "../base/net/request.ts";
+import { actAs, authorize, Cors } from "./edge/access.ts";
+import { checkAnswer, checkEvent, readInput } from "./edge/input.ts";
+import type { Clock } from "../base/time.ts";
+import { offTracer, type Span, type Tracer } from "../base/observe.ts";
 
 /** Creates the HTTP API: binds each operation of specs/http.openapi.yaml to its handler. */
 export function createHttpApp(deps: HttpDeps): H3 {
@@ -34,6 +81,7 @@ export function createHttpApp(deps: HttpDeps): H3 {
     onError: (error, event) => failOutside(error, event, deps),
   });
   const subscribers = new RunSubscribers(deps.settings.maxSubscribersPerRun);
+  const streams = new FeedStreams();
   const handlers = defineHttp<HttpContext>({
     createChatCompletion: (request) => createChatCompletion(request, deps),
     getRun: (request) => getRun(request, deps, subscribers),
@@ -51,13 +99,59 @@ export function createHttpApp(deps: HttpDeps): H3 {
     listRuns: (request) => listRuns(request, deps),
     resolveRunApproval: (request) => resolveRunApproval(request, deps),
     steerRun: (request) => steerRun(request, deps),
+    listSessions: (request) => listSessions(request, deps),
+    getSession: (request) => getSession(request, deps),
+    updateSession: (request) => updateSession(request, deps),
+    deleteSession: (request) => deleteSession(request, deps),
+    listSessionMessages: (request) => listSessionMessages(request, deps),
+    listQuestions: (request) => listQuestions(request, deps),
+    getQuestion: (request) => getQuestion(request, deps, subscribers),
+    answerQuestion: (request) => answerQuestion(request, deps),
+    listRoutes: (request) => listRoutes(request, deps),
+    getRoute: (request) => getRoute(request, deps),
+    createRoute: (request) => createRoute(request, deps),
+    updateRoute: (request) => updateRoute(request, deps),
+    deleteRoute: (request) => deleteRoute(request, deps),
+    rotateRouteSecret: (request) => rotateRouteSecret(request, deps),
+    testRoute: (request) => testRoute(request, deps),
+    listDeliveries: (request) => listDeliveries(request, deps),
+    getDelivery: (request) => getDelivery(request, deps),
+    replayDelivery: (request) => replayDelivery(request, deps),
+    listMessages: (request) => listMessages(request, deps),
+    getMessage: (request) => getMessage(request, deps),
+    retryMessage: (request) => retryMessage(request, deps),
+    dropMessage: (request) => dropMessage(request, deps),
+    retryMessages: (request) => retryMessages(request, deps),
+    dropMessages: (request) => dropMessages(request, deps),
+    listPlatforms: (request) => listPlatforms(request, deps),
+    getPlatform: (request) => getPlatform(request, deps),
+    testPlatform: (request) => testPlatform(request, deps),
+    // The modules of scheduled jobs load on demand: most servers never get these requests.
+    listJobs: async (request) => (await import("./control/jobs.ts")).listJobs(request, deps),
+    getJob: async (request) => (await import("./control/jobs.ts")).getJob(request, deps),
+    createJob: async (request) => (await import("./control/jobs.ts")).createJob(request, deps),
+    updateJob: async (request) => (await import("./control/jobs.ts")).updateJob(request, deps),
+    deleteJob: async (request) => (await import("./control/jobs.ts")).deleteJob(request, deps),
+    pauseJob: async (request) => (await import("./control/jobs.ts")).pauseJob(request, deps),
+    resumeJob: async (request) => (await import("./control/jobs.ts")).resumeJob(request, deps),
+    listJobTimes: async (request) => (await import("./control/jobs.ts")).listJobTimes(request, deps),
+    getScheduler: async (request) => (await import("./control/jobs.ts")).getScheduler(request, deps),
+    runJob: async (request) => (await import("./control/jobs.ts")).runJob(request, deps, subscribers),
+    listOccurrences: async (request) =>
+      (await import("./control/occurrences.ts")).listOccurrences(request, deps),
+    getOccurrence: async (request) => (await import("./control/occurrences.ts")).getOccurrence(request, deps),
+    getOccurrenceOutput: async (request) =>
+      (await import("./control/occurrences.ts")).getOccurrenceOutput(request, deps),
+    getCalendar: async (request) => (await import("./control/calendar.ts")).getCalendar(request, deps),
+    streamEvents: (request) => streamEvents(request, deps, streams),
     stopRun: (request) => stopRun(request, deps),
     createSocketTicket: (request) => createSocketTicket(request, deps),
     getCapabilities: (request) => getCapabilities(request, deps),
     getDetailedHealth: (request) => getDetailedHealth(request, deps),
     getMetrics: () => getMetrics(deps),
-    getDocs: () => getDocs(),
-    getOpenApi: () => ({ status: 200, body: { ...deps.openApi } }),
+    getRoot: () => getRoot(),
+    getDocs: (request) => getDocs(request),
+    getOpenApi: (request) => getOpenApi(request, deps),
   });
   bindHttp(app, handlers, deps);
   return app;
@@ -71,4 +165,283 @@ function failOutside(error: HTTPError, event: H3Event, { log }: HttpDeps): Respo
   }
   log.error("a request failed outside its handler", { error });
   return errorAnswer(error.cause ?? error, headers);
+}
+
+/** A handler's answer without the types of its operation. */
+interface Result {
+  readonly status: number;
+  readonly headers?: Headers;
+  readonly body?: unknown;
+  readonly stream?: AsyncIterable<SseMessage<unknown>>;
+  readonly raw?: string;
+  readonly contentType?: string;
+}
+
+type Handler = (request: unknown) => Result | Promise<Result>;
+
+/** Mounts every operation of the spec. Other methods of a known path answer 405, all other paths 404. */
+export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, deps: HttpDeps): void {
+  const cors = new Cors({ origins: deps.settings.corsOrigins, requiresKey: deps.keys.required });
+  const edge: Edge = { deps, cors };
+  const methods = new Map<string, string[]>();
+  for (const id of Object.keys(operations) as OperationId[]) {
+    const operation = operations[id];
+    const route = operation.route.replace(/\{([^}]+)\}/g, ":$1");
+    const names = operation.method === "GET" && !operation.sse ? ["GET", "HEAD"] : [operation.method];
+    methods.set(route, [...(methods.get(route) ?? []), ...names]);
+    const bound = { ...edge, id, operation, handler: handlers[id] as Handler };
+    for (const name of names) app.on(name as "GET", route, (event) => serve(event, bound));
+  }
+  for (const route of UNSUPPORTED_ROUTES) app.all(route, (event) => refuse(event, edge, wrongPath));
+  for (const [route, names] of methods) app.all(route, (event) => refuse(event, edge, wrongMethod(names)));
+  app.all("/**", (event) => refuse(event, edge, wrongPath));
+}
+
+/** Paths of OpenAI's API that would otherwise match a path of this one. */
+const UNSUPPORTED_ROUTES = ["/v1/responses/compact", "/v1/responses/input_tokens"];
+
+/** What every request passes. */
+interface Edge {
+  readonly deps: HttpDeps;
+  readonly cors: Cors;
+}
+
+interface Bound extends Edge {
+  readonly id: OperationId;
+  readonly operation: OperationMeta;
+  readonly handler: Handler;
+}
+
+async function serve(event: H3Event, bound: Bound): Promise<Response> {
+  const { operation, handler, deps, id } = bound;
+  const requestId = requestIdOf(event);
+  const watch = new RequestWatch(deps, bound, event.req);
+  const own = { "x-request-id": requestId, traceparent: watch.traceparent };
+  const base = { ...own, ...bound.cors.headers(event.req.headers) };
+  const gone = new AbortController();
+  try {
+    checkSource(event, bound);
+    const { headers: given } = event.req;
+    const caller = authorize(deps.keys, operation, given.get("authorization"));
+    deps.keyLimits?.countRequest(caller.name);
+    const identity = actAs(caller, given.get("x-agent-owner"), operation);
+    const input = await readInput(event, operation, deps);
+    if (operation.body) watchClient(event, gone);
+    const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
+    const result = await handler({ ...input, ctx, raw: event.req, signal: gone.signal });
+    if (deps.settings.validateResponses)
+      checkAnswer(id, operation, { ...result, headers: { ...own, ...result.headers } });
+    deps.observe?.(id, result.status);
+    watch.answered(result.status, { isStream: result.stream !== undefined });
+    const headers = { ...base, ...result.headers };
+    if (result.raw !== undefined || isEmpty(result))
+      return rawAnswer(result.status, result.raw ?? null, {
+        ...headers,
+        "content-type": result.contentType,
+      });
+    if (result.status === 304) return rawAnswer(304, null, headers);
+    if (!result.stream) return jsonAnswer(result.status, result.body, headers, readersOf(deps));
+    return streamAnswer(
+      result.status,
+      eventStream(result.stream, bound, { requestId, gone, watch }),
+      headers,
+    );
+  } catch (thrown) {
+    const error = toServiceError(thrown);
+    watch.answered(error.row.http, { error });
+    return failed(error, bound, base);
+  }
+}
+
+function isEmpty({ body, stream }: Result): boolean {
+  return body === undefined && stream === undefined;
+}
+
+function failed(error: ServiceError, { id, operation, deps }: Bound, base: Headers): Response {
+  if (error.row.http >= 500 && error.code !== "server_draining") {
+    deps.log.error("a request failed", {
+      operation: id,
+      request: base["x-request-id"],
+      error: error.cause ?? error,
+    });
+  }
+  deps.observe?.(id, error.row.http);
+  if (deps.settings.validateResponses) checkFailure(error, { id, operation, deps });
+  // Clients of the responses format require text.
+  const noParam = operation.tags.includes("Responses") ? "" : null;
+  return errorAnswer(error.code === "internal_error" ? unknown(error, base) : error, base, { noParam });
+}
+
+/**
+ * Compares an error answer with the spec. A mismatch must not hide the error, so it is logged and counted as status 0.
+ */
+function checkFailure(
+  error: ServiceError,
+  { id, operation, deps }: Pick<Bound, "id" | "operation" | "deps">,
+): void {
+  try {
+    const headers = errorHeaders(error);
+    checkAnswer(id, operation, { status: error.row.http, headers, body: errorEnvelope(error) });
+  } catch (difference) {
+    deps.log.error("an error answer is not in the spec", { operation: id, error, difference });
+    deps.observe?.(id, 0);
+  }
+}
+
+/** Points the client to the log, and says nothing about the bug itself. */
+function unknown(cause: ServiceError, base: Headers): ServiceError {
+  const what = `Internal error. The server log has the details of request ${base["x-request-id"]}.`;
+  return new ServiceError("internal_error", what, { cause });
+}
+
+function readersOf({ clock, settings: { slowReaderMs }, store: { readers } }: HttpDeps): LongBodyOptions {
+  return { clock, slowReaderMs, readers };
+}
+
+function eventStream(
+  source: AsyncIterable<SseMessage<unknown>>,
+  { operation, id, deps }: Bound,
+  {
+    requestId,
+    gone,
+    watch,
+  }: { readonly requestId: string; readonly gone: AbortController; readonly watch: RequestWatch },
+): ReadableStream<Uint8Array> {
+  return sseStream(source, {
+    meta: operation.sse,
+    ...readersOf(deps),
+    keepaliveMs: deps.settings.keepaliveMs,
+    // An answer to a POST starts with data.
+    greets: operation.method === "GET",
+    onClientGone: () => gone.abort(),
+    onEnd: (error) => watch.streamed(error),
+    onFailure: (error) => {
+      gone.abort();
+      deps.log.error("a stream failed", { operation: id, request: requestId, error });
+    },
+    ...(deps.settings.validateResponses
+      ? { inspect: (data: unknown) => checkEvent(id, operation, data) }
+      : {}),
+  });
+}
+
+/**
+ * Aborts `gone` when the client leaves while it waits for a JSON answer. Deno also aborts this signal after every
+ * normal end, when nothing listens to it anymore.
+ */
+function watchClient(event: H3Event, gone: AbortController): void {
+  event.req.signal.addEventListener("abort", () => gone.abort(), { once: true });
+}
+
+/** Checks the host name and the origin of a request. ServiceError `host_not_allowed`, `origin_not_allowed`. */
+function checkSource(event: H3Event, { deps, cors }: Edge): void {
+  if (!deps.keys.required) checkHost(deps.settings.allowedHosts, event.req.headers.get("host"));
+  cors.check(event.req.headers);
+}
+
+export function requestIdOf(event: H3Event): string {
+  const given = event.req.headers.get("x-request-id");
+  return given !== null && /^[\x21-\x7e]{1,128}$/.test(given) ? given : createId("req");
+}
+
+/** Answers requests that match no operation: browser preflights, and errors. */
+function refuse(event: H3Event, edge: Edge, refusal: (event: H3Event) => Refusal): Response {
+  const base = { "x-request-id": requestIdOf(event), ...edge.cors.headers(event.req.headers) };
+  try {
+    checkSource(event, edge);
+  } catch (thrown) {
+    return errorAnswer(thrown, base);
+  }
+  const preflight = edge.cors.preflight(event.req.method, event.req.headers);
+  if (preflight) return rawAnswer(204, null, { ...base, ...preflight });
+  const { error, headers } = refusal(event);
+  return errorAnswer(error, { ...base, ...headers });
+}
+
+interface Refusal {
+  readonly error: ServiceError;
+  readonly headers?: Headers;
+}
+
+function wrongMethod(methods: readonly string[]): (event: H3Event) => Refusal {
+  const allow = methods.join(", ");
+  return (event) => ({
+    error: new ServiceError("method_not_allowed", `This path supports ${allow}, not ${event.req.method}.`),
+    headers: { allow },
+  });
+}
+
+function wrongPath(): Refusal {
+  const what = "This path does not exist. GET /openapi.json lists all paths.";
+  return { error: new ServiceError("not_found", what) };
+}
+
+export interface WatchDeps {
+  readonly clock: Clock;
+  readonly tracer?: Tracer;
+  readonly metrics?: HttpMetrics;
+}
+
+interface WatchedOperation {
+  readonly id: string;
+  readonly operation: OperationMeta;
+}
+
+/** Operations that monitoring calls every few seconds. Their traces would bury the others. */
+const untraced = new Set(["getHealth", "getHealthV1", "getDetailedHealth", "getMetrics"]);
+
+/** Traces and measures one request. */
+export class RequestWatch {
+  readonly #deps: WatchDeps;
+  readonly #id: string;
+  readonly #span: Span;
+  readonly #startedMs: number;
+
+  constructor(deps: WatchDeps, { id, operation }: WatchedOperation, request: Request) {
+    this.#deps = deps;
+    this.#id = id;
+    this.#startedMs = deps.metrics ? deps.clock.now() : 0;
+    const tracer = untraced.has(id) ? offTracer : (deps.tracer ?? offTracer);
+    this.#span = startSpan(tracer, operation, request);
+  }
+
+  /** The trace context of this request, for its answer and for the work that it starts. */
+  get traceparent(): string | undefined {
+    return this.#span.traceparent;
+  }
+
+  /** Records the answer. A stream continues until {@link streamed}. */
+  answered(status: number, how: { readonly error?: ServiceError; readonly isStream?: boolean } = {}): void {
+    const { metrics, clock } = this.#deps;
+    metrics?.answered(this.#id, status, (clock.now() - this.#startedMs) / 1000);
+    const span = this.#span;
+    if (span.isRecording) span.set({ "http.response.status_code": status });
+    // A client error is not a failure of the server's span.
+    if (status >= 500) span.fail(how.error ?? String(status));
+    if (how.isStream) metrics?.streamOpened(this.#id);
+    else span.end();
+  }
+
+  /** Records the end of a stream, with the error that ended it. */
+  streamed(error?: unknown): void {
+    this.#deps.metrics?.streamClosed(this.#id);
+    if (error !== undefined) this.#span.fail(error);
+    this.#span.end();
+  }
+}
+
+function startSpan(tracer: Tracer, { route }: OperationMeta, request: Request): Span {
+  const parent = request.headers.get("traceparent") ?? undefined;
+  if (!tracer.isOn) return tracer.start(route, { parent });
+  const { method } = request;
+  const span = tracer.start(`${method} ${route}`, { kind: "server", parent });
+  if (!span.isRecording) return span;
+  const { pathname, protocol } = new URL(request.url);
+  span.set({
+    "http.request.method": method,
+    "http.route": route,
+    "url.path": pathname,
+    "url.scheme": protocol.slice(0, -1),
+  });
+  return span;
 }

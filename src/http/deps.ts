@@ -1,41 +1,63 @@
+import type { SandboxStatus } from "../exec/sandbox/sandbox.ts";
 import type { Agent } from "../agent/agent.ts";
-import type { Questions } from "../agent/question/questions.ts";
-import type { KeyLimits } from "../agent/run/concurrency.ts";
-import type { McpStatus } from "../agent/mcp/connection.ts";
+import type { AgentServices } from "../agent/create.ts";
 import type { ModelCatalog } from "../agent/model.ts";
-import type { RunScheduler } from "../agent/run/scheduler.ts";
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/observe/log.ts";
-import type { Tracer } from "../base/observe/trace.ts";
-import type { Tickets } from "../config/tickets.ts";
-import type { Store } from "../store/store.ts";
+import type { Clock } from "../base/time.ts";
+import type { Log, Tracer } from "../base/observe.ts";
+import type { Tickets } from "../config/keys.ts";
+import type { WebhookService } from "../webhook/service.ts";
+import type { PlatformStatus } from "../deliver/platform/status.ts";
+import type { Targets } from "../deliver/target.ts";
+import type { OutboxRow } from "../store/schema/tables.ts";
+import type { Store, Tx } from "../store/store.ts";
+import type { JobApi } from "../cron/deps.ts";
 import type { Identity, KeyRing } from "./edge/access.ts";
 
 /** Dependencies of the HTTP surface. */
 export interface HttpDeps {
   readonly store: Store;
-  readonly runs: RunScheduler;
-  readonly agent: Pick<Agent, "findRun" | "settle">;
-  readonly questions: Questions;
+  readonly runs: Agent["runs"];
+  readonly agent: Pick<Agent, "findRun" | "settle" | "sessions" | "contextUse" | "endRuns">;
+  readonly questions: Agent["deps"]["questions"];
   readonly models: ModelCatalog;
   readonly clock: Clock;
   readonly log: Log;
   readonly keys: KeyRing;
   /** Absent: keys have no limits. */
-  readonly keyLimits?: KeyLimits;
+  readonly keyLimits?: Agent["deps"]["keyLimits"];
   /** Tickets for the gateway's WebSocket. */
-  readonly tickets: Tickets<{ readonly owner: string; readonly scopes: readonly string[] }>;
+  readonly tickets: Tickets<{
+    readonly owner: string;
+    readonly key: string;
+    readonly scopes: readonly string[];
+  }>;
+  /** Webhook routes and deliveries. Their modules load at the first call. */
+  readonly webhooks: () => Promise<WebhookService>;
+  readonly delivery: DeliveryDeps;
   readonly settings: HttpSettings;
   /** The bundled OpenAPI document. */
   readonly openApi: Readonly<Record<string, unknown>>;
   readonly version: string;
   readonly serviceStats: ServiceStats;
+  readonly jobs: JobApi;
   /** Reports each answer. Status 0 means that the spec does not list the answer. For tests and metrics. */
   readonly observe?: (operation: string, status: number) => void;
   /** Absent: requests are not traced, and their trace context is only passed on. */
   readonly tracer?: Tracer;
   /** Absent: metrics are off. */
   readonly metrics?: HttpMetrics;
+}
+
+/** What the service sends messages with. */
+export interface DeliveryDeps {
+  /** Targets with the connections of the service. */
+  readonly targets: Targets;
+  /** Name of the machine. */
+  readonly host: string;
+  /** Readiness of the platforms, as configured when the service started. */
+  platforms(): Promise<readonly PlatformStatus[]>;
+  /** Updates what waits for a message that a person changed, in `tx`, and sends what is due after the commit. */
+  changed(tx: Tx, row: OutboxRow): Promise<void>;
 }
 
 /** What the health report needs besides the state of the other modules. */
@@ -48,8 +70,10 @@ export interface ServiceStats {
   liveSessions(): number;
   /** True while recovery closes what dead processes left open. */
   isRecovering(): boolean;
-  mcp(): readonly McpStatus[];
+  mcp(): ReturnType<AgentServices["mcp"]["status"]>;
   /** Returns the free bytes on the volume of the home folder; undefined where the runtime does not say. */
+  /** Whether commands run in a sandbox. Absent: not known. */
+  sandbox?(): SandboxStatus;
   freeBytes(): Promise<number | undefined>;
   /** Absent: this server receives no webhooks. */
   readonly receiver?: () => ReceiverStats;
@@ -91,6 +115,8 @@ export interface ReceiverStats {
 }
 
 export interface HttpSettings {
+  /** Folders in which every session may work: the workspace and the further roots; absolute. */
+  readonly workspaceRoots: readonly string[];
   /** Name of the agent in the model list. */
   readonly modelName: string;
   /** How to treat an unknown model in a chat body: answer with the default model, or with 400. */

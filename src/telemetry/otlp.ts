@@ -24,8 +24,8 @@ import {
   TracerProvider,
   type SpanExporter,
 } from "@opentelemetry/sdk-trace";
-import { redact } from "../base/observe/redact.ts";
 import {
+  redact,
   errorType,
   formatTraceparent,
   parseTraceparent,
@@ -34,7 +34,7 @@ import {
   type SpanKind,
   type SpanOptions,
   type Tracer,
-} from "../base/observe/trace.ts";
+} from "../base/observe.ts";
 import type { ExportFailure, OtlpModule, TracingSettings } from "./settings.ts";
 
 const DELAY_MS = 2_000;

@@ -1,8 +1,7 @@
 import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { Tracer } from "../base/observe/trace.ts";
-import type { Environment } from "../config/home.ts";
-import { resolveSecret } from "../config/secrets/reference.ts";
+import type { Tracer } from "../base/observe.ts";
+import { type Environment, resolveSecret } from "../config/home.ts";
 
 export interface TracingSettings {
   /** The complete URL that receives spans, such as `http://127.0.0.1:4318/v1/traces`. */

@@ -1,15 +1,14 @@
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { AgentDeps } from "../agent/deps.ts";
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/observe/log.ts";
-import { type Tracer, offTracer } from "../base/observe/trace.ts";
+import type { Agent } from "../agent/agent.ts";
+import { type Clock, waitAtMost } from "../base/time.ts";
+import { type Log, type Tracer, offTracer } from "../base/observe.ts";
 import type { Environment } from "../config/home.ts";
 import type { CronDeps } from "../cron/deps.ts";
-import type { DeliveryMetrics } from "../deliver/outbox/metrics.ts";
+import type { DeliveryMetrics } from "../deliver/target.ts";
 import type { HttpDeps } from "../http/deps.ts";
 import type { Store } from "../store/store.ts";
 import type { WebhookDeps } from "../webhook/deps.ts";
-import { createServiceMetrics } from "./service-metrics.ts";
+import { createServiceMetrics } from "./metrics.ts";
 import {
   tracingSettings,
   type ExportFailure,
@@ -29,7 +28,7 @@ export interface TelemetryOptions {
 /** What each module gets of traces and metrics; nothing for what is off. */
 export interface Telemetry {
   readonly tracer: Tracer;
-  readonly agent: Pick<AgentDeps, "tracing" | "runEnded">;
+  readonly agent: Pick<Agent["deps"], "tracing" | "runEnded">;
   readonly http: Pick<HttpDeps, "tracer" | "metrics">;
   readonly webhook: Pick<WebhookDeps, "metrics">;
   readonly delivery: { readonly metrics?: DeliveryMetrics };
@@ -88,7 +87,7 @@ export async function openTracing(
   try {
     const { createOtlpTracer } = await load();
     const { tracer, close } = createOtlpTracer(settings, logFailures(log, clock));
-    return { tracer, close: () => withTimeout(CLOSE_MS, clock, close) };
+    return { tracer, close: () => closeInTime(close, clock) };
   } catch (error) {
     log.warn("tracing is off: the exporter could not be loaded", { error });
     return { tracer: offTracer, close: async () => {} };
@@ -108,17 +107,11 @@ function logFailures(log: Log, clock: Clock): (failure: ExportFailure) => void {
   };
 }
 
-async function withTimeout(
-  ms: number,
-  clock: Clock,
-  work: (signal: AbortSignal) => Promise<void>,
-): Promise<void> {
+async function closeInTime(close: (signal: AbortSignal) => Promise<void>, clock: Clock): Promise<void> {
   const late = new AbortController();
-  const isLate = Promise.withResolvers<void>();
-  const cancel = clock.after(ms, () => {
+  try {
+    await waitAtMost(clock, CLOSE_MS, close(late.signal));
+  } finally {
     late.abort();
-    isLate.resolve();
-  });
-  await Promise.race([work(late.signal), isLate.promise]);
-  cancel();
+  }
 }

@@ -214,7 +214,13 @@ export class ReconnectingClient implements GatewayClient {
     if (call.frame.length > max / 3 && new Blob([call.frame]).size > max) {
       // The gateway would close the connection each time the call is repeated.
       const data = { reason: "frame_too_large" };
-      call.settle(new GatewayError({ code: -32600, message: `A frame has at most ${max} bytes.`, data }));
+      call.settle(
+        new GatewayError({
+          code: -32600,
+          message: `The frame exceeds ${max} bytes.`,
+          data,
+        }),
+      );
     } else if (this.state === "open" && !this.#connection.isCut) {
       this.#send(call);
     }

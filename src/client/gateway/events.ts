@@ -105,7 +105,7 @@ interface Gap {
 
 /** The sessions that this client is attached to, with the last event of each. */
 export class FollowedSessions extends Map<string, Cursor> {
-  /** Sessions that close with the connection, also with the next one. */
+  /** Sessions that close with the connection, and with the next one. */
   readonly #brief = new Set<string>();
 
   /** Returns the parameters of `session.resume` that continue where the session stopped. */

@@ -70,7 +70,9 @@ export function webSocketTransport(options: WebSocketTransportOptions): GatewayT
       socket.onclose = ({ code, reason }) => {
         // The gateway uses these codes for an invalid key.
         const retryable = code !== 4401 && code !== 4403;
-        const error = new TransportError(`${name} closed the socket: ${code} ${reason}`, { retryable });
+        // 1006 is any end without a closing handshake, also a refusal: RFC 6455, section 7.4.1.
+        const why = code === 1006 ? "is unreachable." : `closed: ${code} ${reason}`;
+        const error = new TransportError(`${name} ${why}`, { retryable });
         opened.reject(error);
         sink.cut(error);
       };

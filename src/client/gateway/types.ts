@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** The public types and errors of the gateway client. */
 import type { GatewayEvent, HostRequests } from "../../../generated/gateway/host.gen.ts";
 import type { GatewayMethod, GatewayRequests } from "../../../generated/gateway/rpc.gen.ts";
@@ -98,7 +99,7 @@ export type GatewayClientEvent = GatewayEvent | GatewayNotice;
 export interface CallOptions {
   /** Stops waiting for the response. It does not cancel the call: `session.interrupt` stops a turn. */
   readonly signal?: AbortSignal;
-  /** Default 120,000, including the time to reconnect; 0 waits for ever. */
+  /** Default 120,000, including the time to reconnect; 0 waits forever. */
   readonly timeoutMs?: number;
 }
 
@@ -198,7 +199,7 @@ export class EventsLostError extends Error {
   readonly cursors: ReadonlyMap<string, Cursor>;
 
   constructor(cursors: ReadonlyMap<string, Cursor>) {
-    super("Too many events wait. Call events() again and read the history.");
+    super("Too many unread events. Call events() again and read the history.");
     this.cursors = cursors;
   }
 }

@@ -1,11 +1,14 @@
-import type { LimitedKey } from "../../agent/run/concurrency.ts";
+import type { LimitedKey } from "../../agent/run/run.ts";
 import { ServiceError } from "../../base/errors.ts";
+import { bearerKey, isOwnOrigin, originNotAllowed, requireKey } from "../../base/net/request.ts";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import type { Headers as HeaderTable } from "./answer.ts";
 
 /** The name and scopes of an API key. */
 export interface KeyHolder {
   readonly name: string;
+  /** Whose data the key reaches. Default: the key's name. */
+  readonly owner?: string;
   readonly scopes: readonly string[];
 }
 
@@ -19,13 +22,47 @@ export interface KeyRing {
   readonly required: boolean;
 }
 
-/** The caller. Runs and sessions belong to the key's name. */
+/** The caller: a key, and the owner whose data it reaches. */
 export interface Identity extends KeyHolder {
+  readonly owner: string;
   /** False when the server requires no key. */
   readonly authenticated: boolean;
+  /** True: the request reads the data of all owners. */
+  readonly allOwners?: true;
 }
 
-const ANONYMOUS: Identity = { name: "anonymous", scopes: ["admin"], authenticated: false };
+/**
+ * Returns the identity that a request with `X-Agent-Owner` acts as. ServiceError `insufficient_scope` without the scope
+ * admin; `invalid_request` for `*` where only one owner makes sense.
+ */
+export function actAs(identity: Identity, owner: string | null, operation: OperationMeta): Identity {
+  if (owner === null || operation.security.length === 0) return identity;
+  const param = "X-Agent-Owner";
+  if (!identity.scopes.includes("admin")) {
+    throw new ServiceError(
+      "insufficient_scope",
+      `The key ${JSON.stringify(identity.name)} needs the scope "admin" to send ${param}.`,
+      { param },
+    );
+  }
+  if (owner === "*" && operation.method === "GET" && operation.strict)
+    return { ...identity, allOwners: true };
+  if (owner !== "*" && OWNER.test(owner)) return { ...identity, owner };
+  const what =
+    owner === "*"
+      ? `${param}: * works with GET operations of the control API only. Name one owner.`
+      : `${param} must be the name of one owner: 1 to 64 visible characters.`;
+  throw new ServiceError("invalid_request", what, { param });
+}
+
+const OWNER = /^[^*\p{Cc}]{1,64}$/u;
+
+const ANONYMOUS: Identity = {
+  name: "anonymous",
+  owner: "anonymous",
+  scopes: ["admin"],
+  authenticated: false,
+};
 
 /**
  * Returns the identity of a bearer key (RFC 6750). ServiceError `missing_api_key`, `invalid_api_key`, and
@@ -33,43 +70,19 @@ const ANONYMOUS: Identity = { name: "anonymous", scopes: ["admin"], authenticate
  */
 export function authorize(keys: KeyRing, operation: OperationMeta, authorization: string | null): Identity {
   if (operation.security.length === 0 || !keys.required) return ANONYMOUS;
-  const identity = identify(keys, authorization);
+  const { name, owner = name, scopes } = requireKey(keys, bearerKey(authorization), { hint: HOW_TO_SEND });
   const { scope } = operation;
-  if (scope !== undefined && !identity.scopes.includes(scope) && !identity.scopes.includes("admin")) {
+  if (scope !== undefined && !scopes.includes(scope) && !scopes.includes("admin")) {
     throw new ServiceError(
       "insufficient_scope",
-      `The key ${JSON.stringify(identity.name)} has no scope ${JSON.stringify(scope)}. Add it in api_server.keys.`,
+      `The key ${JSON.stringify(name)} has no scope ${JSON.stringify(scope)}. Add it in api_server.keys.`,
     );
   }
-  return identity;
+  return { name, owner, scopes, authenticated: true };
 }
 
-function identify(keys: KeyRing, authorization: string | null): Identity {
-  const presented = authorization?.match(/^bearer +(\S+) *$/i)?.[1];
-  if (presented === undefined) {
-    throw new ServiceError(
-      "missing_api_key",
-      "No API key. Send `Authorization: Bearer <key>`; `agentd config path` shows the file that holds the key.",
-    );
-  }
-  const key = keys.find(presented);
-  if (!key) throw new ServiceError("invalid_api_key", "This API key is not valid.");
-  return { name: key.name, scopes: key.scopes, authenticated: true };
-}
-
-/**
- * Checks the host name of a request while keys are off. A web page could otherwise point its own name at this
- * address and drive the agent (DNS rebinding). ServiceError `host_not_allowed`.
- */
-export function checkHost(allowed: readonly string[] | undefined, host: string | null): void {
-  if (allowed === undefined) return;
-  const name = (host ?? "").replace(/:\d+$/, "").toLowerCase();
-  if (allowed.includes(name)) return;
-  throw new ServiceError(
-    "host_not_allowed",
-    `The host name ${JSON.stringify(name)} is not allowed here. Add it to api_server.allowed_hosts.`,
-  );
-}
+const HOW_TO_SEND =
+  "Send `Authorization: Bearer <key>`; `agentd config path` shows the file that holds the key.";
 
 /** Access to the headers of a request. */
 export type HeaderReader = Pick<globalThis.Headers, "get">;
@@ -81,9 +94,12 @@ export interface CorsOptions {
   readonly requiresKey: boolean;
 }
 
-const METHODS = "GET, POST, PATCH, DELETE, OPTIONS";
+const METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS";
+/** Headers that pages of any origin may send: those of this API, and those that OpenAI's clients set on every call. */
 const REQUEST_HEADERS =
-  /^(?:authorization|content-type|idempotency-key|last-event-id|x-request-id|x-agent-[\w-]+|x-stainless-[\w-]+)$/;
+  /^(?:authorization|content-type|idempotency-key|if-match|if-none-match|last-event-id|x-request-id|user-agent|http-referer|x-title|(?:x-agent|x-stainless|openai)-[\w-]+)$/;
+/** The name of a header (RFC 9110, 5.1), within reason. */
+const HEADER_NAME = /^[!#$%&'*+.^`|~\w-]{1,128}$/;
 const EXPOSED = [
   "X-Request-Id",
   "X-Agent-Run-Id",
@@ -91,11 +107,15 @@ const EXPOSED = [
   "X-Agent-Session-Key",
   "X-Agent-Model",
   "Idempotency-Replayed",
+  "ETag",
+  "X-Agent-Event-Cursor",
+  "X-Agent-Dry-Run",
   "Location",
   "Retry-After",
   "x-should-retry",
   "WWW-Authenticate",
 ].join(", ");
+const MAX_HEADERS = 64;
 /** How long a browser may cache a preflight answer. */
 const MAX_AGE_SECONDS = "600";
 
@@ -132,11 +152,8 @@ export class Cors {
   check(request: HeaderReader): void {
     const origin = request.get("origin");
     if (origin === null || (this.#origins.size === 0 && this.#requiresKey)) return;
-    if (isOwn(origin, request.get("host")) || this.#allowed(origin) !== undefined) return;
-    throw new ServiceError(
-      "origin_not_allowed",
-      `Pages of the origin ${JSON.stringify(origin.slice(0, 256))} may not call this server. Add the origin to api_server.cors_origins.`,
-    );
+    if (isOwnOrigin(origin, request.get("host")) || this.#allowed(origin) !== undefined) return;
+    throw originNotAllowed(origin, "call this server");
   }
 
   /**
@@ -148,9 +165,10 @@ export class Cors {
     if (request.get("origin") === null || request.get("access-control-request-method") === null)
       return undefined;
     const requested = (request.get("access-control-request-headers") ?? "").toLowerCase().split(",");
-    const allowed = [...new Set(requested.map((name) => name.trim()))].filter((name) =>
-      REQUEST_HEADERS.test(name),
-    );
+    // A listed page is trusted with the key, so any header of its client is, too.
+    const pattern = this.#origins.has(request.get("origin") ?? "") ? HEADER_NAME : REQUEST_HEADERS;
+    const names = new Set(requested.slice(0, MAX_HEADERS).map((name) => name.trim()));
+    const allowed = [...names].filter((name) => pattern.test(name));
     return {
       "access-control-allow-methods": METHODS,
       "access-control-allow-headers": allowed.length === 0 ? undefined : allowed.join(", "),
@@ -171,12 +189,6 @@ export class Cors {
     const isRequested = request.get("access-control-request-private-network") === "true";
     return isRequested && this.#origins.has(request.get("origin") ?? "");
   }
-}
-
-/** Returns true when the page came from this server: its origin names the host of this request. */
-function isOwn(origin: string, host: string | null): boolean {
-  const page = URL.parse(origin);
-  return host !== null && page !== null && page.host !== "" && page.host === host.toLowerCase();
 }
 
 /** Returns the origin as browsers write it: lower case, no default port, no slash at the end. */

@@ -2,8 +2,10 @@ import type { H3Event } from "h3";
 import type { Coercion, OperationMeta, ParameterGroup } from "../../../generated/http/contract.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
 import { ServiceError, type ErrorCode } from "../../base/errors.ts";
-import { formatIssue, SchemaSet, type Issue } from "../../base/json/validate.ts";
-import { readBody } from "../../base/net/read-body.ts";
+import { isRecord } from "../../base/data.ts";
+import { CONTENT_ENCODING } from "./answer.ts";
+import { formatIssue, SchemaSet, type Issue } from "../../base/schema.ts";
+import { readBody } from "../../base/net/request.ts";
 import type { HttpDeps } from "../deps.ts";
 import { schemas } from "../../../generated/http/schemas.gen.ts";
 
@@ -25,8 +27,11 @@ export async function readInput(event: H3Event, operation: OperationMeta, deps: 
     input.path = parameters(operation.path, (name) => unescape(event.context.params?.[name]));
   if (operation.query) {
     const query = event.url.searchParams;
-    input.query = parameters(operation.query, (name) => query.get(name) ?? undefined);
-  }
+    const { coerce: known } = operation.query;
+    if (operation.strict) refuseUnknown([...query.keys()], Object.keys(known));
+    const read = (name: string) => (known[name]?.endsWith("[]") ? joined : single)(query.getAll(name), name);
+    input.query = parameters(operation.query, read, operation.strict ? refuseStrictly : refuse);
+  } else if (operation.strict) refuseUnknown([...event.url.searchParams.keys()], []);
   if (operation.headers) {
     input.headers = headerParameters(operation.headers, event.req.headers);
   }
@@ -49,10 +54,44 @@ function parameters(
   return values;
 }
 
+/** Returns the value of a query parameter. ServiceError `invalid_request` for one that is repeated. */
+function single(values: readonly string[], name: string): string | undefined {
+  if (values.length <= 1) return values[0];
+  throw new ServiceError("invalid_request", `${name} is given ${values.length} times. Send it once.`, {
+    param: name,
+  });
+}
+
+/** Returns the values of a list parameter, which may be repeated instead of separated by commas. */
+function joined(values: readonly string[]): string | undefined {
+  return values.length === 0 ? undefined : values.join(",");
+}
+
+/** A filter that is silently ignored would make an answer wrong. ServiceError `unsupported_parameter`. */
+function refuseUnknown(given: readonly string[], known: readonly string[]): void {
+  const unknown = given.find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  const name = JSON.stringify(unknown.slice(0, 64));
+  const what =
+    known.length === 0 ? "This operation has none." : `The parameters are: ${known.toSorted().join(", ")}.`;
+  throw new ServiceError("unsupported_parameter", `The query parameter ${name} does not exist. ${what}`, {
+    param: unknown.slice(0, 64),
+  });
+}
+
+/** Refuses an unknown value of a query parameter with `unsupported_parameter`. */
+function refuseStrictly(issues: readonly Issue[]): never {
+  const [first = UNEXPLAINED] = issues;
+  if (first.keyword !== "enum") refuse(issues);
+  const param = first.path.replace(/\[\d+\]$/, "");
+  throw new ServiceError("unsupported_parameter", `${formatIssue(first, "The request")}.`, { param });
+}
+
 function headerParameters(group: ParameterGroup, headers: Headers): Record<string, unknown> {
   return parameters(
     group,
-    (name) => headers.get(name) ?? undefined,
+    // An empty model is the default, as in clients whose setting is empty.
+    (name) => (name === "x-agent-model" ? headers.get(name) || undefined : (headers.get(name) ?? undefined)),
     (issues) => {
       for (const { path, keyword, message } of issues) {
         const known = HEADER_ERRORS[path];
@@ -119,7 +158,7 @@ const BODY_SETTINGS = { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.bo
 type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
 
 async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise<unknown> {
-  checkMediaType(event.req.headers.get("content-type"));
+  checkMediaType(event.req.headers);
   const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = deps.settings;
   const bytes = await readBody(event, { maxBytes, timeoutMs, clock: deps.clock, settings: BODY_SETTINGS });
   if (bytes.length === 0) {
@@ -128,17 +167,28 @@ async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise
   }
   const value = parse(bytes);
   const issues = specSchemas.check(body.schema, value, bytes.length);
-  if (issues) refuse(issues);
+  if (issues) {
+    refuseHostedTool(issues, value);
+    refuse(issues);
+  }
   return value;
 }
 
 /** Accepts a missing content type as JSON: curl users forget it, and the parser decides anyway. */
-function checkMediaType(header: string | null): void {
-  const type = (header ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
-  if (type === "" || type === "application/json" || type.endsWith("+json")) return;
+function checkMediaType(headers: Headers): void {
+  const type = (headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  if (type !== "" && type !== "application/json" && !type.endsWith("+json")) {
+    throw new ServiceError(
+      "unsupported_media_type",
+      `The content type ${JSON.stringify(type)} is not supported. Send the body as application/json.`,
+    );
+  }
+  const coding = headers.get("content-encoding")?.trim().toLowerCase() ?? "";
+  if (coding === "" || coding === "identity") return;
   throw new ServiceError(
     "unsupported_media_type",
-    `The content type ${JSON.stringify(type)} is not supported. Send the body as application/json.`,
+    `The content encoding ${JSON.stringify(coding.slice(0, 64))} is not supported. Send the body without compression.`,
+    { param: CONTENT_ENCODING },
   );
 }
 
@@ -170,6 +220,20 @@ function refuse(issues: readonly Issue[]): never {
     ...(first.path === "" ? {} : { param: first.path }),
     ...(issues.length > 1 ? { details: { issues: issues.slice(0, 8) } } : {}),
   });
+}
+
+/**
+ * Explains a tool that the provider's own service would run, such as `web_search`. The schema would only miss its name.
+ * ServiceError `unsupported_parameter`.
+ */
+function refuseHostedTool([first = UNEXPLAINED]: readonly Issue[], body: unknown): void {
+  const index = /^tools\[(\d+)\]/.exec(first.path)?.[1];
+  if (index === undefined || !isRecord(body) || !Array.isArray(body["tools"])) return;
+  const tool: unknown = body["tools"][Number(index)];
+  const type = isRecord(tool) ? tool["type"] : undefined;
+  if (typeof type !== "string" || type === "function") return;
+  const what = `tools[${index}] has the type ${JSON.stringify(type.slice(0, 64))}. Only functions of the client are supported; the agent has tools of its own.`;
+  throw new ServiceError("unsupported_parameter", what, { param: `tools[${index}].type` });
 }
 
 const UNEXPLAINED: Issue = { path: "", message: "does not match the schema", keyword: "schema" };
@@ -240,6 +304,8 @@ export function checkAnswer(
     }
     return;
   }
+  const isEmpty = !declared.json && !declared.sse && declared.raw === undefined;
+  if (isEmpty && result.body === undefined) return;
   if (!declared.json) throw new Error(`${id} ${result.status} has a body, which the spec does not list`);
   throwIssues(`the body of ${id} ${result.status}`, specSchemas.check(declared.json, plain(result.body)));
 }

@@ -1,13 +1,15 @@
 import type { DetailedHealth, HealthCheck } from "../../../generated/http/client/types.gen.ts";
 import { countOpen } from "../../agent/run/queries.ts";
 import { countStored } from "../../agent/session/queries.ts";
-import { formatModel } from "../../agent/model.ts";
-import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/metrics.ts";
+import { formatModel } from "../../agent/engine.ts";
+import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/stats.ts";
 import { readDeliveryStats } from "../../store/stats.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { DELIVERY_STATUSES } from "../../webhook/deliveries/deliveries.ts";
 import type { CronStats, HttpContext, HttpDeps, ReceiverStats } from "../deps.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
+import { waitAtMost } from "../../base/time.ts";
+import type { SandboxStatus } from "../../exec/sandbox/sandbox.ts";
 
 /** A slower database query counts as unanswered. */
 const STORE_TIMEOUT_MS = 2_000;
@@ -34,6 +36,7 @@ export async function getDetailedHealth(
     model: checkModel(deps),
     ...(disk ? { disk } : {}),
     api_server: checkServer(deps),
+    ...(deps.serviceStats.sandbox ? { sandbox: checkSandbox(deps.serviceStats.sandbox()) } : {}),
     ...(stored.webhook ? { webhook: stored.webhook } : {}),
     ...(deps.serviceStats.receiver
       ? { webhooks: checkReceiver(deps, deps.serviceStats.receiver(), stored.received) }
@@ -58,6 +61,12 @@ export async function getDetailedHealth(
     draining: deps.runs.draining,
   };
   return { status: isDegraded && query.strict === true ? 503 : 200, body };
+}
+
+/** The service runs as well without a sandbox; who needs it sets `required`. */
+function checkSandbox(status: SandboxStatus): HealthCheck {
+  if (status.active) return { status: "ok", active: true, kind: status.kind, network: status.network };
+  return { status: "ok", active: false, detail: `Commands run without a sandbox: ${status.reason}.` };
 }
 
 function describeProcess({ clock, serviceStats: { startedAtMs, pid } }: HttpDeps) {
@@ -102,22 +111,17 @@ const NO_RUNS = { queued: 0, running: 0, waiting_for_approval: 0, stopping: 0 };
 /** Reads the counts. A database that fails or hangs counts as degraded, without counts. */
 async function readCounts(deps: HttpDeps): Promise<Stored> {
   const { store, clock, log } = deps;
-  const timeout = new AbortController();
-  const late = clock.sleep(STORE_TIMEOUT_MS, { signal: timeout.signal }).then(() => {
-    throw new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
-  });
-  late.catch(() => {}); // The loser of the race must not become an unhandled rejection.
   const counting = readStored(deps);
+  // A query that fails after the wait is over must not become an unhandled rejection.
   counting.catch(() => {});
   try {
-    const counted = await Promise.race([counting, late]);
+    const counted = await waitAtMost(clock, STORE_TIMEOUT_MS, counting);
+    if (!counted) throw new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
     return { check: { status: "ok", driver: store.dialect }, ...counted };
   } catch (error) {
     log.error("the database failed its check", { error });
     const detail = "The database does not answer. The server log has the details.";
     return { check: { status: "degraded", detail, driver: store.dialect }, runs: NO_RUNS, sessions: 0 };
-  } finally {
-    timeout.abort();
   }
 }
 
@@ -158,6 +162,8 @@ function checkModel({ models }: HttpDeps): HealthCheck {
     const detail = "No provider has the default model. Set model.default.";
     return { status: "degraded", model, detail };
   }
+  const unavailable = models.whyNone?.();
+  if (unavailable !== undefined) return { status: "degraded", model, detail: unavailable };
   if (provider.type === "demo") {
     const detail =
       "The built-in demo model answers. Configure a provider with `agentd setup` for a real one.";

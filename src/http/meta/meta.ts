@@ -15,8 +15,12 @@ export function listModels({ settings }: HttpDeps): HttpResponse<"listModels"> {
 }
 
 /** GET /v1/models/{model} */
-export function getModel(name: string, { settings }: HttpDeps): HttpResponse<"getModel"> {
+export function getModel(name: string, { settings, models }: HttpDeps): HttpResponse<"getModel"> {
   if (name === settings.modelName) return { status: 200, body: model(name) };
+  const isListed = models.providers.some(
+    (provider) => provider.models.includes(name) || name.startsWith(`${provider.name}:`),
+  );
+  if (isListed && models.resolve(name)) return { status: 200, body: model(name) };
   throw new ServiceError(
     "unknown_model",
     `The model ${JSON.stringify(name)} does not exist here. The agent is ${JSON.stringify(settings.modelName)}.`,
@@ -44,22 +48,51 @@ const model = (id: string) => ({
 /** How long a browser may cache the page. It changes only with the program. */
 const CACHE_SECONDS = 300;
 
+/** GET /: sends browsers to the reference. Relative, for proxies that serve this server below a path. */
+export function getRoot(): HttpResponse<"getRoot"> {
+  return { status: 302, headers: { location: "docs" } };
+}
+
+/** GET /openapi.json: returns the document with the address of this request. */
+export function getOpenApi(
+  { raw }: Pick<HttpRequest<"getOpenApi", HttpContext>, "raw">,
+  { openApi }: HttpDeps,
+): HttpResponse<"getOpenApi"> {
+  return { status: 200, body: { ...openApi, servers: [{ url: addressOf(raw) }] } };
+}
+
 /**
- * GET /docs: returns the API reference as one page. The page is large and rarely requested, so the first request
- * loads it.
+ * GET /docs: returns the API reference as one page, with the address of this request in its examples. The page is large
+ * and rarely requested, so the first request loads it.
  */
-export async function getDocs(): Promise<HttpResponse<"getDocs">> {
+export async function getDocs({
+  raw,
+}: Pick<HttpRequest<"getDocs", HttpContext>, "raw">): Promise<HttpResponse<"getDocs">> {
   const { docsPage, docsPolicy } = await import("../../../generated/reference/docs.gen.ts");
   return {
     status: 200,
     headers: {
       "content-security-policy": docsPolicy,
       "x-content-type-options": "nosniff",
-      "cache-control": `public, max-age=${CACHE_SECONDS}`,
+      // The page names the address of the request: a shared cache must not mix them.
+      "cache-control": `private, max-age=${CACHE_SECONDS}`,
     },
-    raw: docsPage,
+    raw: docsPage.replaceAll(DEFAULT_ADDRESS, addressOf(raw)),
     contentType: "text/html; charset=utf-8",
   };
+}
+
+/** The address in the spec, and so in the page. */
+const DEFAULT_ADDRESS = "http://127.0.0.1:8642";
+/** A name or address with an optional port: the page must not quote anything else. */
+const HOST = /^(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::\d{1,5})?$/i;
+
+/** Returns the address to which the client sent the request, also through a proxy that ends TLS. */
+function addressOf({ headers, url }: Request): string {
+  const host = headers.get("host") ?? "";
+  if (!HOST.test(host)) return DEFAULT_ADDRESS;
+  const isTls = headers.get("x-forwarded-proto") === "https" || url.startsWith("https:");
+  return `${isTls ? "https" : "http"}://${host}`;
 }
 
 /** POST /api/auth/ws-ticket */
@@ -67,7 +100,11 @@ export function createSocketTicket(
   { ctx: { identity } }: HttpRequest<"createSocketTicket", HttpContext>,
   { tickets }: HttpDeps,
 ): HttpResponse<"createSocketTicket"> {
-  const { ticket, lifeMs } = tickets.make({ owner: identity.name, scopes: identity.scopes });
+  const { ticket, lifeMs } = tickets.make({
+    owner: identity.owner,
+    key: identity.name,
+    scopes: identity.scopes,
+  });
   return { status: 201, body: { ticket, expires_in: lifeMs / 1000 } };
 }
 
@@ -98,7 +135,13 @@ export function getCapabilities(
     platform: "agent",
     version,
     model: settings.modelName,
-    auth: { type: "bearer", required: keys.required, scopes: [...identity.scopes] },
+    auth: {
+      type: "bearer",
+      required: keys.required,
+      key: identity.authenticated ? identity.name : null,
+      owner: identity.owner,
+      scopes: [...identity.scopes],
+    },
     runtime: { mode: "server_agent", tool_execution: "server", client_tools: true },
     features: { ...operationFeatures(), ...settingFeatures(deps) },
     limits: limitsFor(deps.keyLimits?.maxRunsOf(identity.name), deps),
@@ -143,6 +186,7 @@ function settingFeatures({ keys, settings }: HttpDeps) {
     input_image: true,
     input_file: true,
     client_function_tools: true,
+    structured_output: true,
     cors: settings.corsOrigins.length > 0,
     // Without keys, every caller could read every session.
     session_id_header: keys.required,

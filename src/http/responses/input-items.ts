@@ -1,5 +1,6 @@
 import type { InputItem, MessageContent } from "../../../generated/http/client/types.gen.ts";
-import type { AssistantPart, Message } from "../../agent/message.ts";
+import type { AssistantPart, Message } from "../../agent/engine.ts";
+import { isRecord } from "../../base/data.ts";
 import { ServiceError } from "../../base/errors.ts";
 import {
   attachTo,
@@ -7,8 +8,8 @@ import {
   splitContent,
   textContent,
   type PendingAttachments,
-} from "../prompt/content.ts";
-import { checkText } from "../prompt/options.ts";
+  checkText,
+} from "../prompt/fields.ts";
 import type { HttpDeps } from "../deps.ts";
 import type { Store } from "../../store/store.ts";
 import { inputItemsOf, outputItemsOf } from "./queries.ts";
@@ -35,21 +36,23 @@ export interface ItemOptions {
   readonly param: string;
   readonly deps: HttpDeps;
   readonly signal: AbortSignal;
+  /** True: the items continue a session, which has the calls of the agent's own tools. */
+  readonly continues?: boolean;
 }
 
 /** Tool name of a {@link UnmatchedResult} until its call is found. */
-const UNKNOWN_TOOL = "unknown";
+export const UNKNOWN_TOOL = "unknown";
 
 /**
- * Reads input items, and messages of the chat format. It skips `reasoning` and `mcp_call`, which the agent has its
- * own record of. ServiceError `invalid_request`, `unsupported_parameter` and those of content parts, with the
+ * Reads input items, and messages of the chat format. It skips `reasoning`, which only its provider can read, and
+ * `mcp_call` in a session that has its own record of the agent's calls. ServiceError `invalid_request`, `unsupported_parameter` and those of content parts, with the
  * item.
  */
 export async function toConversation(
   items: readonly InputItem[],
-  { param, deps, signal }: ItemOptions,
+  { param, deps, signal, continues = false }: ItemOptions,
 ): Promise<ItemConversation> {
-  const reader = new ItemReader(deps);
+  const reader = new ItemReader(deps, { continues });
   for (const [index, item] of items.entries()) reader.take(item, `${param}[${index}]`);
   return reader.conversation({ maxBytes: deps.settings.maxBodyBytes, signal });
 }
@@ -61,9 +64,11 @@ class ItemReader {
   readonly #calls = new Map<string, string>();
   readonly #answers: UnmatchedResult[] = [];
   readonly #attached: PendingAttachments[] = [];
+  readonly #continues: boolean;
 
-  constructor(deps: HttpDeps) {
+  constructor(deps: HttpDeps, { continues }: { readonly continues: boolean }) {
     this.#deps = deps;
+    this.#continues = continues;
   }
 
   take(item: InputItem, path: string): void {
@@ -74,8 +79,9 @@ class ItemReader {
         return this.#call(item, path);
       case "function_call_output":
         return this.#answer(item, path);
-      case "reasoning":
       case "mcp_call":
+        return this.#continues ? undefined : this.#ownCall(item, path);
+      case "reasoning":
       case "mcp_list_tools":
         return;
       case "mcp_approval_response":
@@ -124,6 +130,20 @@ class ItemReader {
     this.#append({ type: "tool_call", callId, tool: name, input: parseArguments(json ?? "{}") });
   }
 
+  /** Reads a call of the agent's own tools with its result, so that the model knows what it did. */
+  #ownCall({ id, name, arguments: json, output, ...item }: InputItem, path: string): void {
+    // Some clients send references to items that are gone.
+    if (name === undefined || name === "") return;
+    const callId = id?.replace(/^mcp_/, "") || `call_${this.#messages.length}`;
+    const { error } = item as { readonly error?: unknown };
+    const isFailed = error !== undefined && error !== null;
+    const text = isFailed ? failureText(error) : typeof output === "string" ? output : NO_OUTPUT;
+    checkText(json ?? "", `${path}.arguments`, this.#deps);
+    checkText(text, `${path}.output`, this.#deps);
+    this.#append({ type: "tool_call", callId, tool: name, input: parseArguments(json ?? "{}") });
+    this.#messages.push({ role: "tool", callId, tool: name, status: isFailed ? "error" : "ok", text });
+  }
+
   /** Reads a tool result of either format. */
   #answer({ call_id, tool_call_id, output, type }: InputItem, path: string): void {
     const isChat = type !== "function_call_output";
@@ -131,11 +151,18 @@ class ItemReader {
     const callId = isChat ? (tool_call_id ?? "") : (call_id ?? "");
     if (callId === "") throw invalid(param, "is missing");
     const at = `${path}.${isChat ? "content" : "output"}`;
-    const text = textContent(contentOf(output, at), at);
+    const content = contentOf(output, at);
+    const { text, sources } = isChat
+      ? { text: textContent(content, at), sources: [] }
+      : splitContent(content, at);
     checkText(text, at, this.#deps);
     const known = this.#calls.get(callId);
     if (known === undefined) this.#answers.push({ callId, param });
     this.#messages.push({ role: "tool", callId, tool: known ?? UNKNOWN_TOOL, status: "ok", text });
+    if (sources.length === 0) return;
+    // Most providers take text alone as the result of a call, so the images and files follow in a message.
+    this.#attached.push({ at: this.#messages.length, sources });
+    this.#messages.push({ role: "user", text: `Attachments of the result of the call ${callId}:` });
   }
 
   /** Appends to the last answer. Providers want all calls of an answer in one message, before any result. */
@@ -147,6 +174,17 @@ class ItemReader {
   }
 }
 
+const NO_OUTPUT = "The call has no output.";
+
+/** Returns the text of an `mcp_call` error, which has several forms. */
+function failureText(error: unknown): string {
+  if (typeof error === "string") return error;
+  const { content, message } = error as { readonly content?: unknown; readonly message?: unknown };
+  const parts: readonly unknown[] = Array.isArray(content) ? content : [];
+  const texts = parts.map((part) => (isRecord(part) && typeof part["text"] === "string" ? part["text"] : ""));
+  return texts.join("") || (typeof message === "string" ? message : "The call failed.");
+}
+
 function contentOf(content: unknown, param: string): MessageContent {
   if (typeof content === "string") return content;
   const isParts = Array.isArray(content) && content.every(isPart);
@@ -155,7 +193,7 @@ function contentOf(content: unknown, param: string): MessageContent {
 }
 
 function isPart(part: unknown): boolean {
-  return typeof part === "object" && part !== null && typeof (part as { type?: unknown }).type === "string";
+  return isRecord(part) && typeof part["type"] === "string";
 }
 
 function invalid(param: string, what: string): ServiceError {
@@ -190,7 +228,7 @@ function isReference({ type, role, content, id }: InputItem): boolean {
   return type === undefined && role === undefined && content === undefined && typeof id === "string";
 }
 
-/** Returns the type of items that the agent ignores: reasoning, and calls of its own tools. */
+/** Returns the type of items that may be missing: reasoning, and calls of the agent's own tools. */
 function ignoredType(id: string): "reasoning" | "mcp_call" | undefined {
   if (id.startsWith("rs_")) return "reasoning";
   return id.startsWith("mcp_") ? "mcp_call" : undefined;

@@ -144,7 +144,7 @@ export class ReasoningWriter implements ItemWriter {
 /** `server_label` of every call of the agent's own tools. */
 const SERVER_LABEL = "agentd";
 
-/** Writes a call of one of the agent's own tools. */
+/** Writes a call to one of the agent's own tools. */
 export class McpCallWriter implements ItemWriter {
   readonly #position: ItemPosition;
   #item: McpCallItem;
@@ -239,6 +239,41 @@ export class FunctionCallWriter implements ItemWriter {
       { type: "response.function_call_arguments.delta", ...this.#position, delta: json },
       { type: "response.function_call_arguments.done", ...this.#position, name, arguments: json },
       done(this.#position, this.#item),
+    ];
+  }
+
+  cut(): ItemEvent[] {
+    return [];
+  }
+}
+
+/** Writes a message that is a refusal, complete from the start. */
+export class RefusalWriter implements ItemWriter {
+  readonly isOpen = false;
+  readonly #position: ItemPosition;
+  readonly #refusal: string;
+
+  constructor(position: ItemPosition, refusal: string) {
+    this.#position = position;
+    this.#refusal = refusal;
+  }
+
+  item(): MessageItem {
+    const { item_id: id } = this.#position;
+    const content = [{ type: "refusal" as const, refusal: this.#refusal }];
+    return { id, type: "message", status: "completed", role: "assistant", content };
+  }
+
+  begin(): ItemEvent[] {
+    const position = { ...this.#position, content_index: 0 };
+    const refusal = this.#refusal;
+    return [
+      added(this.#position, { ...this.item(), status: "in_progress", content: [] }),
+      { type: "response.content_part.added", ...position, part: { type: "refusal", refusal: "" } },
+      { type: "response.refusal.delta", ...position, delta: refusal },
+      { type: "response.refusal.done", ...position, refusal },
+      { type: "response.content_part.done", ...position, part: { type: "refusal", refusal } },
+      done(this.#position, this.item()),
     ];
   }
 

@@ -1,5 +1,5 @@
 import { responseIdOf } from "../../agent/run/run.ts";
-import type { InputItem } from "../../../generated/http/client/types.gen.ts";
+import type { InputItem, RunEvent } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { ResponseRow, RunRow } from "../../store/schema/tables.ts";
@@ -11,7 +11,7 @@ export type StoredItem = InputItem & { readonly id: string; readonly type: strin
 
 type Responses = Pick<HttpDeps, "store" | "agent">;
 
-/** Finds a stored response of `owner`. ServiceError `response_not_found`, also for responses of others. */
+/** Finds a stored response of `owner`. ServiceError `response_not_found`, including for responses of others. */
 export async function findResponse(deps: Responses, id: string, owner: string): Promise<ResponseRow> {
   const row = await lookUp(deps, id, owner);
   if (row) return row;
@@ -138,7 +138,7 @@ function withId(item: InputItem, index: number, responseId: string): StoredItem 
   return { ...item, id, type, status: item.status ?? "completed", content: partsOf(item) };
 }
 
-function partsOf({ role, content }: InputItem): unknown {
+function partsOf({ role, content }: InputItem): InputItem["content"] {
   if (typeof content !== "string") return content;
   if (role !== "assistant") return [{ type: "input_text", text: content }];
   return [{ type: "output_text", text: content, annotations: [], logprobs: [] }];
@@ -161,7 +161,7 @@ export async function inputItemsOf(store: Store, owner: string): Promise<Readonl
   return new Map(items.map((item) => [item.id, item]));
 }
 
-/** Returns the wanted output items among an owner's stored events: messages, and calls for the client. */
+/** Returns the wanted output items among an owner's stored events: messages, and calls with what came of them. */
 export async function outputItemsOf(
   store: Store,
   owner: string,
@@ -172,26 +172,35 @@ export async function outputItemsOf(
     .innerJoin("events", "events.run_id", "responses.run_id")
     .select(["events.type", "events.data"])
     .where("responses.owner", "=", owner)
-    .where("events.type", "in", ["message.completed", "tool.requested"])
+    .where("events.type", "in", ["message.completed", "tool.requested", "tool.started", "tool.completed"])
     .orderBy("responses.created_at", "desc")
     .limit(MAX_EVENTS)
     .execute();
   const found = new Map<string, InputItem>();
-  for (const { data } of rows) {
-    const item = toItem(JSON.parse(data) as OutputData);
-    if (wanted.has(item.id)) found.set(item.id, item);
+  for (const { type, data } of rows) {
+    const item = toItem(type as OutputData["event"], JSON.parse(data) as OutputData);
+    // A call of the agent's own tools is an item of two events.
+    if (wanted.has(item.id)) found.set(item.id, { ...found.get(item.id), ...item });
   }
   return found;
 }
 
-type OutputData =
-  | { readonly message_id: string; readonly text: string }
-  | { readonly tool_call_id: string; readonly tool: string; readonly arguments: string };
+type OutputData = Extract<
+  RunEvent,
+  { event: "message.completed" | "tool.requested" | "tool.started" | "tool.completed" }
+>;
 
-function toItem(output: OutputData): InputItem & { readonly id: string } {
-  if ("message_id" in output) {
-    return { type: "message", id: output.message_id, role: "assistant", content: output.text };
+function toItem(type: OutputData["event"], data: OutputData): InputItem & { readonly id: string } {
+  const event = { ...data, event: type } as OutputData;
+  if (event.event === "message.completed") {
+    return { type: "message", id: event.message_id, role: "assistant", content: event.text };
   }
-  const { tool_call_id: id, tool: name, arguments: json } = output;
-  return { type: "function_call", id: `fc_${id}`, call_id: id, name, arguments: json };
+  const { tool_call_id: id, tool: name } = event;
+  if (event.event === "tool.requested") {
+    return { type: "function_call", id: `fc_${id}`, call_id: id, name, arguments: event.arguments };
+  }
+  const own = { type: "mcp_call", id: `mcp_${id}`, name };
+  if (event.event === "tool.started") return { ...own, arguments: JSON.stringify(event.arguments ?? {}) };
+  const text = event.result ?? event.preview ?? "";
+  return event.error ? { ...own, output: null, error: text } : { ...own, output: text };
 }

@@ -1,14 +1,13 @@
 /** Responses, rebuilt from the journal. */
 import type { ResponseStreamEvent, RunEvent, RunToolCall } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
-import { toRunEvent } from "../../agent/run/event.ts";
+import { toRunEvent, isFinalStatus } from "../../agent/run/run.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { ResponseRow, RunRow } from "../../store/schema/tables.ts";
 import { ResponseReducer } from "./reducer.ts";
 import { storedRequest } from "./queries.ts";
-import { shuttingDown, runEvents, type EventGroups } from "../prompt/submission.ts";
-import { isFinalStatus } from "../../agent/run/run.ts";
+import { shuttingDown } from "../prompt/submission.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 
 /** Events of a run that are read at once. */
@@ -52,10 +51,10 @@ export async function reduceEvents(store: Store, reducer: ResponseReducer, runId
 /** Yields the events of a response with a number above `after`. */
 export async function* responseEvents(
   reducer: ResponseReducer,
-  groups: EventGroups,
+  events: AsyncIterable<RunEvent>,
   after = -1,
 ): AsyncGenerator<SseMessage<ResponseStreamEvent>> {
-  for await (const event of runEvents(groups)) {
+  for await (const event of events) {
     // Events expired before this slow reader got them.
     if (event.seq !== reducer.lastSeq + 1) throw expired(reducer);
     for (const made of reducer.take(event)) {

@@ -1,6 +1,6 @@
 import { responseIdOf } from "../../agent/run/run.ts";
 import type {
-  Response as ResponseObject,
+  ResponseObject,
   ResponseError,
   ResponseUsage,
   ResponseStatus,
@@ -14,10 +14,12 @@ import {
   McpCallWriter,
   MessageWriter,
   ReasoningWriter,
+  RefusalWriter,
   type ItemEvent,
   type ItemPosition,
   type ItemWriter,
 } from "./output-item.ts";
+import { refusalOf } from "../../../generated/http/chat.gen.ts";
 import { failureOf } from "../prompt/submission.ts";
 
 export type { ResponseObject };
@@ -234,10 +236,20 @@ export class ResponseReducer {
   #end(event: FinalEvent): ItemEvent[] {
     this.#isOver = true;
     const cut = this.#output.flatMap((writer) => (writer.isOpen ? writer.cut() : []));
-    const { type, ...state } = endOf(event);
+    const refused = this.#refuse(event);
+    const { type, ...state } = refused.length > 0 ? COMPLETED : endOf(event);
     const usage = "usage" in event && event.usage ? toResponseUsage(event.usage as RunUsage) : noUsage;
     this.#state = { ...this.#state, ...state, usage, completed_at: Math.floor(event.timestamp) };
-    return [...cut, { type, response: this.response }];
+    return [...cut, ...refused, { type, response: this.response }];
+  }
+
+  /** In a request with a text format, a refusal is an answer of its own kind. */
+  #refuse(event: FinalEvent): ItemEvent[] {
+    const hasFormat = this.#request.echo.text.format.type !== "text";
+    const refusal = hasFormat && event.event === "run.completed" ? refusalOf(event) : undefined;
+    if (refusal === undefined) return [];
+    const id = `msg_${this.id.slice("resp_".length)}_refusal`;
+    return this.#open(id, (position) => new RefusalWriter(position, refusal)).begin();
   }
 
   /** Closes text that the previous process of a resumed run left open. */
@@ -265,11 +277,13 @@ type FinalEvent = EventOf<"run.completed" | "run.failed" | "run.cancelled" | "ru
 type End = Pick<State, "status"> &
   Partial<State> & { readonly type: "response.completed" | "response.incomplete" | "response.failed" };
 
+const COMPLETED: End = { type: "response.completed", status: "completed" };
+
 function endOf(event: FinalEvent): End {
   if (event.event === "run.cancelled") return { type: "response.incomplete", status: "cancelled" };
   if (event.event !== "run.completed") return failed(event);
   if (event.stop === "end" || event.stop === "tool_calls") {
-    return { type: "response.completed", status: "completed" };
+    return COMPLETED;
   }
   const reason = event.stop === "refusal" ? "content_filter" : "max_output_tokens";
   return { type: "response.incomplete", status: "incomplete", incomplete_details: { reason } };

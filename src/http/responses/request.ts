@@ -1,7 +1,6 @@
 import type { CreateResponseRequest, InputItem } from "../../../generated/http/client/types.gen.ts";
-import type { ModelSettings } from "../../agent/engine.ts";
-import type { Message } from "../../agent/message.ts";
-import type { Prompt } from "../../agent/run/prompt.ts";
+import type { ModelSettings, Message } from "../../agent/engine.ts";
+import type { Prompt } from "../../agent/run/run.ts";
 import { checkSessionName, findSession, type SessionAddress } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { ResponseRow } from "../../store/schema/tables.ts";
@@ -14,10 +13,13 @@ import {
   checkText,
   checkToolsets,
   clientTools,
+  outputFormat,
+  type RequestedChoice,
   requestedModel,
   requestedWebhook,
   sessionAddress,
-} from "../prompt/options.ts";
+  withKey,
+} from "../prompt/fields.ts";
 import { pendingClientCalls } from "../../agent/session/queries.ts";
 import type { ResponseEcho } from "./reducer.ts";
 import { findPrevious, type ResponseRecord } from "./queries.ts";
@@ -53,6 +55,7 @@ export async function planResponse(request: CreateRequest, deps: HttpDeps): Prom
   const { toolItems, showReasoning, modelName } = deps.settings;
   return {
     prompt: {
+      ...withKey(request.ctx),
       seed: { source: "http" },
       kind: "response",
       input: {
@@ -77,21 +80,16 @@ export async function planResponse(request: CreateRequest, deps: HttpDeps): Prom
 }
 
 function refuseUnsupported(body: CreateResponseRequest): void {
-  const refuse = (code: "unsupported_parameter" | "invalid_request", param: string, what: string) => {
-    throw new ServiceError(code, what, { param });
+  const refuse = (param: string, what: string) => {
+    throw new ServiceError("invalid_request", what, { param });
   };
-  const format = body.text?.format?.type;
-  if (format !== undefined && format !== "text") {
-    const what = `text.format ${JSON.stringify(format)} is not supported; use "text".`;
-    refuse("unsupported_parameter", "text.format.type", what);
-  }
   if (body.background === true && body.store === false) {
     const what = "A background response must be stored. Omit store, or set it to true.";
-    refuse("invalid_request", "store", what);
+    refuse("store", what);
   }
   if (body.previous_response_id != null && conversationOf(body) !== undefined) {
     const what = "Name either the conversation or the previous response, not both.";
-    refuse("invalid_request", "conversation", what);
+    refuse("conversation", what);
   }
 }
 
@@ -143,10 +141,10 @@ async function splitItems(
   readonly instructions?: string;
 }> {
   const { body, signal } = request;
-  const read = await toConversation(items, { param: "input", deps, signal });
-  const calls = await pendingCalls(deps, address, previous);
   // A client that names only a session may send the whole conversation, as in the chat format.
   const sendsAll = previous === undefined && conversationOf(body) === undefined;
+  const read = await toConversation(items, { param: "input", deps, signal, continues: !sendsAll });
+  const calls = await pendingCalls(deps, address, previous);
   const all = withToolNames(read, calls);
   const messages = sendsAll ? all : withoutKnown(all, calls);
   if (messages.at(-1)?.role !== "user" && messages.at(-1)?.role !== "tool") {
@@ -207,10 +205,17 @@ function options(body: CreateResponseRequest, deps: HttpDeps) {
   return {
     settings: modelSettings(body),
     ...approvals(body.agent?.approval_mode),
-    ...clientTools(body.tools ?? [], body.tool_choice ?? undefined),
+    ...clientTools(body.tools ?? [], requestedChoice(body.tool_choice)),
+    ...outputFormat(body.text?.format, "text.format"),
     ...(isDetached ? { isDetached: true as const } : {}),
     ...(toolsets ? { toolsets } : {}),
   };
+}
+
+function requestedChoice(choice: CreateResponseRequest["tool_choice"]): RequestedChoice | undefined {
+  if (typeof choice !== "object" || choice === null) return choice ?? undefined;
+  if (choice.type === "function") return choice;
+  return { mode: choice.mode, allowed: choice.tools.map(({ name }) => name) };
 }
 
 function modelSettings(body: CreateResponseRequest): ModelSettings {
@@ -241,7 +246,7 @@ export function echoOf(body: CreateResponseRequest, modelName: string): Response
     tool_choice: toolChoice(body),
     truncation: body.truncation ?? "disabled",
     parallel_tool_calls: body.parallel_tool_calls ?? true,
-    text: { format: { type: "text" } },
+    text: { format: body.text?.format ?? { type: "text" } },
     top_p: body.top_p ?? 1,
     presence_penalty: 0,
     frequency_penalty: 0,
@@ -268,7 +273,10 @@ export function conversationOf({ conversation }: CreateResponseRequest): string 
 
 function toolChoice({ tool_choice: choice }: CreateResponseRequest): ResponseEcho["tool_choice"] {
   if (choice === undefined || choice === null) return "auto";
-  return typeof choice === "string" ? choice : { type: "function", name: choice.name };
+  if (typeof choice === "string") return choice;
+  if (choice.type === "function") return { type: "function", name: choice.name };
+  const tools = choice.tools.map(({ name }) => ({ type: "function" as const, name }));
+  return { type: "allowed_tools", mode: choice.mode, tools };
 }
 
 type Reasoning = NonNullable<ResponseEcho["reasoning"]>;

@@ -1,11 +1,22 @@
-import type { Response as ResponseObject } from "../../../generated/http/client/types.gen.ts";
-import { toRunEvent } from "../../agent/run/event.ts";
+import type { ResponseObject } from "../../../generated/http/client/types.gen.ts";
+import { toRunEvent, responseIdOf, followRun } from "../../agent/run/run.ts";
 import { isFinal } from "../../agent/run/queries.ts";
-import { responseIdOf, followRun } from "../../agent/run/run.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { idempotencyOf } from "../edge/idempotency.ts";
+import {
+  idempotencyOf,
+  failedAnswer,
+  failureOf,
+  shuttingDown,
+  joinRepeated,
+  openAnswer,
+  runEvents,
+  runHeaders,
+  stopWhenGone,
+  type StartedRun,
+  type StartOptions,
+} from "../prompt/submission.ts";
 import { ResponseReducer, type ResponseRequest } from "./reducer.ts";
 import { echoOf, planResponse, type CreateRequest } from "./request.ts";
 import { reduceEvents, readResponse, readComplete, responseEvents } from "./read.ts";
@@ -13,17 +24,6 @@ import { startResponse } from "./start.ts";
 import { findResponse, removeResponse, storedInput, storedRequest, touchResponse } from "./queries.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import type { RunSubscribers } from "../runs/read.ts";
-import {
-  failedAnswer,
-  failureOf,
-  shuttingDown,
-  joinRepeated,
-  runEvents,
-  runHeaders,
-  stopWhenGone,
-  type StartedRun,
-  type StartOptions,
-} from "../prompt/submission.ts";
 
 /** POST /v1/responses: starts a run and answers in the responses format. */
 export async function createResponse(
@@ -43,8 +43,14 @@ export async function createResponse(
   }
   const isDetached = body.background === true || body.agent?.on_disconnect === "continue";
   const stopWatching = isDetached || started.isJoined ? () => {} : stopWhenGone(signal, runId, deps);
-  if (body.stream === true) return { status: 200, headers, stream: responseEvents(reducer, started.events) };
-  return collect(reducer, started, headers).finally(stopWatching);
+  if (body.stream !== true) return collect(reducer, started, headers).finally(stopWatching);
+  // A background response is known by its id, which its first event carries.
+  if (body.background === true)
+    return { status: 200, headers, stream: responseEvents(reducer, runEvents(started.events)) };
+  const opened = await openAnswer(started.events, deps.clock);
+  if (opened.failure)
+    return failedAnswer(opened.failure, { headers, toolRan: false, event: opened.end, noParam: "" });
+  return { status: 200, headers, stream: responseEvents(reducer, opened.events) };
 }
 
 /**
@@ -87,7 +93,7 @@ async function collect(
     reducer.take(event);
     if (event.event === "tool.started") toolRan = true;
     const failure = failureOf(event);
-    if (failure) return failedAnswer(failure, { headers, toolRan });
+    if (failure) return failedAnswer(failure, { headers, toolRan, event, noParam: "" });
   }
   if (!reducer.isOver) throw shuttingDown();
   return { status: 200, headers, body: reducer.response };
@@ -111,7 +117,7 @@ export async function getResponse(
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"getResponse">> {
   const { store } = deps;
-  const row = await findResponse(deps, path.response_id, ctx.identity.name);
+  const row = await findResponse(deps, path.response_id, ctx.identity.owner);
   await touchResponse(store, row.id);
   const headers = { "x-agent-run-id": row.run_id, "x-agent-session-id": nameOfId(row.session_id) };
   if (query.stream !== true) {
@@ -124,7 +130,11 @@ export async function getResponse(
   signal.addEventListener("abort", release, { once: true });
   const events = store.journal.follow({ runId: row.run_id }, { signal });
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
-  return { status: 200, headers, stream: releaseAtEnd(responseEvents(reducer, events, after), release) };
+  return {
+    status: 200,
+    headers,
+    stream: releaseAtEnd(responseEvents(reducer, runEvents(events), after), release),
+  };
 }
 
 /** Calls `release` when the events end, or when the reader stops. */
@@ -149,7 +159,7 @@ export async function deleteResponse(
   { path, ctx }: HttpRequest<"deleteResponse", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"deleteResponse">> {
-  const row = await findResponse(deps, path.response_id, ctx.identity.name);
+  const row = await findResponse(deps, path.response_id, ctx.identity.owner);
   await removeResponse(deps.store, row.id);
   if (!(await isFinal(deps.store, row.run_id))) await deps.runs.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
@@ -160,7 +170,7 @@ export async function cancelResponse(
   { path, ctx, signal }: HttpRequest<"cancelResponse", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"cancelResponse">> {
-  const row = await findResponse(deps, path.response_id, ctx.identity.name);
+  const row = await findResponse(deps, path.response_id, ctx.identity.owner);
   if (await isFinal(deps.store, row.run_id))
     return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
   await deps.runs.stop(row.run_id, "the response was cancelled");
@@ -184,7 +194,7 @@ export async function listResponseInputItems(
   { path, query, ctx }: HttpRequest<"listResponseInputItems", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"listResponseInputItems">> {
-  const row = await findResponse(deps, path.response_id, ctx.identity.name);
+  const row = await findResponse(deps, path.response_id, ctx.identity.owner);
   const { limit = 20, order = "desc", after } = query;
   const stored = storedInput(row);
   const items = order === "asc" ? stored : stored.toReversed();

@@ -1,7 +1,6 @@
 import { hasLaterRun } from "../../agent/run/queries.ts";
-import { deleteUnused, lastMessageThrough } from "../../agent/session/queries.ts";
-import { responseIdOf, isFinalStatus } from "../../agent/run/run.ts";
-import type { Prompt } from "../../agent/run/prompt.ts";
+import { deleteUnused, lastMessageThrough, contextThrough } from "../../agent/session/queries.ts";
+import { responseIdOf, isFinalStatus, type Prompt } from "../../agent/run/run.ts";
 import type { SessionAddress } from "../../agent/session/session.ts";
 import type { ResponseRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ResponsePlan } from "./request.ts";
@@ -9,8 +8,7 @@ import { storeResponse } from "./queries.ts";
 import type { HttpDeps } from "../deps.ts";
 import { startRun, type StartedRun, type StartOptions } from "../prompt/submission.ts";
 import { branchSession } from "../../agent/session/sessions.ts";
-import { loadContext } from "../../agent/session/transcript.ts";
-import type { Message } from "../../agent/message.ts";
+import type { Message } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 
@@ -130,10 +128,7 @@ export async function contextUpTo(store: Store, previous: ResponseRow): Promise<
     };
   });
   if (throughSeq === undefined || !session) return [];
-  const isBehind = session.summary_seq !== null && session.summary_seq <= throughSeq;
-  const context = isBehind ? session : { id: session.id, context_seq: 0, summary_seq: null };
-  const messages = await loadContext(store, context);
-  return messages.filter(({ seq }) => seq <= throughSeq).map(({ message }) => message);
+  return contextThrough(store, session, throughSeq);
 }
 
 /** Returns the number of the last message of the conversation up to `previous`. */

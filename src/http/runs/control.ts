@@ -13,7 +13,7 @@ export async function steerRun(
   { path, body, ctx }: SteerRequest,
   deps: HttpDeps,
 ): Promise<HttpResponse<"steerRun">> {
-  const owner = ctx.identity.name;
+  const owner = ctx.identity.owner;
   const run = await deps.agent.findRun(path.run_id, owner);
   const text = steerText(body, deps);
   if (run.status !== "running") throw notSteerable(run);
@@ -28,11 +28,11 @@ export async function stopRun(
   { path, body, ctx }: HttpRequest<"stopRun", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"stopRun">> {
-  const owner = ctx.identity.name;
+  const { owner, name } = ctx.identity;
   let run = await deps.agent.findRun(path.run_id, owner);
   // Tries again for a run that leaves the queue at this moment: it was no longer queued and not yet running.
   for (let i = 0; i < ATTEMPTS && !isStopping(run); i++) {
-    await deps.runs.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
+    await deps.runs.stop(run.id, body?.reason ?? `stopped by http:${name}`);
     run = await deps.agent.findRun(run.id, owner);
   }
   const status = isFinalStatus(run.status) ? (run.status as StopResult["status"]) : "stopping";
@@ -78,7 +78,7 @@ export async function resolveRunApproval(
   deps: HttpDeps,
 ): Promise<HttpResponse<"resolveRunApproval">> {
   const { path, body, ctx } = request;
-  const run = await deps.agent.findRun(path.run_id, ctx.identity.name);
+  const run = await deps.agent.findRun(path.run_id, ctx.identity.owner);
   const choice = toChoice(body.choice);
   const candidates = await findQuestions(run.id, request, deps);
   const fitting = candidates.filter((each) => offered(each).includes(choice));
@@ -162,10 +162,10 @@ async function answer(
   { ctx, body }: ApprovalRequest,
   { questions }: HttpDeps,
 ): Promise<boolean> {
-  const { name } = ctx.identity;
+  const { name, owner } = ctx.identity;
   const reason = body.reason === undefined ? {} : { reason: body.reason };
   try {
-    await questions.answer(question.id, { owner: name, by: `http:${name}`, choice, ...reason });
+    await questions.answer(question.id, { owner, by: `http:${name}`, choice, ...reason });
     return true;
   } catch (error) {
     const isLate = error instanceof ServiceError && ["ask_not_pending", "ask_not_found"].includes(error.code);

@@ -1,5 +1,5 @@
 import type { RunAccepted, InputItem } from "../../../generated/http/client/types.gen.ts";
-import type { Submitted, Prompt } from "../../agent/run/prompt.ts";
+import type { Submitted, Prompt } from "../../agent/run/run.ts";
 import { findSubmission } from "../../agent/run/queries.ts";
 import { nameOfId, type SessionAddress } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
@@ -12,12 +12,13 @@ import {
   RepeatedRequest,
   type IdempotencyClaim,
   serialize,
-} from "../edge/idempotency.ts";
+  runHeaders,
+  withClaim,
+} from "../prompt/submission.ts";
 import { deleteUnused } from "../../agent/session/queries.ts";
 import { branchFrom, isLatest } from "../responses/start.ts";
 import type { HttpDeps, HttpContext } from "../deps.ts";
-import { runHeaders, withClaim } from "../prompt/submission.ts";
-import type { Message } from "../../agent/message.ts";
+import type { Message } from "../../agent/engine.ts";
 import { toConversation, type ItemConversation } from "../responses/input-items.ts";
 import {
   approvals,
@@ -27,7 +28,8 @@ import {
   requestedModel,
   requestedWebhook,
   sessionAddress,
-} from "../prompt/options.ts";
+  withKey,
+} from "../prompt/fields.ts";
 import { findPrevious } from "../responses/queries.ts";
 
 type Created = HttpResponse<"createRun">;
@@ -91,7 +93,7 @@ async function replay(
 ): Promise<Created | undefined> {
   let run = await findSubmission(store, runId);
   if (run && (await agent.settle([run.sessionId]))) run = await findSubmission(store, runId);
-  if (run?.owner === ctx.identity.name)
+  if (run?.owner === ctx.identity.owner)
     return accepted({ submitted: run, status: run.runStatus, replayed: true });
   if (claim) await deleteKey(store, claim, runId);
   return undefined;
@@ -149,8 +151,9 @@ export async function planRun(request: CreateRunHttpRequest, deps: HttpDeps): Pr
   const { traceparent } = ctx;
   return {
     address,
-    previous: previousId == null ? undefined : await findPrevious(deps, previousId, ctx.identity.name),
+    previous: previousId == null ? undefined : await findPrevious(deps, previousId, ctx.identity.owner),
     prompt: {
+      ...withKey(ctx),
       seed: { source: "http" },
       kind: "run",
       input: { ...(await toInput(request, deps)), ...(traceparent === undefined ? {} : { traceparent }) },

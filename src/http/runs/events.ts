@@ -1,16 +1,16 @@
 import type { RunEvent, RunSnapshotEvent } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
-import { isFinalEvent, toRunEvent } from "../../agent/run/event.ts";
+import { isFinalEvent, toRunEvent } from "../../agent/run/run.ts";
 import { isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import { firstKept, type FirstKept } from "../../agent/run/queries.ts";
-import { answersOf } from "../../agent/session/queries.ts";
+import { answersOf, textsFrom } from "../../agent/session/queries.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
-import { SharedMessage } from "../edge/sse.ts";
-import { textOf } from "../../agent/message.ts";
+import { SharedMessage } from "../edge/answer.ts";
+import { textOf } from "../../agent/engine.ts";
 import { showRun, type RunSubscribers } from "./read.ts";
 
 /**
@@ -22,7 +22,7 @@ export async function streamRunEvents(
   deps: HttpDeps,
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"streamRunEvents">> {
-  const run = await deps.agent.findRun(path.run_id, ctx.identity.name);
+  const run = await deps.agent.findRun(path.run_id, ctx.identity.owner);
   const after =
     headers["last-event-id"] === undefined
       ? cursor(query.after, run, "after")
@@ -130,20 +130,31 @@ const MAX_MESSAGES = 200;
 const MAX_CHARACTERS = 1_048_576;
 
 /** Returns the text of the run before its first kept event, cut at the start when it is long. */
-async function textBefore({ store }: HttpDeps, run: RunView, { atMs }: FirstKept): Promise<string> {
-  const answers = await answersOf(store, {
-    sessionId: run.session_id,
-    runId: run.id,
-    untilMs: atMs,
-    limit: MAX_MESSAGES,
-  });
+async function textBefore({ store }: HttpDeps, run: RunView, first: FirstKept): Promise<string> {
+  const [answers, kept] = await Promise.all([
+    answersOf(store, {
+      sessionId: run.session_id,
+      runId: run.id,
+      untilMs: first.atMs,
+      limit: MAX_MESSAGES,
+    }),
+    textsFrom(store, run.id, first),
+  ]);
   const texts: string[] = [];
   let left = MAX_CHARACTERS;
-  for (const answer of answers) {
-    const text = textOf(answer);
+  for (const text of withoutKept(answers.map(textOf).filter(Boolean).toReversed(), kept).toReversed()) {
     left -= text.length;
     if (left < 0) break;
-    if (text !== "") texts.unshift(text);
+    texts.unshift(text);
   }
-  return texts.length === 0 ? (run.output ?? "") : texts.join("\n\n");
+  return answers.length === 0 ? (run.output ?? "") : texts.join("\n\n");
+}
+
+/** A message that was saved in the same millisecond as the first kept event may be in the kept events again. */
+function withoutKept(texts: readonly string[], kept: readonly string[]): readonly string[] {
+  for (let count = Math.min(texts.length, kept.length); count > 0; count -= 1) {
+    const end = texts.slice(-count);
+    if (end.every((text, index) => text === kept[index])) return texts.slice(0, -count);
+  }
+  return texts;
 }

@@ -1,5 +1,5 @@
 import type { Run } from "../../../generated/http/client/types.gen.ts";
-import { isFinalEvent } from "../../agent/run/event.ts";
+import { isFinalEvent, describeRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import {
   listRunIds,
   listRunIdsIn,
@@ -7,7 +7,6 @@ import {
   readRuns,
   type RunPage,
 } from "../../agent/run/queries.ts";
-import { describeRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import { sessionKeys } from "../../agent/session/queries.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
@@ -21,7 +20,7 @@ export async function getRun(
   deps: HttpDeps,
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"getRun">> {
-  const owner = ctx.identity.name;
+  const owner = ctx.identity.owner;
   let row = await deps.agent.findRun(path.run_id, owner);
   if (query.wait !== undefined && query.wait > 0 && !isSettled(row)) {
     const release = subscribers.enter(row.id);
@@ -53,7 +52,7 @@ function isSettled({ status }: RunView): boolean {
   return status === "waiting_for_approval" || isFinalStatus(status);
 }
 
-/** Resolves when the run ends or asks a question, at the timeout, or when the client leaves. */
+/** Resolves when the run ends or asks a question, at the timeout, or when the client disconnects. */
 async function settled(
   { id: runId, last_seq: after }: RunView,
   { store, clock }: HttpDeps,
@@ -80,7 +79,7 @@ export async function listRuns(
   deps: HttpDeps,
 ): Promise<HttpResponse<"listRuns">> {
   const { limit, after, status, session_id: sessionId } = query;
-  const owner = ctx.identity.name;
+  const owner = ctx.identity.owner;
   if (after !== undefined) await checkCursor(deps.store, owner, after);
   const page = { owner, after, status, count: limit + 1 };
   const select = () =>
