@@ -7,11 +7,10 @@ import {
 } from "@agentclientprotocol/sdk/unstable";
 import { acpClaims } from "../../generated/acp/claims.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { AcpConnection } from "./wire/connection.ts";
+import { type AcpConnection, authMethodsFor, readFeatures } from "./wire/connection.ts";
 import type { AcpCall, AcpExtensionHandler, AcpMethod } from "./wire/contract.ts";
 import { toRequestError } from "./wire/error.ts";
 import type * as Handlers from "./methods.ts";
-import { authMethodsFor, readFeatures } from "./wire/client.ts";
 
 /**
  * Binds every method of the spec to its handler. `initialize` needs only this file; the rest loads after its response is

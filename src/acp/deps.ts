@@ -1,7 +1,7 @@
 import type { Agent } from "../agent/agent.ts";
-import type { Commands } from "../agent/commands/command.ts";
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/observe/log.ts";
+import type { Commands } from "../agent/agent.ts";
+import type { Clock } from "../base/time.ts";
+import type { Log } from "../base/observe.ts";
 import type { Store } from "../store/store.ts";
 import type { Config } from "../../generated/config/types.gen.ts";
 
@@ -15,6 +15,8 @@ export interface AcpDeps {
   readonly settings: AcpSettings;
   /** The owner of the sessions that the client sees. */
   readonly owner: string;
+  /** Why this configuration has no usable provider, beyond what the model catalog reports. */
+  readonly providerProblem: string | undefined;
   /** Returns whether the configuration is the one that the agent was loaded with. */
   isCurrent(): Promise<boolean>;
   /** Cancels active runs, ends the processes of tools and closes the store. */

@@ -7,10 +7,11 @@ import type {
   AcpNotification,
   AcpNotificationGroup,
 } from "./wire/contract.ts";
-import { createSessionId } from "../base/ids.ts";
-import { requireProvider, refreshProvider } from "./provider.ts";
+import { createSessionId } from "../base/text.ts";
 import {
+  requireProvider,
   afterOpen,
+  authenticate,
   openResponse,
   closeOnFailure,
   closeSession,
@@ -19,22 +20,21 @@ import {
   findSession,
   requireUndeleted,
 } from "./session/open.ts";
-import { endRuns } from "../agent/run/control.ts";
 import { fromLatestEvent, liveTurn } from "./prompt/live-turn.ts";
 import { replaySession } from "./session/replay.ts";
 import { listSessions } from "./session/list.ts";
-import { truncate, readBlocks, toMessage } from "./prompt/content.ts";
+import { readBlocks, toMessage } from "./prompt/content.ts";
 import { invalidParams } from "./wire/error.ts";
 import { setMode, setSessionModel, setOption, sessionOptions } from "./session/options.ts";
-import type { AcpConnection } from "./wire/connection.ts";
-import type { AcpSession } from "./session/session.ts";
+import type { AcpConnection, AcpSession } from "./wire/connection.ts";
 import { runPrompt, runDetached } from "./prompt/prompt.ts";
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
-import { fileText } from "../agent/engines/prompt.ts";
-import type { UserMessage } from "../agent/message.ts";
+import { fileText } from "../agent/attachments/attachment.ts";
+import type { UserMessage } from "../agent/engine.ts";
 import type { ResourceParams } from "./session/attach.ts";
 import { runningTurn } from "../agent/run/run.ts";
-import { isRecord } from "../base/json/schema.ts";
+import { isRecord } from "../base/data.ts";
+import { shorten } from "../base/text.ts";
 
 /** How long active runs of a deleted session may take to stop. */
 const STOP_TIMEOUT_MS = 5_000;
@@ -42,10 +42,10 @@ const STOP_TIMEOUT_MS = 5_000;
 export const requests: AcpGroup<Exclude<AcpMethod, "initialize">> = {
   authenticate: async ({ params }, connection) => {
     if (params.methodId !== "provider") {
-      const method = JSON.stringify(truncate(params.methodId, 80));
+      const method = JSON.stringify(shorten(params.methodId, 80));
       throw invalidParams("methodId", `Unknown authentication method ${method}. Use "provider".`);
     }
-    await refreshProvider(connection);
+    await authenticate(connection);
     return {};
   },
 
@@ -104,7 +104,7 @@ export const requests: AcpGroup<Exclude<AcpMethod, "initialize">> = {
     if (session) await closeSession(connection, session);
     const row = await store.find("sessions", { id: params.sessionId });
     if (row?.owner !== owner) return {};
-    await endRuns(agent, row.id, { reason: "The session was deleted.", timeoutMs: STOP_TIMEOUT_MS });
+    await agent.endRuns(row.id, { reason: "The session was deleted.", timeoutMs: STOP_TIMEOUT_MS });
     await agent.sessions.delete(row.id, owner);
     // The client may have loaded the session again meanwhile.
     const reopened = connection.find(row.id);
@@ -124,8 +124,7 @@ export const requests: AcpGroup<Exclude<AcpMethod, "initialize">> = {
     return { configOptions: (await sessionOptions(connection, session)).configOptions };
   },
 
-  "session/prompt": async (call, connection) =>
-    runPrompt(connection, connection.session(call.params.sessionId), call),
+  "session/prompt": runPrompt,
 };
 
 export const notifications: AcpNotificationGroup<AcpNotification> = {

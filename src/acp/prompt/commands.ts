@@ -5,15 +5,15 @@ import type {
   SessionUpdate,
   AvailableCommand,
 } from "@agentclientprotocol/sdk/unstable";
-import { parseCommand, type Command, type Directive } from "../../agent/commands/command.ts";
-import type { UserMessage } from "../../agent/message.ts";
+import { parseCommand, type Command, type Directive } from "../../agent/agent.ts";
+import type { UserMessage } from "../../agent/engine.ts";
 import { saveSession } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { createId } from "../../base/ids.ts";
-import type { AcpConnection } from "../wire/connection.ts";
-import type { AcpSession } from "../session/session.ts";
+import { createId } from "../../base/text.ts";
+import type { AcpConnection, AcpSession } from "../wire/connection.ts";
+import { referenceText, toMessage } from "./content.ts";
 import { bounded, fenced } from "../tools/content.ts";
-import { announceApprovals } from "../session/watch.ts";
+import { announceApprovals } from "../session/options.ts";
 
 interface DispatchCall {
   readonly connection: AcpConnection;
@@ -31,8 +31,9 @@ type CommandResult =
 const MAX_ALIASES = 8;
 
 /**
- * Runs the command at the start of a text-only prompt, without waiting for a running turn, and sends its output. Returns
- * undefined if there is no such command: the prompt is for the model.
+ * Runs the command at the start of a prompt of text and mentions, without waiting for a running turn, and sends its
+ * output. A message for the model keeps the files of the mentions. Returns undefined if there is no such command: the
+ * prompt is for the model.
  */
 export async function dispatchCommand(call: DispatchCall): Promise<CommandResult | undefined> {
   const { connection, session, signal } = call;
@@ -50,9 +51,9 @@ export async function dispatchCommand(call: DispatchCall): Promise<CommandResult
   if (notice !== undefined && connection.features.notices) {
     await send(connection, session, { sessionUpdate: "notice", severity: "info", title: notice });
   }
-  return prompt === undefined
-    ? { type: "answer", response: { stopReason: "end_turn" } }
-    : { type: "prompt", message: { role: "user", text: prompt } };
+  if (prompt === undefined) return { type: "answer", response: { stopReason: "end_turn" } };
+  const { attachments } = await toMessage(call.blocks, call);
+  return { type: "prompt", message: { role: "user", text: prompt, ...(attachments ? { attachments } : {}) } };
 }
 
 /** The outcome of a command. */
@@ -119,11 +120,16 @@ function outcomeOf(done: Directive): Outcome {
   }
 }
 
-/** Returns the text of a prompt, or undefined if it has other blocks. */
+/** Returns the text of a prompt with references to its mentions, or undefined if it has other blocks. */
 function textOf(blocks: readonly ContentBlock[]): string | undefined {
-  const texts = blocks.map((block) => (block.type === "text" ? block.text : undefined));
-  return texts.includes(undefined) ? undefined : texts.join("\n\n");
+  if (blocks[0]?.type !== "text") return undefined;
+  return blocks.every(({ type }) => type === "text" || MENTIONS.has(type))
+    ? referenceText(blocks)
+    : undefined;
 }
+
+/** Editors send a mention, such as `@file`, as a block of its own. */
+const MENTIONS: ReadonlySet<string> = new Set(["resource_link", "resource"]);
 
 async function find({ connection, session }: DispatchCall, text: string): Promise<Command | undefined> {
   const parsed = parseCommand(text);

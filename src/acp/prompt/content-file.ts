@@ -2,12 +2,14 @@
 import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
-import { readAttachment, textAttachment } from "../../agent/attachments/attachment.ts";
-import { isInside } from "../../base/paths.ts";
-import type { Attachment } from "../../agent/message.ts";
-import { checkRead, type PolicyPaths } from "../../agent/question/policy/paths.ts";
-import { ToolError } from "../../agent/tool/tool.ts";
-import { realPath } from "../../agent/tools/files/paths.ts";
+import {
+  objectionTo,
+  readAttachment,
+  realPathOf,
+  textAttachment,
+} from "../../agent/attachments/attachment.ts";
+import { isInside } from "../../base/text.ts";
+import type { Attachment } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { OwnFileError, refuseOwn } from "../../base/system/own-files.ts";
 
@@ -35,12 +37,12 @@ export function linkedPath(uri: string): string | undefined {
 
 /**
  * Returns the text or image that a link names. Returns undefined for files that must not be shown unasked: those outside
- * of the roots, also through symbolic links, and secret, large or binary ones.
+ * of the roots, even through symbolic links, and secret, large or binary ones.
  */
 export async function readLinked(path: string, files: LinkedFiles): Promise<Attachment | undefined> {
   const { roots, unsaved } = files;
-  const real = realOf(path, roots[0]);
-  if (real === undefined || !roots.some((root) => isInside(real, realOf(root, root) ?? root)))
+  const real = realPathOf(path, roots[0]);
+  if (real === undefined || !roots.some((root) => isInside(real, realPathOf(root, root) ?? root)))
     return undefined;
   if (isSecret(path, files) || isSecret(real, files)) return undefined;
   if (await isOwn(real)) return undefined;
@@ -58,8 +60,7 @@ export async function readLinked(path: string, files: LinkedFiles): Promise<Atta
 }
 
 function isSecret(path: string, { roots, home, agentHome }: LinkedFiles): boolean {
-  const paths: PolicyPaths = { workspace: roots[0], home, agentHome };
-  return checkRead(path, paths) !== undefined;
+  return objectionTo(path, { workspace: roots[0], home, agentHome }) !== undefined;
 }
 
 /** Returns whether the path is a file of the agent's home under another name. */
@@ -70,15 +71,6 @@ async function isOwn(path: string): Promise<boolean> {
     return false;
   } catch (error) {
     if (error instanceof OwnFileError) return true;
-    throw error;
-  }
-}
-
-function realOf(path: string, cwd: string): string | undefined {
-  try {
-    return realPath(path, cwd);
-  } catch (error) {
-    if (error instanceof ToolError) return undefined;
     throw error;
   }
 }

@@ -1,13 +1,12 @@
-import { shorten } from "../../base/text.ts";
+import { shorten, toOneLine } from "../../base/text.ts";
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import { readAttachment, textAttachment } from "../../agent/attachments/attachment.ts";
-import type { Attachment, UserMessage } from "../../agent/message.ts";
+import type { Attachment, UserMessage } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { AcpConnection } from "../wire/connection.ts";
+import type { AcpConnection, AcpSession } from "../wire/connection.ts";
 import { linkedPath, readLinked, type LinkedFiles } from "./content-file.ts";
 import { invalidParams } from "../wire/error.ts";
-import type { AcpSession } from "../session/session.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { isRecord } from "../../base/data.ts";
 
 export const MAX_BLOCKS = 512;
 /** The limit of all text, including embedded resources. */
@@ -60,12 +59,11 @@ export async function messageOf(blocks: readonly ContentBlock[], files: LinkedFi
     );
   }
   const contents = new PromptContents();
-  const segments: Segment[] = [];
   for (const [index, block] of blocks.entries()) {
-    segments.push(await readBlockContent({ block, at: `prompt[${index}]`, contents, files }));
+    await readContents({ block, at: `prompt[${index}]`, contents, files });
   }
   const { attachments } = contents;
-  return { role: "user", text: joinSegments(segments), ...(attachments.length > 0 ? { attachments } : {}) };
+  return { role: "user", text: referenceText(blocks), ...(attachments.length > 0 ? { attachments } : {}) };
 }
 
 interface BlockCall {
@@ -76,23 +74,18 @@ interface BlockCall {
   readonly files: LinkedFiles;
 }
 
-async function readBlockContent({ block, at, contents, files }: BlockCall): Promise<Segment> {
+async function readContents({ block, at, contents, files }: BlockCall): Promise<void> {
   switch (block.type) {
     case "text":
-      contents.text(at, block.text);
-      return { kind: "text", text: block.text };
+      return contents.text(at, block.text);
     case "image":
-      contents.image(at, await imageOf(at, block.data, block.uri ?? undefined));
-      return { kind: "reference", text: "" };
+      return contents.image(at, await imageOf(at, block.data, block.uri ?? undefined));
     case "resource_link":
-      await link(block.uri, contents, files);
-      return { kind: "reference", text: reference(block.name, block.uri) };
-    case "resource": {
-      const { resource } = block;
-      if ("text" in resource) contents.embed(at, resource.uri, resource.text);
-      else await blob(at, resource, contents);
-      return { kind: "reference", text: reference(nameFromUri(resource.uri), resource.uri) };
-    }
+      return link(block.uri, contents, files);
+    case "resource":
+      if ("text" in block.resource) contents.embed(at, block.resource.uri, block.resource.text);
+      else await blob(at, block.resource, contents);
+      return;
     default:
       throw invalidParams(
         at,
@@ -215,6 +208,24 @@ interface Segment {
 const MAX_LABEL_CHARACTERS = 200;
 const MAX_URI_CHARACTERS = 2_000;
 
+/** Returns the text of the blocks with references in place of resources. */
+export function referenceText(blocks: readonly ContentBlock[]): string {
+  return joinSegments(blocks.map(segmentOf));
+}
+
+function segmentOf(block: ContentBlock): Segment {
+  switch (block.type) {
+    case "text":
+      return { kind: "text", text: block.text };
+    case "resource_link":
+      return { kind: "reference", text: reference(block.name, block.uri) };
+    case "resource":
+      return { kind: "reference", text: reference(nameFromUri(block.resource.uri), block.resource.uri) };
+    default:
+      return { kind: "reference", text: "" };
+  }
+}
+
 /** Joins the segments. References stay inside their sentences; adjacent texts become paragraphs. */
 function joinSegments(segments: readonly Segment[]): string {
   let whole = "";
@@ -229,8 +240,8 @@ function joinSegments(segments: readonly Segment[]): string {
 
 /** Returns `[@name](uri)` on one line, escaped. */
 function reference(name: string, uri: string): string {
-  const shown = truncate(oneLine(name), MAX_LABEL_CHARACTERS).replaceAll(/[[\]]/g, "");
-  const target = truncate(oneLine(uri), MAX_URI_CHARACTERS)
+  const shown = shorten(toOneLine(name), MAX_LABEL_CHARACTERS).replaceAll(/[[\]]/g, "");
+  const target = shorten(toOneLine(uri), MAX_URI_CHARACTERS)
     .replaceAll(" ", "%20")
     .replaceAll(/[()<>]/g, percent);
   return `[@${shown === "" ? "resource" : shown}](${target})`;
@@ -242,21 +253,12 @@ function nameFromUri(uri: string): string {
   return path.slice(path.lastIndexOf("/") + 1) || uri;
 }
 
-export function truncate(text: string, max: number): string {
-  return text.length <= max ? text : `${text.slice(0, max - 1).toWellFormed()}…`;
-}
-
 function between(before: Segment, after: Segment): string {
   if (before.kind === "text" && after.kind === "text") return "\n\n";
   if (before.kind === "reference" && after.kind === "reference") return " ";
   const touches =
     before.kind === "text" ? /[\p{L}\p{N}]$/u.test(before.text) : /^[\p{L}\p{N}]/u.test(after.text);
   return touches ? " " : "";
-}
-
-function oneLine(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
-  return text.replaceAll(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
 }
 
 const percent = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`;

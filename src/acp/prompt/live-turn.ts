@@ -1,10 +1,8 @@
 /** Follows turns of other clients that were running when the client opened their session. */
-import { isFinalEvent } from "../../agent/run/event.ts";
-import { runningTurn } from "../../agent/run/run.ts";
+import { isFinalEvent, runningTurn } from "../../agent/run/run.ts";
+import { toolEventsOf } from "../../agent/session/sessions.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import type { AcpConnection } from "../wire/connection.ts";
-import type { AcpSession } from "../session/session.ts";
-import { AcpTurn } from "./turn.ts";
+import { type AcpConnection, type AcpSession, AcpTurn } from "../wire/connection.ts";
 import { TurnReporter } from "./turn-reporter.ts";
 
 /** A running turn that the client can follow. */
@@ -28,18 +26,12 @@ export async function liveTurn(
 /** Returns the same turn from its latest event on, including its open tool calls. */
 export async function fromLatestEvent(connection: AcpConnection, { runId }: LiveTurn): Promise<LiveTurn> {
   const { store } = await connection.deps();
-  const events = await store.read
-    .selectFrom("events")
-    .select(["type", "data", "run_seq"])
-    .where("run_id", "=", runId)
-    .where("type", "in", ["tool.started", "tool.completed"])
-    .orderBy("run_seq")
-    .execute();
+  const events = await toolEventsOf(store, [runId]);
   const run = await store.find("runs", { id: runId });
   const open = new Map<string, number>();
-  for (const { type, data, run_seq: seq } of events) {
-    const { tool_call_id: callId } = JSON.parse(data) as { readonly tool_call_id: string };
-    if (type === "tool.started") open.set(callId, seq ?? 0);
+  for (const { type, data, runSeq } of events) {
+    const callId = String(data["tool_call_id"]);
+    if (type === "tool.started") open.set(callId, runSeq);
     else open.delete(callId);
   }
   return { runId, after: Math.min(run?.last_seq ?? 0, ...[...open.values()].map((seq) => seq - 1)) };
@@ -80,7 +72,7 @@ export async function watchTurn(
   }
 }
 
-/** Returns a filter for events of questions not to ask: answered ones, and those that are no approvals. */
+/** Returns a filter for questions that must not be asked: answered ones, and those that are not approvals. */
 async function closedQuestions(
   connection: AcpConnection,
   sessionId: string,

@@ -4,21 +4,18 @@ import {
   type StopReason,
   type Usage,
 } from "@agentclientprotocol/sdk/unstable";
-import { isFinalEvent } from "../../agent/run/event.ts";
-import type { UserMessage } from "../../agent/message.ts";
+import { isFinalEvent } from "../../agent/run/run.ts";
+import type { UserMessage } from "../../agent/engine.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { authMethodsFor } from "../wire/client.ts";
+import { type AcpConnection, type AcpSession, AcpTurn } from "../wire/connection.ts";
 import { requireModel } from "../session/options.ts";
-import type { AcpConnection } from "../wire/connection.ts";
+import { sendNotice } from "../wire/updates.ts";
 import { toMessage } from "./content.ts";
 import type { AcpCall } from "../wire/contract.ts";
-import { requireProvider } from "../provider.ts";
+import { requireProvider, requireUndeleted } from "../session/open.ts";
 import type { AcpDeps } from "../deps.ts";
-import type { AcpSession } from "../session/session.ts";
-import { requireUndeleted } from "../session/open.ts";
 import { dispatchCommand } from "./commands.ts";
 import { TurnReporter } from "./turn-reporter.ts";
-import { AcpTurn } from "./turn.ts";
 import type { Store } from "../../store/store.ts";
 import { toRequestError, runFailed } from "../wire/error.ts";
 import type { ProviderFailure, RunUsage } from "../../../generated/http/client/types.gen.ts";
@@ -30,11 +27,11 @@ const CLEANUP_MS = 400;
  * Runs a prompt and returns its stop reason. Prompts of a session run one after the other. RequestError if the turn fails;
  * a cancel prevails over every other result.
  */
-export function runPrompt(
-  connection: AcpConnection,
-  session: AcpSession,
+export async function runPrompt(
   { params, signal, requestId }: AcpCall<"session/prompt">,
+  connection: AcpConnection,
 ): Promise<PromptResponse> {
+  const session = connection.session(params.sessionId);
   return inTurn(
     session,
     { signal, answered: (then) => connection.afterAnswer(requestId, then) },
@@ -112,23 +109,21 @@ async function inTurn(
 
 /** Runs the message. Steering text that arrives too late for the run starts another run of the same prompt. */
 async function converse(context: TurnContext, message: UserMessage): Promise<PromptResponse> {
-  const { connection, turn } = context;
   for (let next: UserMessage | undefined = message; ;) {
     const last = await runOnce(context, next);
     if (!last) return { stopReason: "cancelled" };
     const late = last.type === "run.completed" ? (last.data["pending_steer"] as string[] | undefined) : [];
     next = late?.length ? { role: "user", text: late.join("\n\n") } : undefined;
-    if (next && !turn.endsWithQuestion) continue;
-    const authMethods = authMethodsFor(connection);
-    return toPromptResponse(last, { authMethods, endsWithQuestion: turn.endsWithQuestion });
+    if (next) continue;
+    context.connection.rejection = rejectionBy(last, context.deps);
+    if (last.data["stop"] === "refusal" && last.data["undone"] !== true) reportRefusal(context, last);
+    return toPromptResponse(last);
   }
 }
 
 /** Resolves to the final event of the run, or undefined if the prompt is cancelled. */
-async function runOnce(
-  { connection, session, deps, turn, before }: TurnContext,
-  message: UserMessage,
-): Promise<JournalEvent | undefined> {
+async function runOnce(context: TurnContext, message: UserMessage): Promise<JournalEvent | undefined> {
+  const { connection, session, deps, turn, before } = context;
   const { agent, owner, store } = deps;
   const { signal } = turn;
   await waitForAll(
@@ -142,7 +137,14 @@ async function runOnce(
     seed: session.seed,
     kind: "run",
     // At the limit of concurrent runs the prompt waits: the editor shows it as running.
-    input: { prompt: [message], settings: {}, answerable: true, slot: { group: "acp" } },
+    input: {
+      prompt: [message],
+      ...session.instructions,
+      settings: {},
+      answerable: true,
+      undoesRefusal: true,
+      slot: { group: "acp" },
+    },
     whenBusy: "queue",
     // A prompt that is cancelled before it is recorded leaves no trace.
     alsoRecord: async () => signal.throwIfAborted(),
@@ -154,6 +156,11 @@ async function runOnce(
     before.map(({ answered }) => answered),
   );
   const reporter = new TurnReporter({ connection, deps, session, turn });
+  const over = new AbortController();
+  const whileWaiting = AbortSignal.any([signal, over.signal]);
+  if (session.awaitedServers) {
+    void reportWait(context, session.awaitedServers, { id: `${runId}:servers`, signal: whileWaiting });
+  }
   try {
     const { last, after } = await reportRun(store, reporter, { runId, signal });
     if (!signal.aborted) return last ?? interrupted();
@@ -161,8 +168,26 @@ async function runOnce(
     await waitForEnd(deps, runId, after);
     return undefined;
   } finally {
+    over.abort();
     await reporter.end();
   }
+}
+
+/** Shorter waits are not reported. */
+const SHOWN_WAIT_MS = 1_000;
+
+/** Reports which of the client's MCP servers the turn waits for, unless they are ready soon. */
+async function reportWait(
+  { connection, session, deps }: TurnContext,
+  awaited: () => readonly string[],
+  { id, signal }: { readonly id: string; readonly signal: AbortSignal },
+): Promise<void> {
+  if (awaited().length === 0) return;
+  await deps.clock.sleep(SHOWN_WAIT_MS, { signal }).catch(() => {});
+  const names = awaited();
+  if (signal.aborted || session.signal.aborted || names.length === 0) return;
+  const text = `Waiting for the MCP ${names.length === 1 ? "server" : "servers"} ${names.join(", ")} to start.`;
+  sendNotice(connection, session.id, { id, text, severity: "info" });
 }
 
 /** Requests the stop of the run, whose final event ends the turn. Logs a failure. */
@@ -231,7 +256,7 @@ async function reportRun(
   return { last: undefined, after };
 }
 
-/** Runs a message outside of any request and reports a failure as an update. Never throws. */
+/** Runs a message outside any request and reports a failure as an update. Never throws. */
 export async function runDetached(
   connection: AcpConnection,
   session: AcpSession,
@@ -259,34 +284,43 @@ async function sendFailure(
   });
 }
 
+const REFUSED =
+  "The model refused to continue. This turn stays in the conversation because it has called tools.";
+
+function reportRefusal({ connection, session }: TurnContext, { runId, seq }: JournalEvent): void {
+  sendNotice(connection, session.id, { id: `${runId ?? ""}:${seq}`, text: REFUSED });
+}
+
+/** Returns the rejection of the key with which a run failed. A run that reached its model has none. */
+function rejectionBy({ data }: JournalEvent, deps: AcpDeps): AcpConnection["rejection"] {
+  const { kind } = (data["failure"] ?? {}) as Partial<ProviderFailure>;
+  if (kind !== "authentication") return undefined;
+  return { deps, message: (data["error"] as { readonly message: string }).message };
+}
+
 const STOPS: Readonly<Record<string, StopReason>> = {
   end: "end_turn",
   length: "max_tokens",
   max_steps: "max_turn_requests",
-  refusal: "refusal",
   tool_calls: "end_turn",
 };
 
 /** Returns the response for the final event of a run. RequestError if the run failed. */
-function toPromptResponse(
-  { type, data }: Pick<JournalEvent, "type" | "data">,
-  options: { readonly authMethods: readonly unknown[]; readonly endsWithQuestion?: boolean },
-): PromptResponse {
+function toPromptResponse({ type, data }: Pick<JournalEvent, "type" | "data">): PromptResponse {
   const usage = usageOf(data["usage"] as RunUsage | undefined);
   switch (type) {
     case "run.completed":
+      // Clients remove the prompt of a refused turn, so it must be gone from the conversation too.
+      if (data["undone"] === true) return { stopReason: "refusal", ...usage };
       return { stopReason: STOPS[String(data["stop"])] ?? "end_turn", ...usage };
     case "run.cancelled":
-      return { stopReason: options.endsWithQuestion === true ? "end_turn" : "cancelled", ...usage };
+      return { stopReason: "cancelled", ...usage };
     default:
-      throw runFailed(
-        {
-          ...(data["error"] as { readonly code: string; readonly message: string }),
-          failure: data["failure"] as ProviderFailure | undefined,
-          retryAfterSeconds: data["retry_after_seconds"] as number | undefined,
-        },
-        options.authMethods,
-      );
+      throw runFailed({
+        message: (data["error"] as { readonly message: string }).message,
+        failure: data["failure"] as ProviderFailure | undefined,
+        retryAfterSeconds: data["retry_after_seconds"] as number | undefined,
+      });
   }
 }
 

@@ -1,14 +1,11 @@
 import type { SessionUpdate, Cost } from "@agentclientprotocol/sdk/unstable";
 import type { RunUsage, Todo } from "../../../generated/http/client/types.gen.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import type { AcpConnection } from "../wire/connection.ts";
+import type { AcpConnection, AcpSession, AcpTurn, ClientFeatures } from "../wire/connection.ts";
 import { TurnQuestions } from "../questions/questions.ts";
 import type { AcpDeps } from "../deps.ts";
-import type { AcpSession } from "../session/session.ts";
 import { ToolCalls } from "../tools/calls.ts";
-import type { AcpTurn } from "./turn.ts";
-import type { ClientFeatures } from "../wire/client.ts";
-import { contextUse } from "../../agent/usage/context-use.ts";
+import { noticeUpdate } from "../wire/updates.ts";
 
 interface TurnReporterOptions {
   readonly connection: AcpConnection;
@@ -29,22 +26,21 @@ const QUESTION_EVENT = /^(?:approval|clarify|sudo|secret)\.(request|responded|ex
 export class TurnReporter {
   readonly #options: TurnReporterOptions;
   readonly #calls: ToolCalls;
-  readonly #questions: TurnQuestions;
+  /** Created with the first question. */
+  #questions: TurnQuestions | undefined;
   #usage: RunUsage | undefined;
   #usageSentMs = Number.NEGATIVE_INFINITY;
   #isOver = false;
 
   constructor(options: TurnReporterOptions) {
     this.#options = options;
-    const { connection, deps, session, turn } = options;
+    const { connection, deps, session } = options;
     this.#calls = new ToolCalls({
       features: connection.features,
       cwd: session.seed.cwd,
       clock: deps.clock,
       send: (update) => this.#send(update),
     });
-    const callOf = (toolCallId: string) => this.#calls.find(toolCallId);
-    this.#questions = new TurnQuestions({ connection, session, turn, callOf });
   }
 
   /** Resolves when the updates are written: a slow client delays only the events of its own turn. */
@@ -58,7 +54,7 @@ export class TurnReporter {
   /** Closes open calls and questions. Sends nothing after it resolves. */
   async end(): Promise<void> {
     if (this.#isOver) return;
-    this.#questions.close();
+    this.#questions?.close();
     if (!this.#isDetached) await this.#calls.abandon();
     if (!this.#options.turn.signal.aborted && !this.#isDetached) await this.#sendUsage();
     this.#isOver = true;
@@ -76,8 +72,15 @@ export class TurnReporter {
     for (const update of toUpdates(event, this.#options.connection.features)) await this.#send(update);
     if (event.type === "usage.updated") await this.#onUsage(event.data["usage"] as RunUsage);
     const question = QUESTION_EVENT.exec(event.type)?.[1];
+    if (question === undefined) return;
+    this.#questions ??= this.#createQuestions();
     if (question === "request") this.#questions.ask(event);
-    else if (question !== undefined) this.#questions.settled(event);
+    else this.#questions.settled(event);
+  }
+
+  #createQuestions(): TurnQuestions {
+    const { connection, session, turn } = this.#options;
+    return new TurnQuestions({ connection, session, turn, callOf: (id) => this.#calls.find(id) });
   }
 
   async #onUsage(usage: RunUsage): Promise<void> {
@@ -138,11 +141,9 @@ function mergePair(last: JournalEvent, next: JournalEvent): JournalEvent | undef
 
 type Data = JournalEvent["data"];
 
-const MAX_NOTICE_CHARACTERS = 200;
-
 /** Returns the updates for an event of a run, except those of tool calls. */
 export function toUpdates(
-  { type, runId, data }: Pick<JournalEvent, "type" | "runId" | "data">,
+  { type, runId, seq, data }: Pick<JournalEvent, "type" | "runId" | "seq" | "data">,
   features: Pick<ClientFeatures, "notices" | "compaction">,
 ): readonly SessionUpdate[] {
   switch (type) {
@@ -153,7 +154,7 @@ export function toUpdates(
     case "tool.completed":
       return data["todos"] === undefined ? [] : [planOf(data["todos"] as readonly Todo[])];
     case "run.notice":
-      return features.notices ? [notice(String(data["message"]))] : [];
+      return [noticeUpdate(features, { id: `${runId ?? ""}:${seq}`, text: String(data["message"]) })];
     case "compression.started":
     case "compression.completed":
       return compaction(type, `${runId ?? ""}:compaction`, { data, features });
@@ -178,10 +179,6 @@ function chunk({ message_id: messageId, delta }: Data): {
   return typeof messageId === "string" ? { messageId, content } : { content };
 }
 
-function notice(title: string): SessionUpdate {
-  return { sessionUpdate: "notice", severity: "info", title: title.slice(0, MAX_NOTICE_CHARACTERS) };
-}
-
 /** A run has at most one active compaction, so all compactions of a run share an id. */
 function compaction(
   type: string,
@@ -199,10 +196,11 @@ function compaction(
     return [{ sessionUpdate: "compaction_update", compactionId, status: reached, ...error }];
   }
   if (!features.notices) return [];
-  if (!isOver) return [notice("Compressing the conversation.")];
+  const notice = (text: string) => [noticeUpdate(features, { id: compactionId, text, severity: "info" })];
+  if (!isOver) return notice("Compressing the conversation.");
   if (status !== "compressed")
-    return [notice(`The conversation was not compressed. ${String(note ?? "")}`.trim())];
-  return [notice(`Compressed the conversation from about ${before} to ${after} tokens.`)];
+    return notice(`The conversation was not compressed. ${String(note ?? "")}`.trim());
+  return notice(`Compressed the conversation from about ${before} to ${after} tokens.`);
 }
 
 /** Sends the context usage of a session, if it has any. */
@@ -215,13 +213,13 @@ export async function sendUsage(connection: AcpConnection, session: AcpSession):
 async function sessionUsage(deps: AcpDeps, sessionId: string): Promise<SessionUpdate | undefined> {
   const row = await deps.store.find("sessions", { id: sessionId });
   if (!row) return undefined;
-  const { deps: agentDeps, sessions } = deps.agent;
-  const { models } = agentDeps;
-  const { used } = await contextUse(agentDeps, row);
+  const { agent } = deps;
+  const { models } = agent.deps;
+  const { used } = await agent.contextUse(row);
   const own = row.model === null ? undefined : models.resolve(row.model);
   const size = models.contextTokensOf(own ?? models.default);
   if (used === 0) return undefined;
-  return { sessionUpdate: "usage_update", used, size, ...costOf(sessions.usage(row)?.cost_usd) };
+  return { sessionUpdate: "usage_update", used, size, ...costOf(agent.sessions.usage(row)?.cost_usd) };
 }
 
 /** Returns the context usage within a turn: the tokens of the last model call are the input of the next one. */

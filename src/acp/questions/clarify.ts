@@ -6,7 +6,8 @@ import type {
 } from "@agentclientprotocol/sdk/unstable";
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { macrotask, sendText, type QuestionResult, type ClientQuestion } from "./question.ts";
+import type { QuestionResult, ClientQuestion } from "./question.ts";
+import { macrotask, sendText } from "../wire/updates.ts";
 import { textContent } from "../tools/content.ts";
 import { disablePermissions } from "./permission.ts";
 import { MAX_REPLY_CHARACTERS } from "../../agent/question/question.ts";
@@ -25,6 +26,7 @@ export async function askClarify(
 ): Promise<QuestionResult> {
   const questions = question.data["questions"] as readonly ClarifyQuestion[];
   const quirks = connection.quirks;
+  if (question.sentCall?.kind === "switch_mode") return askForPlan(connection, question, questions);
   if (connection.features.forms && !quirks.hasNoForms) {
     const result = await askByForm(connection, question, questions);
     if (result) return result;
@@ -65,6 +67,18 @@ async function askByForm(
   }
 }
 
+/** Asks for the approval of a plan in the way that clients know, even if they support forms. */
+async function askForPlan(
+  connection: AcpConnection,
+  question: ClientQuestion,
+  questions: readonly ClarifyQuestion[],
+): Promise<QuestionResult> {
+  const result = connection.quirks.hasNoPermissions
+    ? undefined
+    : await askByChoices(connection, question, questions);
+  return result ?? askInConversation(connection, question, questions);
+}
+
 type FormContent = Readonly<Record<string, unknown>> | null | undefined;
 
 /** Asks the questions one by one. Returns undefined if the client cannot show them. */
@@ -96,10 +110,23 @@ async function askByChoices(
   return { type: "reply", reply: { answers }, by: "acp" };
 }
 
+/** The kinds of the answers to a plan: accept edits, ask before edits, keep planning. */
+const PLAN_KINDS = ["allow_always", "allow_once", "reject_once"] as const;
+
 function choicesRequest(
-  { sessionId, toolCallId }: ClientQuestion,
+  { sessionId, toolCallId, sentCall }: ClientQuestion,
   question: ClarifyQuestion,
 ): RequestPermissionRequest {
+  if (sentCall?.kind === "switch_mode") {
+    const { title = "Carry out this plan?", kind } = sentCall;
+    const options = (question.choices ?? []).map((name, index) => ({
+      optionId: choiceId(index),
+      kind: PLAN_KINDS[index] ?? "reject_once",
+      name,
+    }));
+    const content = [textContent(question.question)];
+    return { sessionId, options, toolCall: { toolCallId, title, kind, status: "pending", content } };
+  }
   const choices = (question.choices ?? []).map(
     (name, index) => ({ optionId: choiceId(index), kind: "allow_once", name }) as const,
   );
@@ -129,7 +156,7 @@ function askInConversation(
   const text = questions.map(toText).join("\n\n");
   sendText(connection, sessionId, { messageId: `question_${id}`, text });
   const answers = Object.fromEntries(questions.map((question) => [question.id, ASKED]));
-  return { type: "later", reply: { answers } };
+  return { type: "reply", reply: { answers, endsTurn: true }, by: "acp" };
 }
 
 const ASKED = "(Asked in the conversation. The user's next message is the answer.)";

@@ -3,15 +3,17 @@ import {
   type PermissionOption,
   type RequestPermissionRequest,
   type ToolCallContent,
+  type ToolCallLocation,
   type ToolKind,
 } from "@agentclientprotocol/sdk/unstable";
-import { OURSELVES } from "../../agent/question/question.ts";
+import { OURSELVES, type QuestionReplies } from "../../agent/question/question.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { macrotask, type QuestionResult, type ClientQuestion, sendHint } from "./question.ts";
+import type { QuestionResult, ClientQuestion } from "./question.ts";
+import { macrotask, sendNotice } from "../wire/updates.ts";
 import type { AskChoice, ClarifyQuestion, FileChange } from "../../../generated/http/client/types.gen.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { truncate } from "../prompt/content.ts";
-import { diffContent, fenced, textContent } from "../tools/content.ts";
+import { shorten, toOneLine } from "../../base/text.ts";
+import { diffContent, fenced, firstChangedLine, textContent } from "../tools/content.ts";
 
 /** How long further questions wait after one timed out. */
 const SILENT_WAIT_MS = 30_000;
@@ -32,8 +34,8 @@ export async function askPermission(
     );
     quirks.isSilent = false;
     if (outcome.outcome === "cancelled") return { type: "cancel" };
-    const choice = readChoice(question.data, String((outcome as { readonly optionId: unknown }).optionId));
-    return { type: "reply", reply: { choice }, by: "acp" };
+    const { optionId } = outcome as { readonly optionId: unknown };
+    return { type: "reply", reply: readReply(question.data, String(optionId)), by: "acp" };
   } catch (error) {
     await macrotask();
     if (question.signal.aborted) return { type: "open" };
@@ -49,7 +51,7 @@ export async function askPermission(
 /** Stops permission requests to this client and notifies its user. */
 export function disablePermissions(connection: AcpConnection, question: ClientQuestion): void {
   connection.quirks.hasNoPermissions = true;
-  sendHint(connection, question, NO_PERMISSIONS);
+  sendNotice(connection, question.sessionId, { id: question.id, text: NO_PERMISSIONS });
 }
 
 /** Expires the question early. The journal reports that to all surfaces, including this one. */
@@ -79,13 +81,38 @@ const NOT_UNDERSTOOD = {
 
 type Data = JournalEvent["data"];
 
+interface Option extends Omit<PermissionOption, "name"> {
+  readonly choice: AskChoice;
+  /** The denial holds for the rest of the session. */
+  readonly forSession?: true;
+  /** Says what the choice covers. */
+  readonly name: (scope: string) => string;
+}
+
 /** Options in display order: the narrowest permission first. */
-const OPTIONS = [
-  { choice: "once", optionId: "allow_once", kind: "allow_once" },
-  { choice: "session", optionId: "allow_session", kind: "allow_always" },
-  { choice: "always", optionId: "allow_always", kind: "allow_always" },
-  { choice: "deny", optionId: "deny", kind: "reject_once" },
-] as const satisfies readonly (Omit<PermissionOption, "name"> & { readonly choice: AskChoice })[];
+const OPTIONS: readonly Option[] = [
+  { choice: "once", optionId: "allow_once", kind: "allow_once", name: () => "Allow once" },
+  {
+    choice: "session",
+    optionId: "allow_session",
+    kind: "allow_always",
+    name: (scope) => `Allow ${scope} for this session`,
+  },
+  {
+    choice: "always",
+    optionId: "allow_always",
+    kind: "allow_always",
+    name: (scope) => `Always allow ${scope}`,
+  },
+  { choice: "deny", optionId: "deny", kind: "reject_once", name: () => "Deny" },
+  {
+    choice: "deny",
+    forSession: true,
+    optionId: "deny_session",
+    kind: "reject_always",
+    name: (scope) => `Deny ${scope} for this session`,
+  },
+];
 
 const KINDS: Readonly<Record<string, ToolKind | undefined>> = {
   command: "execute",
@@ -111,7 +138,7 @@ export function askedCall({
   const reason = typeof data["description"] === "string" ? data["description"] : "";
   const changes = (data["changes"] as readonly FileChange[] | undefined) ?? [];
   const shown = sentCall ? (sentCall.content ?? []) : changes.map(diffContent);
-  const locations = sentCall ? (sentCall.locations ?? []) : changes.map(({ path }) => ({ path }));
+  const locations = sentCall ? (sentCall.locations ?? []) : changes.map(locationOf);
   const content: ToolCallContent[] = [
     // Without a command, the content is the change, which may be text.
     ...shown.filter(({ type }) => type === "diff" || command === undefined),
@@ -130,38 +157,38 @@ export function askedCall({
   };
 }
 
+function locationOf(change: FileChange): ToolCallLocation {
+  const line = firstChangedLine(change);
+  return { path: change.path, ...(line === undefined ? {} : { line }) };
+}
+
 /** Returns the options. Their names say what each permission covers. */
 function permissionOptions(data: Data): PermissionOption[] {
   const choices = data["choices"] as readonly AskChoice[];
-  return OPTIONS.filter(({ choice }) => choices.includes(choice)).map(({ choice, ...option }) => ({
-    ...option,
-    name: NAMES[choice](scopeOf(data)),
+  return OPTIONS.filter(({ choice }) => choices.includes(choice)).map(({ optionId, kind, name }) => ({
+    optionId,
+    kind,
+    name: name(scopeOf(data)),
   }));
 }
 
-/** Returns the choice of an option. An unknown option denies. */
-function readChoice(data: Data, optionId: string): AskChoice {
+/** Returns the reply for an option. An unknown option denies. */
+function readReply(data: Data, optionId: string): QuestionReplies["approval"] {
   const choices = data["choices"] as readonly AskChoice[];
   const chosen = OPTIONS.find((option) => option.optionId === optionId && choices.includes(option.choice));
-  return chosen?.choice ?? "deny";
+  const { choice, forSession } = chosen ?? ({ choice: "deny" } as const);
+  return { choice, ...(forSession ? { forSession } : {}) };
 }
-
-const NAMES: Readonly<Record<AskChoice, (scope: string) => string>> = {
-  once: () => "Allow once",
-  session: (scope) => `Allow ${scope} for this session`,
-  always: (scope) => `Always allow ${scope}`,
-  deny: () => "Deny",
-};
 
 function scopeOf(data: Data): string {
   const covers =
     typeof data["covers"] === "string" ? data["covers"] : String(data["command"] ?? data["tool"]);
-  const short = truncate(covers.replaceAll(/\s+/g, " ").trim(), MAX_SCOPE_CHARACTERS);
+  const short = shorten(toOneLine(covers), MAX_SCOPE_CHARACTERS);
   return `\`${short}\``;
 }
 
 /** Returns the title of any kind of question, in one line. */
 function titleOf({ title, questions, command, prompt }: Data): string {
   const [first] = (questions as readonly ClarifyQuestion[] | undefined) ?? [];
-  return truncate(String(title ?? first?.question ?? command ?? prompt), MAX_TITLE_CHARACTERS);
+  return shorten(String(title ?? first?.question ?? command ?? prompt), MAX_TITLE_CHARACTERS);
 }

@@ -2,19 +2,11 @@ import { OURSELVES, type QuestionKind } from "../../agent/question/question.ts";
 import { toServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { askClarify } from "./clarify.ts";
-import type { AcpConnection } from "../wire/connection.ts";
+import type { AcpConnection, AcpSession, AcpTurn } from "../wire/connection.ts";
 import { askPermission, askedCall } from "./permission.ts";
-import {
-  macrotask,
-  type QuestionResult,
-  type ClientQuestion,
-  type ReportedCall,
-  sendHint,
-  sendUpdate,
-} from "./question.ts";
-import type { AcpSession } from "../session/session.ts";
+import type { QuestionResult, ClientQuestion, ReportedCall } from "./question.ts";
+import { macrotask, sendNotice, sendUpdate } from "../wire/updates.ts";
 import { toolCallIdOf } from "../tools/view.ts";
-import type { AcpTurn } from "../prompt/turn.ts";
 
 interface TurnQuestionsOptions {
   readonly connection: AcpConnection;
@@ -92,9 +84,7 @@ export class TurnQuestions {
       await macrotask();
       if (signal.aborted || result.type === "open") return;
       if (result.type === "cancel") return turn.cancel();
-      const by = result.type === "reply" ? result.by : "acp";
-      await deps.agent.deps.questions.answer(id, { owner: deps.owner, by, ...result.reply });
-      if (result.type === "later") turn.endWithQuestion();
+      await deps.agent.deps.questions.answer(id, { owner: deps.owner, by: result.by, ...result.reply });
     } catch (error) {
       const { code } = toServiceError(error);
       if (code !== "ask_not_pending" && code !== "ask_not_found") throw error;
@@ -104,16 +94,17 @@ export class TurnQuestions {
 }
 
 async function askClient(connection: AcpConnection, question: ClientQuestion): Promise<QuestionResult> {
+  const hint = (text: string) => sendNotice(connection, question.sessionId, { id: question.id, text });
   switch (question.kind) {
     case "approval":
       return askPermission(connection, question);
     case "clarify":
       return askClarify(connection, question);
     case "sudo":
-      sendHint(connection, question, NO_PASSWORDS);
+      hint(NO_PASSWORDS);
       return { type: "reply", reply: { password: "" }, by: OURSELVES };
     case "secret":
-      sendHint(connection, question, noSecrets(String(question.data["env_var"])));
+      hint(noSecrets(String(question.data["env_var"])));
       return { type: "reply", reply: { value: "" }, by: OURSELVES };
   }
 }

@@ -1,29 +1,29 @@
-import { abortable } from "../../base/deadline.ts";
-import type {
-  McpServer,
-  AgentContext,
-  ReadTextFileRequest,
-  WriteTextFileRequest,
+import { abortable, waitAtMost } from "../../base/time.ts";
+import {
+  type McpServer,
+  type AgentContext,
+  type ReadTextFileRequest,
+  type WriteTextFileRequest,
+  RequestError,
 } from "@agentclientprotocol/sdk/unstable";
-import type { AcpConnection } from "../wire/connection.ts";
+import type { AcpConnection, AcpSession, ClientInstructions } from "../wire/connection.ts";
 import { checkRoots, toRoot, type SessionRoot, checkFolder } from "./folder.ts";
-import type { AcpSession } from "./session.ts";
-import type { McpServerOptions } from "../../agent/mcp/connection.ts";
-import { McpServers } from "../../agent/mcp/servers.ts";
+import { isInside, sha256, shorten, toOneLine } from "../../base/text.ts";
+import { createMcpServers } from "../../agent/create.ts";
 import { commandEnvironment } from "../../exec/process-group.ts";
-import type { Clock } from "../../base/clock.ts";
-import { sha256 } from "../../base/digest.ts";
-import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
+import { forgetSecret, registerSecret } from "../../base/observe.ts";
 import type { AcpDeps, ClientMcpSettings } from "../deps.ts";
 import { invalidParams } from "../wire/error.ts";
-import { isWithin } from "../../agent/question/policy/paths.ts";
-import { ToolError, type FileAccess } from "../../agent/tool/tool.ts";
+import { ToolError, type FileAccess } from "../../agent/engine.ts";
+import { isRecord } from "../../base/data.ts";
 
 /** The parameters of requests that open a session. */
 export interface ResourceParams {
   readonly cwd: string;
   readonly additionalDirectories?: readonly string[];
   readonly mcpServers?: readonly McpServer[];
+  /** `systemPrompt`: a text that replaces the configured instructions, or `{append}`. */
+  readonly _meta?: Readonly<Record<string, unknown>> | null | undefined;
 }
 
 interface CheckedResources {
@@ -32,13 +32,29 @@ interface CheckedResources {
   /** Additional folders. */
   readonly more: readonly SessionRoot[];
   readonly servers: readonly ClientServer[];
+  readonly instructions: ClientInstructions | undefined;
 }
 
 /** Validates the parameters and starts nothing. RequestError -32602. */
 export async function checkResources(params: ResourceParams): Promise<CheckedResources> {
   const servers = checkServers(params.mcpServers ?? []);
   const more = await checkRoots(params.additionalDirectories ?? []);
-  return { folder: await toRoot(await checkFolder(params.cwd)), more, servers };
+  const instructions = readInstructions(params._meta?.["systemPrompt"]);
+  return { folder: await toRoot(await checkFolder(params.cwd)), more, servers, instructions };
+}
+
+const MAX_INSTRUCTIONS_CHARACTERS = 65_536;
+
+/** Reads `_meta.systemPrompt` as other agents define it. RequestError -32602 for any other form. */
+function readInstructions(value: unknown): ClientInstructions | undefined {
+  if (value === undefined || value === null) return undefined;
+  const appended = isRecord(value) ? value["append"] : undefined;
+  const instructions = typeof value === "string" ? value : appended;
+  if (typeof instructions !== "string" || instructions.length > MAX_INSTRUCTIONS_CHARACTERS) {
+    const forms = `a text of at most ${MAX_INSTRUCTIONS_CHARACTERS} characters, or {"append": text}`;
+    throw invalidParams("_meta.systemPrompt", `_meta.systemPrompt must be ${forms}.`);
+  }
+  return { instructions, ...(typeof value === "string" ? { replacesInstructions: true } : {}) };
 }
 
 /**
@@ -49,9 +65,10 @@ export async function checkResources(params: ResourceParams): Promise<CheckedRes
 export async function attachToSession(
   connection: AcpConnection,
   session: AcpSession,
-  { folder, more, servers, signal }: CheckedResources & { readonly signal: AbortSignal },
+  { folder, more, servers, instructions, signal }: CheckedResources & { readonly signal: AbortSignal },
 ): Promise<void> {
   const deps = await connection.deps();
+  session.instructions = instructions ?? session.instructions;
   const before = attached.get(session);
   if (!before) session.onClose(() => detach(session));
   const files = deps.settings.clientFiles && clientFiles(connection, session.id, [folder, ...more]);
@@ -63,6 +80,7 @@ export async function attachToSession(
     ? before.mcpServers
     : attachServers(deps, { id: session.id, cwd: folder.given }, servers);
   attached.set(session, { key, mcpServers, detachFiles });
+  session.awaitedServers = servers.length > 0 ? () => mcpServers.awaited() : undefined;
   void before?.detachFiles();
   if (!isSame) void before?.mcpServers.release();
   // The session may have been closed while the agent loaded.
@@ -92,6 +110,8 @@ interface AttachedServers {
   start(): Promise<void>;
   /** Removes their tools from the session. Resolves when their processes have ended. */
   release(): Promise<void>;
+  /** Returns the names of the servers that a turn waits for. */
+  awaited(): readonly string[];
 }
 
 const MAX_NAME_CHARACTERS = 32;
@@ -107,12 +127,13 @@ function attachServers(
   session: { readonly id: string; readonly cwd: string },
   servers: readonly ClientServer[],
 ): AttachedServers {
-  if (servers.length === 0) return { start: async () => {}, release: async () => {} };
+  if (servers.length === 0) return { start: async () => {}, release: async () => {}, awaited: () => [] };
   const secrets = servers.flatMap(serverSecrets);
   for (const secret of secrets) registerSecret(secret);
-  const mcpServers = new McpServers(log);
+  const mcpServers = createMcpServers(log);
   const options = mcp.isOffered ? namedOptions(servers, session.cwd, mcp) : {};
-  let settled = Promise.resolve();
+  let settled: Promise<void> = Promise.resolve();
+  let isSettled = true;
   const sentNotices = new Set<string>();
   const notices = () => (mcp.isOffered ? mcpServers.notices() : [NOT_OFFERED]);
   const release = agent.deps.clients.attach(session.id, {
@@ -127,10 +148,16 @@ function attachServers(
   const start = () => {
     sentNotices.clear();
     const started = mcpServers.use(options);
-    settled = within(started, Math.min(mcp.startTimeoutMs + FAILURE_REPORT_MS, MAX_PROMPT_WAIT_MS), clock);
-    return within(started, mcp.waitMs, clock);
+    const promptWaitMs = Math.min(mcp.startTimeoutMs + FAILURE_REPORT_MS, MAX_PROMPT_WAIT_MS);
+    isSettled = false;
+    const waited = waitAtMost(clock, promptWaitMs, started).finally(() => {
+      if (settled === waited) isSettled = true;
+    });
+    settled = waited;
+    return waitAtMost(clock, mcp.waitMs, started);
   };
-  return { start, release };
+  const connecting = () => mcpServers.status().filter(({ status }) => status === "connecting");
+  return { start, release, awaited: () => (isSettled ? [] : connecting().map(({ name }) => name)) };
 }
 
 const NOT_OFFERED = "The editor's MCP servers are ignored because agent.toolsets does not include mcp.";
@@ -140,7 +167,7 @@ function namedOptions(
   servers: readonly ClientServer[],
   cwd: string,
   { configuredNames, startTimeoutMs, timeoutMs }: ClientMcpSettings,
-): Readonly<Record<string, McpServerOptions>> {
+): Parameters<ReturnType<typeof createMcpServers>["use"]>[0] {
   const taken = new Set(configuredNames);
   const limits = { startTimeoutMs, timeoutMs };
   return Object.fromEntries(
@@ -153,7 +180,8 @@ function namedOptions(
 
 function toServerOptions(server: ClientServer, cwd: string) {
   if ("url" in server) {
-    return { mark: markOf([server.url]), url: server.url, headers: valuesOf(server.headers) };
+    const { type: transport, url } = server;
+    return { mark: markOf([url]), url, headers: valuesOf(server.headers), transport };
   }
   const { command, args, env } = server;
   const all = { ...commandEnvironment([], {}), ...valuesOf(env) };
@@ -178,15 +206,8 @@ function distinctName(given: string, taken: Set<string>): string {
   return name;
 }
 
-/** Waits for `work`, at most `ms`. */
-export async function within(work: Promise<void>, ms: number, clock: Clock): Promise<void> {
-  const late = Promise.withResolvers<void>();
-  const cancel = clock.after(ms, late.resolve);
-  await Promise.race([work, late.promise]).finally(cancel);
-}
-
 /** A server of a supported type. */
-type ClientServer = Extract<McpServer, { type: "http" }> | Exclude<McpServer, { type: string }>;
+type ClientServer = Extract<McpServer, { type: "http" | "sse" }> | Exclude<McpServer, { type: string }>;
 
 const MAX_SERVERS = 32;
 const SECRET_NAME = /key|token|secret|passw|pwd|auth|credential|cookie|session|signature|_pat$|^pat$/i;
@@ -228,8 +249,8 @@ function checkServer(server: McpServer): ClientServer {
     return { name, command, args, env: env.map(plain) };
   }
   const { type } = server;
-  if (type !== "http") {
-    const known = "use a command, or a server of type http";
+  if (type !== "http" && type !== "sse") {
+    const known = "use a command, or a server of type http or sse";
     throw invalidParams("mcpServers", `The MCP server ${name} has the unsupported type ${type}: ${known}.`);
   }
   if (!/^https?:$/.test(URL.parse(server.url)?.protocol ?? "")) {
@@ -297,16 +318,25 @@ async function writeText(
         `The editor did not confirm within ${WRITE_MS / 1000} s that it wrote ${file.path}. Read the file before you write again.`,
       );
     }
-    const reason = error instanceof Error ? error.message.slice(0, 300) : "no reason given";
-    throw new ToolError(`The editor did not write ${file.path}: ${reason}`);
+    throw new ToolError(`The editor did not write ${file.path}: ${reasonOf(error)}`);
   }
 }
 
-/** Returns the path under the folder name that the client used, or undefined outside of its folders. */
+const MAX_REASON_CHARACTERS = 300;
+
+/** Returns why the client failed: clients on the SDK put the reason into `data.details` of an "Internal error". */
+function reasonOf(error: unknown): string {
+  const data = error instanceof RequestError ? error.data : undefined;
+  const details = isRecord(data) ? data["details"] : undefined;
+  const message = error instanceof Error ? error.message : "no reason given";
+  return shorten(toOneLine(typeof details === "string" ? details : message), MAX_REASON_CHARACTERS);
+}
+
+/** Returns the path under the folder name that the client used, or undefined outside its folders. */
 function asClientKnows(path: string, roots: readonly SessionRoot[]): string | undefined {
   for (const { given, real } of roots) {
-    if (isWithin(path, given)) return path;
-    if (isWithin(path, real)) return `${given}${path.slice(real.length)}`;
+    if (isInside(path, given)) return path;
+    if (isInside(path, real)) return `${given}${path.slice(real.length)}`;
   }
   return undefined;
 }

@@ -8,7 +8,7 @@ import {
   sessionFolders,
   type ListOptions,
   type SessionPage,
-} from "../../agent/session/list.ts";
+} from "../../agent/session/queries.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { invalidParams } from "../wire/error.ts";

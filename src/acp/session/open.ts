@@ -1,21 +1,22 @@
-import { waitAtMost } from "../../base/deadline.ts";
-/** Opens, forks and closes sessions for the client. */
+/** Opens, forks and closes sessions for the client, and checks that the agent has a usable model for them. */
+import { waitAtMost } from "../../base/time.ts";
 import { settingsOf } from "../../agent/session/session.ts";
-import { ServiceError } from "../../base/errors.ts";
+import { ServiceError, toServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { AcpConnection } from "../wire/connection.ts";
+import { type AcpConnection, AcpSession, type AcpSessionSeed, authMethodsFor } from "../wire/connection.ts";
 import { sessionNotFound } from "../wire/error.ts";
 import { withoutLinks } from "./folder.ts";
-import { checkResources, attachToSession, type ResourceParams } from "./attach.ts";
+import { type ResourceParams, attachToSession, checkResources } from "./attach.ts";
 import type { AcpDeps } from "../deps.ts";
-import { AcpSession, type AcpSessionSeed } from "./session.ts";
-import { watchSession } from "./watch.ts";
+import { watchSession, type OpenResponse, sessionOptions } from "./options.ts";
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
 import { announceCommands } from "../prompt/commands.ts";
-import { sessionOptions, type OpenResponse } from "./options.ts";
-import { watchTurn, type LiveTurn } from "../prompt/live-turn.ts";
+import { type LiveTurn, watchTurn } from "../prompt/live-turn.ts";
 import { sendUsage } from "../prompt/turn-reporter.ts";
-import { createSessionId } from "../../base/ids.ts";
+import { createSessionId } from "../../base/text.ts";
+import { type ModelCatalog } from "../../agent/model.ts";
+import { isReady } from "../../agent/engine.ts";
+import { formatModel } from "../../agent/engine.ts";
 
 /** A session that the client can open. It may be unsaved if it has no prompt yet. */
 interface ExistingSession {
@@ -225,8 +226,10 @@ interface Forked {
 export async function forkSession(
   connection: AcpConnection,
   parent: ExistingSession,
-  { params, signal }: ForkCall,
+  { params: request, signal }: ForkCall,
 ): Promise<Forked> {
+  // A fork without a folder works in that of its parent. See wire.ts.
+  const params = request.cwd === "" ? { ...request, cwd: parent.seed.cwd } : request;
   // Check before copying: a copy that cannot be opened would remain.
   await checkResources(params);
   const { agent, clock, owner } = await connection.deps();
@@ -260,3 +263,63 @@ async function branch(
     throw error;
   }
 }
+
+/**
+ * Returns the loaded agent if its default model is usable; the built-in demo model always is. Otherwise reads the
+ * configuration again. RequestError -32000 says what is missing, what to do and how to authenticate.
+ */
+export async function requireProvider(connection: AcpConnection): Promise<AcpDeps> {
+  const deps = await loaded(connection, () => connection.deps());
+  return problemOf(deps) === undefined ? deps : refreshProvider(connection);
+}
+
+/** Reads the configuration again and returns the agent. Fails like {@link requireProvider}. */
+export async function refreshProvider(connection: AcpConnection): Promise<AcpDeps> {
+  const deps = await loaded(connection, () => connection.refresh());
+  const problem = problemOf(deps);
+  if (problem !== undefined) throw authRequired(connection, problem);
+  return deps;
+}
+
+function problemOf({ providerProblem, agent }: AcpDeps): string | undefined {
+  return providerProblem ?? missingProvider(agent.deps.models);
+}
+
+/**
+ * Reads the configuration again and checks it. Fails like {@link requireProvider}, and while the key is the one that
+ * the provider rejected: the next prompt would fail again.
+ */
+export async function authenticate(connection: AcpConnection): Promise<void> {
+  const deps = await refreshProvider(connection);
+  const { rejection } = connection;
+  if (rejection?.deps !== deps) return;
+  const hint = (await deps.isCurrent())
+    ? "Correct the key with `agentd setup`, then authenticate again."
+    : "The configuration has changed since then. Restart the agent in your editor to use it.";
+  throw authRequired(connection, `${rejection.message} ${hint}`);
+}
+
+/** Reports an invalid configuration as a missing provider; rethrows other errors. */
+async function loaded(connection: AcpConnection, load: () => Promise<AcpDeps>): Promise<AcpDeps> {
+  try {
+    return await load();
+  } catch (error) {
+    const { code, message } = toServiceError(error);
+    throw code === "invalid_config" ? authRequired(connection, message) : error;
+  }
+}
+
+/** Returns why the default model is unusable and what to do, or undefined. */
+export function missingProvider(models: ModelCatalog): string | undefined {
+  const { default: model } = models;
+  const provider = models.list().find(({ isDefault }) => isDefault);
+  if (provider && isReady(provider)) return undefined;
+  const setup = provider ? `\`agentd setup --provider ${provider.type}\`` : "`agentd setup`";
+  return `${formatModel(model)} is not usable: its provider has no API key. Run ${setup}, or add the key to the \`.env\` file in the agentd home.`;
+}
+
+function authRequired(connection: AcpConnection, message: string): RequestError {
+  return new RequestError(AUTH_REQUIRED, message, { authMethods: authMethodsFor(connection) });
+}
+
+const AUTH_REQUIRED = -32_000;

@@ -1,28 +1,33 @@
-/** The options of a session that a client can set: mode, model, reasoning effort and approvals. */
+/**
+ * The options of a session that a client can set: mode, model, reasoning effort and approvals. Also reports their changes,
+ * and those of the title, outside turns.
+ */
 import {
   type SessionConfigOption,
   type SessionModeState,
   RequestError,
   type SessionMode as ShownMode,
   type SessionConfigSelectGroup,
+  type SessionUpdate,
 } from "@agentclientprotocol/sdk/unstable";
 import { EFFORTS } from "../../agent/agent.ts";
 import { saveSession } from "../../agent/session/sessions.ts";
-import type { AcpConnection } from "../wire/connection.ts";
+import type { AcpConnection, AcpSession, ClientFeatures } from "../wire/connection.ts";
 import { invalidParams } from "../wire/error.ts";
 import type { AcpDeps } from "../deps.ts";
-import type { AcpSession } from "./session.ts";
 import {
   unchosenMode,
   type SessionMode,
   isMode,
-  MODE_TEXTS,
+  describeMode,
   MODES,
   settingsOf,
 } from "../../agent/session/session.ts";
-import { formatModel, isReady, type ModelCatalog } from "../../agent/model.ts";
-import type { ClientFeatures } from "../wire/client.ts";
-import { nearest } from "../../base/nearest.ts";
+import { type ModelCatalog } from "../../agent/model.ts";
+import { isReady } from "../../agent/engine.ts";
+import { formatModel } from "../../agent/engine.ts";
+import { nearest } from "../../base/suggest.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
 
 /** The options of a session in every response that opens one. `models` is for older clients. */
 export interface OpenResponse {
@@ -192,6 +197,7 @@ export interface SessionChoices {
   readonly effort: string;
   /** Approvals are off for the session, for all sessions, or by configuration. */
   readonly yolo: boolean;
+  readonly isSandboxed?: boolean;
 }
 
 const DEFAULT_EFFORT = "default";
@@ -211,7 +217,9 @@ export async function readChoices(
   const name = (row ? row.model : seed.model) ?? formatModel(models.default);
   const ref = models.resolve(name);
   const isOff = yolo || switches.yolo || settings.policyMode === "yolo";
-  return { mode, model: ref ? formatModel(ref) : name, effort: reasoningEffort, yolo: isOff };
+  const model = ref ? formatModel(ref) : name;
+  const { isSandboxed = false } = settings;
+  return { mode, model, effort: reasoningEffort, yolo: isOff, isSandboxed };
 }
 
 /** RequestError -32603 if the session's model no longer exists: no other model may get the conversation unasked. */
@@ -239,10 +247,10 @@ type FeatureFlags = Pick<ClientFeatures, "booleanOptions">;
 
 /** Returns the modes to show and the current one. Plan mode refuses changes even while approvals are off. */
 export function modeState(
-  { mode, yolo }: Pick<SessionChoices, "mode" | "yolo">,
+  { mode, yolo, isSandboxed = false }: Pick<SessionChoices, "mode" | "yolo" | "isSandboxed">,
   features: FeatureFlags,
 ): SessionModeState {
-  const available: ShownMode[] = MODES.map((id) => ({ id, ...MODE_TEXTS[id] }));
+  const available: ShownMode[] = MODES.map((id) => ({ id, ...describeMode(id, { isSandboxed }) }));
   if (!yolo || features.booleanOptions || mode === "plan") {
     return { currentModeId: mode, availableModes: available };
   }
@@ -320,3 +328,108 @@ function hint(models: ModelCatalog, value: string): string {
 }
 
 const usable = (models: ModelCatalog) => models.list().filter(isReady);
+
+/** The delay after a failure, doubled each time. */
+const FIRST_RETRY_MS = 500;
+const MAX_RETRY_MS = 30_000;
+
+/**
+ * Follows the session until it is closed here or the client disconnects; resolves when it listens. Reports the client's
+ * own changes too, so that every change is reported exactly once.
+ */
+export async function watchSession(connection: AcpConnection, session: AcpSession): Promise<void> {
+  const { store } = await connection.deps();
+  const row = await store.find("sessions", { id: session.id });
+  void follow(connection, session, row?.last_seq ?? 0);
+}
+
+/** Follows the journal and resumes from its cursor after a failure of the store. */
+async function follow(connection: AcpConnection, session: AcpSession, from: number): Promise<void> {
+  const { store, clock, log } = await connection.deps();
+  const { id } = session;
+  const signal = AbortSignal.any([session.signal, connection.disconnected]);
+  let after = from;
+  for (let waitMs = FIRST_RETRY_MS; !signal.aborted; waitMs = Math.min(waitMs * 2, MAX_RETRY_MS)) {
+    try {
+      for await (const events of store.journal.follow({ sessionId: id }, { after, signal })) {
+        await notify(connection, session, events);
+        after = events.at(-1)?.seq ?? after;
+        waitMs = FIRST_RETRY_MS;
+      }
+      return;
+    } catch (error) {
+      if (signal.aborted) return;
+      log.warn("cannot watch a session for changes, trying again", { session: id, error });
+      await new Promise<void>((resolve) => clock.after(waitMs, resolve));
+    }
+  }
+}
+
+/** Reports changes that arrive together once, with their current values. */
+async function notify(
+  connection: AcpConnection,
+  session: AcpSession,
+  events: readonly JournalEvent[],
+): Promise<void> {
+  const changes = events.filter(({ type }) => type === "session.updated");
+  if (changes.length === 0) return;
+  const updates = [...titleUpdate(changes), ...(await choiceUpdates(connection, session, changes))];
+  for (const update of updates) {
+    if (session.signal.aborted) return;
+    await connection.client.notify("session/update", { sessionId: session.id, update });
+  }
+}
+
+function titleUpdate(changes: readonly JournalEvent[]): readonly SessionUpdate[] {
+  const named = changes.findLast(({ data }) => data["title"] !== undefined);
+  if (!named) return [];
+  const updatedAt = new Date(named.atMs).toISOString();
+  return [{ sessionUpdate: "session_info_update", title: String(named.data["title"]), updatedAt }];
+}
+
+const CHOICES = ["model", "reasoning_effort", "yolo", "mode"];
+
+async function choiceUpdates(
+  connection: AcpConnection,
+  session: AcpSession,
+  changes: readonly JournalEvent[],
+): Promise<readonly SessionUpdate[]> {
+  const has = (key: string) => changes.some(({ data }) => data[key] !== undefined);
+  if (!CHOICES.some(has)) return [];
+  const deps = await connection.deps();
+  const choices = await readChoices(deps, session);
+  const options: SessionUpdate = {
+    sessionUpdate: "config_option_update",
+    configOptions: configOptions(connection, deps, choices),
+  };
+  // Clients without a switch for approvals show them as the mode.
+  const isMode = has("mode") || (has("yolo") && !connection.features.booleanOptions);
+  return isMode ? [options, modeUpdate(connection, choices)] : [options];
+}
+
+function modeUpdate({ features }: AcpConnection, choices: SessionChoices): SessionUpdate {
+  return { sessionUpdate: "current_mode_update", currentModeId: modeState(choices, features).currentModeId };
+}
+
+/** Whether approvals were off for all sessions when the client was last notified of it. */
+const lastOff = new WeakMap<AcpConnection, boolean>();
+
+/** Notifies the client when approvals were switched for all sessions, which no session records. */
+export async function announceApprovals(connection: AcpConnection): Promise<void> {
+  const deps = await connection.deps();
+  const isOff = deps.agent.deps.switches.yolo;
+  if ((lastOff.get(connection) ?? false) === isOff) return;
+  lastOff.set(connection, isOff);
+  for (const session of connection.sessions) {
+    const choices = await readChoices(deps, session);
+    const options = configOptions(connection, deps, choices);
+    const updates: readonly SessionUpdate[] = [
+      { sessionUpdate: "config_option_update", configOptions: options },
+      modeUpdate(connection, choices),
+    ];
+    for (const update of updates) {
+      if (session.signal.aborted) break;
+      await connection.client.notify("session/update", { sessionId: session.id, update }).catch(() => {});
+    }
+  }
+}

@@ -5,16 +5,17 @@ import {
   type ContentBlock,
   type ToolCallContent,
 } from "@agentclientprotocol/sdk/unstable";
-import { readForward, type TranscriptRow } from "../../agent/session/transcript.ts";
+import { readRuns } from "../../agent/run/queries.ts";
+import { toolEventsOf } from "../../agent/session/sessions.ts";
+import { readForward, type TranscriptRow } from "../../agent/session/queries.ts";
 import { settingsOf } from "../../agent/session/session.ts";
 import { headOf } from "../../base/text.ts";
-import { redact, redactValue } from "../../base/observe/redact.ts";
+import { redact, redactValue } from "../../base/observe.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import type { AcpConnection } from "../wire/connection.ts";
+import type { AcpConnection, AcpSession } from "../wire/connection.ts";
 import { sessionNotFound } from "../wire/error.ts";
-import { macrotask } from "../questions/question.ts";
+import { macrotask } from "../wire/updates.ts";
 import type { AcpDeps } from "../deps.ts";
-import type { AcpSession } from "./session.ts";
 import { planOf } from "../prompt/turn-reporter.ts";
 import type {
   AssistantMessage,
@@ -22,7 +23,7 @@ import type {
   ToolMessage,
   Attachment,
   UserMessage,
-} from "../../agent/message.ts";
+} from "../../agent/engine.ts";
 import {
   toolEndFrom,
   toolEndOf,
@@ -83,22 +84,8 @@ async function readRunMetadata(
   const metadata = new Map(ids.flatMap((id) => (known.has(id) ? [[id, known.get(id) ?? NO_METADATA]] : [])));
   const unknown = ids.filter((id) => !metadata.has(id));
   if (unknown.length === 0) return metadata;
-  const runs = await store.read
-    .selectFrom("runs")
-    .select(["id", "status", "error"])
-    .where("id", "in", unknown)
-    .execute();
-  const events = await store.read
-    .selectFrom("events")
-    .select(["run_id", "type", "data"])
-    .where("run_id", "in", unknown)
-    .where("type", "in", ["tool.started", "tool.completed"])
-    .execute();
-  const calls = events.map(({ run_id: runId, type, data }) => ({
-    runId,
-    type,
-    data: JSON.parse(data) as JournalEvent["data"],
-  }));
+  const runs = await readRuns(store, unknown);
+  const calls = await toolEventsOf(store, unknown);
   for (const id of unknown) {
     const run = runs.find((row) => row.id === id);
     const of = (type: string) =>
@@ -220,10 +207,13 @@ export class Replay {
     if (!pending) return [];
     const id = `msg_${pending.row.seq}`;
     let texts = 0;
+    let thoughts = 0;
     return pending.message.parts.flatMap((part) => {
       if (part.type === "tool_call") return [this.#toolCall(part, pending)];
-      if (part.type === "reasoning") return textChunks("agent_thought_chunk", part.text);
-      // Older texts have no message id.
+      // Older thoughts and texts have no message id.
+      if (part.type === "reasoning") {
+        return textChunks("agent_thought_chunk", part.text, part.id ?? `${id}_thought_${++thoughts}`);
+      }
       const own = texts++ === 0 ? id : `${id}_${texts}`;
       return textChunks("agent_message_chunk", part.text, part.id ?? own);
     });

@@ -93,6 +93,14 @@ function hunks({ path, diff, size = 0, new_text: after }: FileChange): ToolCallC
   };
 }
 
+/** Returns the number of the first line that a change adds, replaces or removes after, or undefined if it is unknown. */
+export function firstChangedLine({ diff }: FileChange): number | undefined {
+  const [hunk] = patchOf(diff)?.hunks ?? [];
+  if (!hunk) return undefined;
+  const before = hunk.lines.findIndex((line) => !line.startsWith(" "));
+  return Math.max(1, hunk.newStart + Math.max(0, before));
+}
+
 function summary({ path, diff, omitted, size }: FileChange): ToolCallContent {
   const bytes = size === undefined ? "" : ` (${size} bytes)`;
   if (omitted === "binary") return textContent(`${path}: binary file${bytes}; its content is not shown.`);

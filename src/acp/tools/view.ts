@@ -7,10 +7,23 @@ import type {
   ToolCallStatus,
   ToolCallUpdate,
 } from "@agentclientprotocol/sdk/unstable";
-import type { FileChange, CommandExit, ToolEndCode } from "../../../generated/http/client/types.gen.ts";
+import type {
+  FileChange,
+  CommandExit,
+  ToolEndCode,
+  ToolImage,
+} from "../../../generated/http/client/types.gen.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { diffContent, fenced, tailOf, textContent, bounded, outputContent } from "./content.ts";
-import type { ToolStatus } from "../../agent/message.ts";
+import {
+  diffContent,
+  fenced,
+  tailOf,
+  textContent,
+  bounded,
+  outputContent,
+  firstChangedLine,
+} from "./content.ts";
+import type { ToolStatus } from "../../agent/engine.ts";
 
 /** A call at its start. The fields from `kind` on come only from the journal. */
 export interface ToolStart {
@@ -35,6 +48,7 @@ const MAX_COMMAND_BYTES = 65_536;
 /** The kinds of tools, for older events and transcripts that do not have them. */
 const KINDS: Readonly<Record<string, ToolKind>> = {
   clarify: "think",
+  present_plan: "switch_mode",
   delegate_task: "think",
   todo: "think",
   patch: "edit",
@@ -120,12 +134,15 @@ export function titleOf({ preview, tool, input, callId: _ }: ToolStart): string 
   return `${characters.slice(0, MAX_TITLE_CHARACTERS - 1).join("")}…`;
 }
 
-/** Returns the absolute paths of the files of a call, each once; for a read with its first line. */
+/** Returns the absolute paths of the files of a call, each once, with the first line that is read or changed. */
 function locationsOf({ paths = [], input, changes = [] }: ToolStart): ToolCallLocation[] {
-  const all = new Set([...changes.map(({ path }) => path), ...paths].filter(isAbsolute));
   const offset = (input as { readonly offset?: unknown } | null | undefined)?.offset;
   const line = Number.isInteger(offset) && Number(offset) > 0 ? Number(offset) : undefined;
-  return [...all].map((path) => (line === undefined ? { path } : { path, line }));
+  const all = new Map(paths.map((path) => [path, line]));
+  for (const change of changes) all.set(change.path, firstChangedLine(change));
+  return [...all]
+    .filter(([path]) => isAbsolute(path))
+    .map(([path, line]) => (line === undefined ? { path } : { path, line }));
 }
 
 function isAbsolute(path: string): boolean {
@@ -148,6 +165,7 @@ export interface ToolEnd {
   readonly result: string;
   readonly changes?: readonly FileChange[];
   readonly exit?: CommandExit;
+  readonly images?: readonly ToolImage[];
   /** The bytes cut from the start of the result. */
   readonly omittedBytes?: number;
   readonly seconds?: number;
@@ -157,12 +175,14 @@ interface ToolEndView {
   readonly status: ToolCallStatus;
   /** The complete content, which replaces that of the start. */
   readonly content: ToolCallContent[];
+  /** Where the call changed files. */
+  readonly locations?: ToolCallLocation[];
   readonly rawOutput?: Readonly<Record<string, unknown>>;
 }
 
 /** Reads a `tool.completed` event. */
 export function toolEndFrom(data: JournalEvent["data"]): ToolEnd {
-  const { status, code, reason, result, changes, exit, omitted_bytes: omittedBytes, duration } = data;
+  const { status, code, reason, result, changes, exit, omitted_bytes: omittedBytes, duration, images } = data;
   return {
     status: status as ToolStatus,
     ...(code === undefined ? {} : { code: code as ToolEndCode }),
@@ -170,15 +190,22 @@ export function toolEndFrom(data: JournalEvent["data"]): ToolEnd {
     result: typeof result === "string" ? result : "",
     ...(changes === undefined ? {} : { changes: changes as readonly FileChange[] }),
     ...(exit === undefined ? {} : { exit: exit as CommandExit }),
+    ...(images === undefined ? {} : { images: images as readonly ToolImage[] }),
     ...(omittedBytes === undefined ? {} : { omittedBytes: Number(omittedBytes) }),
     ...(duration === undefined ? {} : { seconds: Number(duration) }),
   };
 }
 
 export function toolEndOf(start: ToolStart, end: ToolEnd): ToolEndView {
+  const locations = end.changes?.length ? locationsOf({ ...start, changes: end.changes }) : [];
   return {
     status: end.status === "ok" && end.code === undefined ? "completed" : "failed",
-    content: [...changesContent(start, end), ...resultContent(start, end)],
+    content: [
+      ...changesContent(start, end),
+      ...resultContent(start, end),
+      ...(end.images ?? []).map(imageContent),
+    ],
+    ...(locations.length > 0 ? { locations } : {}),
     rawOutput: rawOutputOf(end),
   };
 }
@@ -199,10 +226,16 @@ function resultContent(start: ToolStart, end: ToolEnd): readonly ToolCallContent
   if (result === "") return [];
   // These results are written for people: denials, results of sub-agents, plans, choices.
   const isForPeople =
-    status === "denied" || status === "aborted" || (status === "ok" && kindOf(start) === "think");
+    status === "denied" || status === "aborted" || (status === "ok" && WRITTEN_FOR_PEOPLE.has(kindOf(start)));
   if (isForPeople) return [textContent(bounded(result, omittedBytes))];
   return [outputContent(result, omittedBytes + (exit?.omitted_bytes ?? 0))];
 }
+
+function imageContent({ media_type: mimeType, data }: ToolImage): ToolCallContent {
+  return { type: "content", content: { type: "image", mimeType, data } };
+}
+
+const WRITTEN_FOR_PEOPLE: ReadonlySet<ToolKind> = new Set(["think", "switch_mode"]);
 
 /** Phrases that clients know. Other calls show the result for the model. */
 const PHRASES: Partial<Record<ToolEndCode, string>> = {

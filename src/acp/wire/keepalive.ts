@@ -1,7 +1,7 @@
 /** Sends an update during silent turns, so that clients see they are alive. */
 import type { AnyMessage, SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { isRecord } from "../../base/json/schema.ts";
-import type { Clock } from "../../base/clock.ts";
+import { isRecord } from "../../base/data.ts";
+import type { Clock } from "../../base/time.ts";
 import type { AcpConnection } from "./connection.ts";
 
 interface LastUpdate {

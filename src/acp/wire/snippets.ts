@@ -69,7 +69,7 @@ export function snippets(options: SnippetOptions): Readonly<Record<Editor, objec
 
 function registryEntry({ name, package: own }: SnippetOptions): object {
   return {
-    id: toId(name) || toId(own.name),
+    id: toId(name) || "agentd",
     name,
     version: own.version,
     description: own.description,

@@ -1,7 +1,7 @@
 /** Messages as the trace log records them: without secrets, and shortened. Pure. */
 import type { AnyMessage } from "@agentclientprotocol/sdk/unstable";
-import { MASK, redact } from "../../base/observe/redact.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { MASK, redact } from "../../base/observe.ts";
+import { isRecord } from "../../base/data.ts";
 
 const MAX_TEXT = 2_000;
 const MAX_ITEMS = 50;

@@ -1,9 +1,10 @@
 /** The connection to the client as a stream of messages, bounded in both directions and drained at its end. */
 import type { AnyMessage, Stream } from "@agentclientprotocol/sdk/unstable";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock } from "../../base/time.ts";
 import type { FrameOutput } from "../../base/system/frame-output.ts";
-import { Lines, type Line } from "../../base/lines.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { Lines, type Line } from "../../base/text.ts";
+import { isRecord } from "../../base/data.ts";
+import { explainInvalidParams } from "./error.ts";
 
 interface WireOptions {
   readonly input: AsyncIterable<Uint8Array>;
@@ -145,11 +146,11 @@ export class Wire {
       return undefined;
     }
     this.#open.set(message.id, (this.#open.get(message.id) ?? 0) + 1);
-    return message;
+    return completed(message);
   }
 
   async #send(message: AnyMessage): Promise<void> {
-    this.#write(message);
+    this.#write("error" in message ? explainInvalidParams(message) : message);
     if (!("method" in message) && "id" in message) this.#answered(message.id);
     await this.#waitBelow(SEND_PAUSE_BYTES);
   }
@@ -249,6 +250,23 @@ function findProblem(value: unknown): string | undefined {
   if (jsonrpc !== "2.0") return 'A message must have "jsonrpc": "2.0".';
   if (!isCall) return "A message must have a method, a result or an error.";
   return "id" in value && !isId(id) ? "An id must be a string, a number or null." : undefined;
+}
+
+/**
+ * Completes what the SDK's validation rejects although its meaning is clear: a protocol version as text, and a fork
+ * without a folder, whose handler takes that of the forked session.
+ */
+function completed(message: AnyMessage): AnyMessage {
+  const { method, params } = message as { readonly method?: string; readonly params?: unknown };
+  if (!isRecord(params)) return message;
+  const { protocolVersion: version } = params;
+  if (method === "initialize" && typeof version === "string" && /^\d{1,4}$/.test(version)) {
+    return { ...message, params: { ...params, protocolVersion: Number(version) } } as AnyMessage;
+  }
+  if (method === "session/fork" && params["cwd"] == null) {
+    return { ...message, params: { ...params, cwd: "" } } as AnyMessage;
+  }
+  return message;
 }
 
 function isId(id: unknown): id is string | number | null {

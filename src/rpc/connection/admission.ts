@@ -1,12 +1,20 @@
 /** Decides who may open a socket, from the upgrade request alone. Pure. */
 import { ServiceError } from "../../base/errors.ts";
-import type { Tickets } from "../../config/tickets.ts";
-import type { RpcIdentity } from "./peer.ts";
+import { bearerKey, checkHost, isOwnOrigin, originNotAllowed, requireKey } from "../../base/net/request.ts";
+import type { Tickets } from "../../config/keys.ts";
+import type { RpcIdentity } from "../deps.ts";
+
+/** A key. Without an owner, what it creates belongs to its name. */
+interface Holder {
+  readonly name: string;
+  readonly owner?: string;
+  readonly scopes: readonly string[];
+}
 
 export interface AdmissionRules {
   readonly keys: {
     readonly required: boolean;
-    find(presented: string): { readonly name: string; readonly scopes: readonly string[] } | undefined;
+    find(presented: string): Holder | undefined;
   };
   readonly tickets: Tickets<RpcIdentity>;
   /** Host names of this server; undefined: any, because it listens on every address. */
@@ -44,49 +52,31 @@ const FORWARDING = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 export function admit(request: SocketRequest, rules: AdmissionRules): RpcIdentity {
   const query = new URLSearchParams(request.target.split("?")[1] ?? "");
   const ticket = query.get("ticket");
-  // Every attempt uses the ticket up, so that a page that got hold of one has no second try.
+  // Every attempt uses up the ticket, so that a page that stole one gets no second try.
   const holder = ticket === null ? undefined : rules.tickets.take(ticket);
-  checkHost(request.header("host"), rules.hosts);
+  checkHost(rules.hosts, request.header("host"));
   checkOrigin(request, rules.origins);
   if (!rules.keys.required) return ANONYMOUS;
   if (ticket !== null) {
     if (!holder)
-      throw invalidKey("This ticket is unknown, was used, or is older than 30 s. Request a new one.");
+      throw new ServiceError(
+        "invalid_api_key",
+        "This ticket is unknown, was used, or is older than 30 s. Request a new one.",
+      );
     return holder;
   }
-  const presented =
-    /^bearer +(\S+) *$/i.exec(request.header("authorization") ?? "")?.[1] ?? query.get("token");
-  if (presented === null || presented === "") {
-    const ways =
-      "Send `Authorization: Bearer <key>`, or connect with ?ticket= from POST /api/auth/ws-ticket.";
-    throw new ServiceError("missing_api_key", `No API key. ${ways}`);
-  }
-  const key = rules.keys.find(presented);
-  if (!key) throw invalidKey("This API key is not valid.");
-  return { owner: key.name, scopes: key.scopes };
+  const presented = bearerKey(request.header("authorization")) ?? query.get("token") ?? undefined;
+  const { name, owner = name, scopes } = requireKey(rules.keys, presented, { hint: HOW_TO_SEND });
+  return { owner, key: name, scopes };
 }
 
-function checkHost(host: string | null, hosts: readonly string[] | undefined): void {
-  const name = (host ?? "").replace(/:\d+$/, "").toLowerCase();
-  if (hosts === undefined || hosts.includes(name)) return;
-  throw new ServiceError(
-    "host_not_allowed",
-    `The host name ${JSON.stringify(name.slice(0, 256))} is not allowed here. Add it to api_server.allowed_hosts.`,
-  );
-}
+const HOW_TO_SEND =
+  "Send `Authorization: Bearer <key>`, or connect with ?ticket= from POST /api/auth/ws-ticket.";
 
 /** Checks the origin. Browsers always send one, programs do not. */
 function checkOrigin(request: SocketRequest, origins: readonly string[]): void {
   const origin = request.header("origin");
   if (origin === null || origins.includes("*") || origins.includes(origin)) return;
-  const host = (request.header("host") ?? "").toLowerCase();
-  if (host !== "" && /^https?:/.test(origin) && URL.parse(origin)?.host === host) return;
-  throw new ServiceError(
-    "origin_not_allowed",
-    `Pages of the origin ${JSON.stringify(origin.slice(0, 256))} may not connect. Add the origin to api_server.cors_origins.`,
-  );
-}
-
-function invalidKey(message: string): ServiceError {
-  return new ServiceError("invalid_api_key", message);
+  if (/^https?:/.test(origin) && isOwnOrigin(origin, request.header("host"))) return;
+  throw originNotAllowed(origin, "connect");
 }

@@ -1,23 +1,12 @@
 /** The calls of one connection: validated, limited in number, each answered once, alone or in its batch. */
-import { ServiceError, toServiceError } from "../../base/errors.ts";
-import type { Log } from "../../base/observe/log.ts";
-import type { RpcHandlers, RpcContext, RpcCall } from "../deps.ts";
-import {
-  errorFrame,
-  INVALID_REQUEST,
-  protocolError,
-  readInbound,
-  resultFrame,
-  type ErrorFrame,
-  type Inbound,
-  type ResultFrame,
-} from "./frame.ts";
+import { ServiceError, toServiceError, type ErrorRow } from "../../base/errors.ts";
+import type { Log } from "../../base/observe.ts";
+import type { RpcHandlers, RpcContext, RpcCall, RpcIdentity } from "../deps.ts";
 import type { Outbox } from "./outbox.ts";
 import { gatewayRequests, type GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
 import type { RequestMeta } from "../../../generated/gateway/contract.gen.ts";
-import { isRecord } from "../../base/json/schema.ts";
-import { formatIssue, SchemaSet } from "../../base/json/validate.ts";
-import { type RpcIdentity, requireScope } from "./peer.ts";
+import { isRecord } from "../../base/data.ts";
+import { formatIssue, SchemaSet } from "../../base/schema.ts";
 import { schemas } from "../../../generated/gateway/schemas.gen.ts";
 
 export interface CallsOptions {
@@ -48,7 +37,7 @@ export class Calls {
     else if (call) void this.#finishLater(call);
   }
 
-  /** Answers a frame that is no call with a protocol error. */
+  /** Answers a frame that is not a call with a protocol error. */
   refuse(code: number, reason: string, message: string): void {
     this.#send(protocolError(null, { code, reason, message }));
   }
@@ -106,7 +95,7 @@ export class Calls {
       if (this.#inFlight >= context.deps.settings.limits.max_inflight_requests) {
         throw overloaded(this.#inFlight);
       }
-      context.deps.keyLimits?.countRequest(identity.owner);
+      context.deps.keyLimits?.countRequest(identity.key ?? identity.owner);
       const checked = checkCall(request.method, request.params, { identity, log, sizeBytes });
       const result = runHandler(handlers, checked, { ctx: context, signal, hold: call.hold });
       if (!(result instanceof Promise)) return answered(result);
@@ -253,3 +242,133 @@ function unknownMethod(method: string): ServiceError {
 
 /** Validators for the schemas of both gateway documents. Each is compiled on first use. */
 export const rpcSchemas = new SchemaSet(schemas);
+
+/** JSON-RPC 2.0 frames: strict in what is sent, lenient in what is accepted. Pure. */
+
+export type RpcId = string | number | null;
+
+/** A parsed member of a frame. */
+export type Inbound =
+  | {
+      readonly kind: "request";
+      readonly id: RpcId;
+      readonly method: string;
+      readonly params: unknown;
+    }
+  | { readonly kind: "notification"; readonly method: string; readonly params: unknown }
+  /** The host's answer to a question. */
+  | {
+      readonly kind: "answer";
+      readonly id: RpcId;
+      readonly result: unknown;
+      readonly error: HostError | undefined;
+    }
+  | { readonly kind: "invalid"; readonly id: RpcId; readonly message: string };
+
+export interface HostError {
+  readonly code: number;
+  readonly message: string;
+}
+
+export interface ErrorFrame {
+  readonly jsonrpc: "2.0";
+  readonly id: RpcId;
+  readonly error: {
+    readonly code: number;
+    readonly message: string;
+    readonly data: { readonly reason: string; readonly retryable: boolean } & Readonly<
+      Record<string, unknown>
+    >;
+  };
+}
+
+export interface ResultFrame {
+  readonly jsonrpc: "2.0";
+  readonly id: RpcId;
+  readonly result: unknown;
+}
+
+export const PARSE_ERROR = -32700;
+export const INVALID_REQUEST = -32600;
+
+/** Parses a member. `jsonrpc` may be missing, but must not name another version. */
+export function readInbound(value: unknown): Inbound {
+  if (!isRecord(value)) return invalid(null, "A request must be a JSON object.");
+  const id = readId(value["id"]);
+  if (id === undefined && "id" in value) return invalid(null, "id must be a string, a number or null.");
+  const version = value["jsonrpc"];
+  if (version !== undefined && version !== "2.0") return invalid(id ?? null, 'jsonrpc must be "2.0".');
+  const { method, params } = value as { readonly method?: unknown; readonly params?: unknown };
+  if (method === undefined && id !== undefined && ("result" in value || "error" in value)) {
+    return { kind: "answer", id, result: value["result"], error: readError(value["error"]) };
+  }
+  if (typeof method !== "string" || method === "") {
+    return invalid(id ?? null, "method must be a non-empty string.");
+  }
+  return id === undefined
+    ? { kind: "notification", method, params }
+    : { kind: "request", id, method, params };
+}
+
+export function resultFrame(id: RpcId, result: unknown): ResultFrame {
+  return { jsonrpc: "2.0", id, result };
+}
+
+/** Returns the frame of a protocol error. */
+export function protocolError(
+  id: RpcId,
+  { code, reason, message }: { readonly code: number; readonly reason: string; readonly message: string },
+): ErrorFrame {
+  return { jsonrpc: "2.0", id, error: { code, message, data: { reason, retryable: false } } };
+}
+
+/**
+ * Returns the frame of an error: its number, `data.reason` and `data.retryable` from the table, and its own
+ * details.
+ */
+export function errorFrame(id: RpcId, error: ServiceError): ErrorFrame {
+  const row: ErrorRow = error.row;
+  const { param, retryAfterSeconds: seconds } = error;
+  const about = {
+    ...(param === undefined ? {} : { param }),
+    ...(seconds === undefined ? {} : { retry_after_seconds: seconds }),
+  };
+  const data = { ...error.details, ...about, reason: row.reason ?? error.code, retryable: row.retryable };
+  return { jsonrpc: "2.0", id, error: { code: row.rpc, message: messageOf(error), data } };
+}
+
+/** Hosts look for the words "session busy" and then retry. */
+function messageOf({ code, message }: ServiceError): string {
+  return code === "session_busy" ? `session busy: ${message}` : message;
+}
+
+function readId(id: unknown): RpcId | undefined {
+  return typeof id === "string" || typeof id === "number" || id === null ? id : undefined;
+}
+
+function readError(error: unknown): HostError | undefined {
+  if (error === undefined) return undefined;
+  const { code, message } = isRecord(error) ? error : {};
+  return {
+    code: typeof code === "number" ? code : 0,
+    message: typeof message === "string" ? message : "",
+  };
+}
+
+function invalid(id: RpcId, message: string): Inbound {
+  return { kind: "invalid", id, message };
+}
+
+/** Returns true when the identity has the scope. */
+export function hasScope({ scopes }: RpcIdentity, scope: string): boolean {
+  return scopes.includes(scope) || scopes.includes("admin");
+}
+
+/** Checks a scope. ServiceError `insufficient_scope`; `what` needs the scope. */
+export function requireScope(identity: RpcIdentity, scope: string, what: string): void {
+  if (hasScope(identity, scope)) return;
+  throw new ServiceError(
+    "insufficient_scope",
+    `The key ${JSON.stringify(identity.owner)} has no scope ${JSON.stringify(scope)}, which ${what} requires. Add it in api_server.keys.`,
+  );
+}

@@ -6,15 +6,23 @@ import {
   type GatewayEvents,
   hostRequests,
 } from "../../../generated/gateway/host.gen.ts";
-import { createId } from "../../base/ids.ts";
-import type { Log } from "../../base/observe/log.ts";
-import { Calls, rpcSchemas } from "./calls.ts";
-import type { RpcHandlers, RpcContext, RpcDeps } from "../deps.ts";
+import { createId } from "../../base/text.ts";
+import type { Log } from "../../base/observe.ts";
+import { Calls, rpcSchemas, INVALID_REQUEST, PARSE_ERROR, type HostError, type RpcId } from "./calls.ts";
+import type {
+  RpcHandlers,
+  RpcContext,
+  RpcDeps,
+  ClientProfile,
+  HostAnswer,
+  RpcIdentity,
+  RpcPeer,
+  Subscriptions,
+} from "../deps.ts";
 import { isDelta, Outbox, type Wire } from "./outbox.ts";
-import { INVALID_REQUEST, PARSE_ERROR, type HostError, type RpcId } from "./frame.ts";
-import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } from "./peer.ts";
-import { readyEvent } from "./ready.ts";
-import type { Clock } from "../../base/clock.ts";
+import { isOpenTo, readyEvent } from "./ready.ts";
+import type { Clock } from "../../base/time.ts";
+import { formatIssue } from "../../base/schema.ts";
 
 /** A transport: sends frames, and closes. */
 export interface ConnectionWire extends Wire {
@@ -28,6 +36,8 @@ export interface ConnectionOptions {
   readonly identity: RpcIdentity;
   readonly transport: RpcPeer["transport"];
   readonly isLocal: boolean;
+  /** Folder in which the host was started, if it is known. */
+  readonly cwd?: string;
   /** The connection's id, when its first frame was sent before the modules were ready. */
   readonly greeted?: string;
   /** Called when the connection ends. */
@@ -44,6 +54,7 @@ export class Connection implements RpcPeer {
   readonly identity: RpcIdentity;
   readonly transport: RpcPeer["transport"];
   readonly isLocal: boolean;
+  readonly cwd: string | undefined;
   profile: ClientProfile = DEFAULT_PROFILE;
   readonly #options: ConnectionOptions;
   readonly #log: Log;
@@ -62,6 +73,7 @@ export class Connection implements RpcPeer {
     this.identity = identity;
     this.transport = transport;
     this.isLocal = isLocal;
+    this.cwd = options.cwd;
     this.#log = deps.log.with({ connection: this.id });
     const onOverflow = () => this.#overflow();
     // A pipe is never cut: its writers wait.
@@ -91,6 +103,8 @@ export class Connection implements RpcPeer {
   readonly attach: Subscriptions["attach"] = (sessionId, options) =>
     this.#subscriptions.attach(sessionId, options);
   readonly detach: Subscriptions["detach"] = (sessionId) => this.#subscriptions.detach(sessionId);
+  readonly showOpen: Subscriptions["showOpen"] = (sessionId, options) =>
+    this.#subscriptions.showOpen(sessionId, options);
   readonly caughtUp: Subscriptions["caughtUp"] = () => this.#subscriptions.caughtUp();
 
   /** Sends the first frame, unless the host already has it. */
@@ -98,11 +112,11 @@ export class Connection implements RpcPeer {
     const { deps, greeted } = this.#options;
     if (greeted !== undefined) return;
     const { limits } = deps.settings;
-    const { id: connectionId, transport } = this;
+    const { id: connectionId, transport, isLocal } = this;
     const { version, store, clock } = deps;
-    this.event(
-      readyEvent({ connectionId, transport, version, epoch: store.epoch, limits, nowMs: clock.now() }),
-    );
+    const shellExec = isOpenTo(deps.settings.shellExec, { isLocal });
+    const greeting = { version, epoch: store.epoch, limits, shellExec, nowMs: clock.now() };
+    this.event(readyEvent({ ...greeting, connectionId, transport }));
   }
 
   introduce(profile: ClientProfile): void {
@@ -148,7 +162,7 @@ export class Connection implements RpcPeer {
     this.#calls.refuse(PARSE_ERROR, "parse_error", message);
   }
 
-  /** Rejects input that is no frame, such as a line above the limit. */
+  /** Rejects input that is not a frame, such as a line above the limit. */
   refuse(message: string, reason: string): void {
     this.#calls.refuse(INVALID_REQUEST, reason, message);
   }
@@ -277,10 +291,11 @@ export class Questions {
       this.#log.debug("the host declined a question", { id, method, code: error.code });
       return settle({ status: "declined" });
     }
-    if (rpcSchemas.check(hostRequests[method].result, result)) {
+    const [issue] = rpcSchemas.check(hostRequests[method].result, result) ?? [];
+    if (issue) {
       // The answer is not logged: it may be a password.
       this.#log.warn("the host's answer does not match its question", { id, method });
-      return settle({ status: "declined" });
+      return settle({ status: "invalid", issue: formatIssue(issue, "result") });
     }
     settle({ status: "answered", result: result as HostRequests[HostMethod]["result"] });
   }

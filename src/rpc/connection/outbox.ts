@@ -1,6 +1,6 @@
 /** The outbox of one connection: bounded and ordered. Waiting deltas of one stream are merged. */
 import type { GatewayEvent, GatewayEvents } from "../../../generated/gateway/host.gen.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock } from "../../base/time.ts";
 import type { ReaderBudget, ReaderQueue } from "../../store/journal/reader-budget.ts";
 
 /** The sending side of a transport. */

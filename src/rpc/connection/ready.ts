@@ -1,5 +1,5 @@
 import type { GatewayEvents } from "../../../generated/gateway/host.gen.ts";
-import type { GatewayLimits } from "../../../generated/gateway/types/types.gen.ts";
+import type { GatewayLimits, ServerCapabilities } from "../../../generated/gateway/types/types.gen.ts";
 
 export const PROTOCOL = { name: "agent-tui-gateway", version: 1, min_version: 1 } as const;
 
@@ -12,6 +12,8 @@ export interface Greeting {
   /** See Store. */
   readonly epoch: string;
   readonly limits: GatewayLimits;
+  /** Whether this connection may call `shell.exec`. */
+  readonly shellExec: boolean;
   readonly nowMs: number;
 }
 
@@ -22,28 +24,46 @@ export function readyEvent(greeting: Greeting): GatewayEvents["gateway.ready"] {
     ts: greeting.nowMs,
     payload: {
       skin: {},
-      protocol: PROTOCOL,
-      server: { name: "agentd", version: greeting.version },
+      ...describeServer(greeting),
       connection_id: greeting.connectionId,
       replay_epoch: greeting.epoch,
       change_events: true,
       heartbeat: greeting.transport === "ws",
-      capabilities: {
-        event_replay: true,
-        resume_cursor: true,
-        server_requests: true,
-        client_turn_id: true,
-        fanout: true,
-        busy_modes: ["queue", "steer", "interrupt", "reject"],
-        approvals_by_id: true,
-        batch_clarify: false,
-        voice: false,
-        shell_exec: false,
-      },
-      limits: greeting.limits,
     },
   };
 }
+
+/** Returns what the server is and supports. */
+export function describeServer({
+  version,
+  limits,
+  shellExec,
+}: Pick<Greeting, "version" | "limits" | "shellExec">) {
+  return {
+    protocol: PROTOCOL,
+    server: { name: "agentd", version },
+    capabilities: {
+      event_replay: true,
+      resume_cursor: true,
+      server_requests: true,
+      client_turn_id: true,
+      fanout: true,
+      busy_modes: ["queue", "steer", "interrupt", "reject"] as BusyModes,
+      approvals_by_id: true,
+      batch_clarify: false,
+      voice: false,
+      shell_exec: shellExec,
+    },
+    limits,
+  };
+}
+
+/** Returns whether a connection may use what `setting` limits to some hosts. */
+export function isOpenTo(setting: "local" | "all" | "off", peer: { readonly isLocal: boolean }): boolean {
+  return setting === "all" || (setting === "local" && peer.isLocal);
+}
+
+type BusyModes = ServerCapabilities["busy_modes"];
 
 /** The limits of a connection, as `gateway.ready` reports them. Bytes are UTF-8 bytes. */
 export const RPC_LIMITS: GatewayLimits = {

@@ -5,7 +5,7 @@ import { toServiceError, type ServiceError } from "../../base/errors.ts";
 import { admit, isForwarded, isGatewayPath, type AdmissionRules } from "./admission.ts";
 import { CLOSE, type Connection } from "./connection.ts";
 import type { RpcHub } from "../events/hub.ts";
-import type { RpcIdentity } from "./peer.ts";
+import type { RpcIdentity } from "../deps.ts";
 
 export interface SocketGateOptions {
   readonly hub: RpcHub;
@@ -104,7 +104,7 @@ export class SocketGate {
     try {
       const identity = admit(upgrade, rules);
       // An upgrade counts as a request, so that repeated connections do not bypass the rate limit.
-      hub.deps.keyLimits?.countRequest(identity.owner);
+      hub.deps.keyLimits?.countRequest(identity.key ?? identity.owner);
       const isLocal = this.#options.isLocal && !isForwarded(upgrade);
       const stream = (request as NodeUpgrade).runtime?.node?.upgrade?.socket;
       return { context: { identity, isLocal, stream } };

@@ -2,12 +2,11 @@
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { FrameOutput } from "../../base/system/frame-output.ts";
-import { createId } from "../../base/ids.ts";
-import { Lines, type Line } from "../../base/lines.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { createId, Lines, type Line } from "../../base/text.ts";
+import { redact } from "../../base/observe.ts";
 import type { Connection } from "./connection.ts";
 import type { RpcHub } from "../events/hub.ts";
-import type { RpcIdentity } from "./peer.ts";
+import type { RpcIdentity } from "../deps.ts";
 import { readyEvent, type Greeting } from "./ready.ts";
 
 /**
@@ -16,7 +15,7 @@ import { readyEvent, type Greeting } from "./ready.ts";
  */
 export function greetStdio(
   output: FrameOutput,
-  known: Pick<Greeting, "version" | "epoch" | "limits">,
+  known: Pick<Greeting, "version" | "epoch" | "limits" | "shellExec">,
 ): string {
   const connectionId = createId("con");
   send(output, readyEvent({ ...known, connectionId, transport: "stdio", nowMs: Date.now() }));
@@ -42,6 +41,8 @@ export interface StdioOptions {
   readonly identity: RpcIdentity;
   readonly input: AsyncIterable<Uint8Array>;
   readonly output: FrameOutput;
+  /** Absolute; the folder in which the host was started. */
+  readonly cwd?: string;
   /** The result of {@link greetStdio}, when the first frame is sent. */
   readonly greeted?: string;
   /** Ends the connection from this side. */
@@ -53,7 +54,7 @@ export interface StdioOptions {
  * the output is broken, or when `signal` aborts. The connection stays open for final events.
  */
 export async function serveStdio(options: StdioOptions): Promise<void> {
-  const { hub, identity, input, output, greeted, signal } = options;
+  const { hub, identity, input, output, cwd, greeted, signal } = options;
   const wire = {
     send: (text: string) => output.write(`${text}\n`),
     buffered: () => output.buffered(),
@@ -64,6 +65,7 @@ export async function serveStdio(options: StdioOptions): Promise<void> {
     identity,
     transport: "stdio",
     isLocal: true,
+    ...(cwd === undefined ? {} : { cwd }),
     ...(greeted === undefined ? {} : { greeted }),
   });
   output.onDrain(() => connection.pump());

@@ -6,7 +6,7 @@
  */
 import type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo, SubagentReport } from "../../../generated/gateway/types/types.gen.ts";
-import { isFinalEvent } from "../../agent/run/event.ts";
+import { isFinalEvent } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import {
   completePayload,
@@ -15,6 +15,8 @@ import {
   subagentChange,
   subagentReport,
   toolPayload,
+  startedCall,
+  type StartedCall,
   taskIdOf,
   turnIdOf,
 } from "./payloads.ts";
@@ -28,6 +30,8 @@ export interface EntryExtras {
   readonly preview?: string;
   /** For a run that did not complete: its output so far. */
   readonly output?: string;
+  /** For a call whose start the reducer did not read: what the call is about. */
+  readonly call?: StartedCall;
   /** The session as it is, if {@link GatewayReducer.wantsInfo}. */
   readonly info?: SessionInfo;
   /** For a question: true when it is closed, or shown in another way. */
@@ -66,6 +70,10 @@ export class GatewayReducer {
   #turn: OpenTurn | undefined;
   #queued: readonly { readonly turn_id: string; readonly text_preview: string }[] = [];
   #subagents = new Map<string, SubagentReport>();
+  /** What the running calls are about, by call. */
+  #calls = new Map<string, StartedCall>();
+  /** What the model said since its last call. */
+  #said = "";
 
   constructor(sessionId: string) {
     this.#sessionId = sessionId;
@@ -86,9 +94,16 @@ export class GatewayReducer {
       case "run.started":
         return this.#started(entry, extra);
       case "message.started":
-      case "message.completed":
         // Clears what was shown while the model was silent.
         return [this.#event(entry, "thinking.delta", { text: "" })];
+      case "message.completed":
+        this.#said = text(data["text"]);
+        // Not a thinking.delta: hosts show it a moment later, when the turn may be over.
+        return [this.#event(entry, "status.update", { kind: "lifecycle", text: "" })];
+      case "tool.generating":
+        return this.#withSaid(entry, { context: "" });
+      case "tool.started":
+        return this.#called(entry);
       case "message.delta":
       case "reasoning.delta":
         return [this.#event(entry, type, { text: text(data["delta"]) })];
@@ -107,6 +122,8 @@ export class GatewayReducer {
         ];
     }
     if (isFinalEvent(type)) return this.#ended(entry, extra);
+    if (type === "sudo.expired") return this.#expired(entry, "sudo.expire");
+    if (type === "secret.expired") return this.#expired(entry, "secret.expire");
     return [this.#other(entry, extra)];
   }
 
@@ -118,8 +135,52 @@ export class GatewayReducer {
 
   /** Returns the snapshot that follows an entry's numbered event. */
   trailer(entry: JournalEvent, info: SessionInfo): GatewayEvent {
-    const { seq: _, ...event } = this.#event(entry, "session.info", this.#now(info));
-    return event;
+    return this.#unnumbered(entry, "session.info", this.#now(info));
+  }
+
+  /** Returns true for a call whose start this reducer did not read. */
+  wantsCall({ type, data }: JournalEvent): boolean {
+    if (type !== "tool.progress" && type !== "tool.completed") return false;
+    return !this.#calls.has(text(data["tool_call_id"]));
+  }
+
+  get isRunning(): boolean {
+    return this.#turn !== undefined;
+  }
+
+  /** Restores what the model said before its next call. */
+  resumeText(said: string): void {
+    this.#said = said;
+  }
+
+  #called(entry: JournalEvent): readonly GatewayEvent[] {
+    const call = startedCall(entry);
+    this.#calls.set(text(entry.data["tool_call_id"]), call);
+    return this.#withSaid(entry, call);
+  }
+
+  /** Returns the event of a call, and after the first one what the model said before it. */
+  #withSaid(entry: JournalEvent, call: StartedCall): readonly GatewayEvent[] {
+    const tool = toolPayload(entry, call);
+    const events = tool ? [this.#event(entry, tool.type, tool.payload as Payload<typeof tool.type>)] : [];
+    if (this.#said === "") return events;
+    const interim = { text: this.#said, already_streamed: true as const };
+    this.#said = "";
+    return [...events, this.#unnumbered(entry, "message.interim", interim)];
+  }
+
+  #callOf({ type, data }: JournalEvent, extra: EntryExtras): StartedCall {
+    const id = text(data["tool_call_id"]);
+    const call = this.#calls.get(id) ?? extra.call ?? { context: "" };
+    if (type === "tool.progress") this.#calls.set(id, call);
+    if (type === "tool.completed") this.#calls.delete(id);
+    return call;
+  }
+
+  /** Unnumbered events come last, so that a client that reconnects after each event makes progress. */
+  #expired(entry: JournalEvent, type: "sudo.expire" | "secret.expire"): readonly GatewayEvent[] {
+    const expired = this.#unnumbered(entry, type, { request_id: text(entry.data["request_id"]) });
+    return [this.#other(entry, {}), expired];
   }
 
   #other(entry: JournalEvent, extra: EntryExtras): GatewayEvent {
@@ -129,10 +190,12 @@ export class GatewayReducer {
       if (type.endsWith(".request")) return this.#question(entry, extra);
       return this.#event(entry, "request.cancel", cancelPayload(method, entry));
     }
-    const tool = toolPayload(entry);
+    const tool = toolPayload(entry, this.#callOf(entry, extra));
     if (tool) return this.#event(entry, tool.type, tool.payload as Payload<typeof tool.type>);
     if (type.startsWith("subagent.")) return this.#subagent(entry);
-    const status = statusLine(type, data);
+    // The start of a run that compresses was already reported as one.
+    const isKnown = type === "compression.started" && this.#turn?.kind === "compression";
+    const status = isKnown ? undefined : statusLine(type, data);
     return this.#event(entry, "status.update", status ?? { kind: "lifecycle", text: "" });
   }
 
@@ -178,11 +241,27 @@ export class GatewayReducer {
     const { kind, model } = this.#turn;
     this.#turn = undefined;
     this.#subagents = new Map();
+    this.#calls = new Map();
+    this.#said = "";
     const event =
       kind === "compression"
         ? this.#event(entry, "status.update", { kind: "status", text: "ready" })
-        : this.#event(entry, "message.complete", completePayload(entry, { model, output: extra.output }));
+        : this.#event(
+            entry,
+            "message.complete",
+            this.#completion(entry, { model, output: extra.output }, extra),
+          );
     return extra.info ? [event, this.trailer(entry, extra.info)] : [event];
+  }
+
+  /** Takes the usage from the snapshot that follows, which covers the session. */
+  #completion(
+    entry: JournalEvent,
+    turn: { readonly model: string; readonly output: string | undefined },
+    { info }: EntryExtras,
+  ): Payload<"message.complete"> {
+    const payload = completePayload(entry, turn);
+    return { ...payload, usage: info?.usage ?? payload.usage, turn_usage: payload.usage };
   }
 
   #updated(entry: JournalEvent, { info }: EntryExtras): readonly GatewayEvent[] {
@@ -234,6 +313,11 @@ export class GatewayReducer {
   /** Takes `running` from the journal: the session itself may be ahead. */
   #now(info: SessionInfo): SessionInfo {
     return { ...info, running: this.#turn !== undefined };
+  }
+
+  #unnumbered<K extends GatewayEventType>(entry: JournalEvent, type: K, payload: Payload<K>): GatewayEvent {
+    const { seq: _, ...event } = this.#event(entry, type, payload) as GatewayEvent;
+    return event as GatewayEvent;
   }
 
   #event<K extends GatewayEventType>(entry: JournalEvent, type: K, payload: Payload<K>): GatewayEvents[K] {

@@ -1,12 +1,10 @@
-import type { RpcHandlers, RpcContext, RpcDeps } from "../deps.ts";
+import type { RpcHandlers, RpcContext, RpcDeps, RpcPeer } from "../deps.ts";
 import { CLOSE, Connection, type ConnectionOptions } from "../connection/connection.ts";
-import type { RpcPeer } from "../connection/peer.ts";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import { saveSession } from "../../agent/session/sessions.ts";
 import { sessionNotFound } from "../../agent/session/session.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { CallerSession } from "../session/address.ts";
-import { sessionInfo } from "../session/session-view.ts";
+import { type CallerSession, sessionInfo } from "../session/session.ts";
 
 /** All connections of the gateway, over any transport. */
 export class RpcHub implements Iterable<RpcPeer> {

@@ -10,7 +10,8 @@ import type {
 } from "../../../generated/gateway/types/types.gen.ts";
 import { errorTable, type ErrorRow } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { headOf } from "../../base/text.ts";
+import { redact } from "../../base/observe.ts";
+import { headOf, shorten, toOneLine } from "../../base/text.ts";
 
 /** Returns the turn id of a run. Hosts call a run a turn. */
 export function turnIdOf(runId: string): string {
@@ -49,7 +50,7 @@ export function usageOf(usage: unknown, model: string): GatewayUsage {
   };
 }
 
-/** Returns how a turn ended. `usage` is the turn's own; the `session.info` that follows has the session's. */
+/** Returns how a turn ended. `usage` is the turn's own. */
 export function completePayload(
   entry: JournalEvent,
   turn: { readonly model: string; readonly output: string | undefined },
@@ -71,7 +72,7 @@ export function completePayload(
   const error = data["error"] as { readonly code: string; readonly message: string };
   return {
     text: said,
-    // A turn whose process ended did not fail by itself.
+    // A turn whose process ended did not itself fail.
     status: type === "run.interrupted" ? "interrupted" : "error",
     ...about,
     ...partial,
@@ -102,22 +103,34 @@ type ToolEvent =
   | { readonly type: "tool.generating"; readonly payload: ToolGeneratingPayload };
 
 const CONTEXT_CHARACTERS = 80;
+/** Longer arguments are not repeated at the end of a call. */
+const MAX_ARGS_CHARACTERS = 4_096;
 /** Longer results are not parsed as JSON. */
 const PARSED_CHARACTERS = 65_536;
 
 /** Returns the event of a tool call; undefined for other entries. */
-export function toolPayload({ type, data }: JournalEvent): ToolEvent | undefined {
+export function toolPayload({ type, data }: JournalEvent, call: StartedCall): ToolEvent | undefined {
   const about = { tool_id: String(data["tool_call_id"]), name: String(data["tool"]) };
   switch (type) {
     case "tool.started": {
       const args = data["arguments"];
-      const context = oneLine(String(data["preview"] ?? ""));
-      return { type: "tool.start", payload: { ...about, context, ...(args === undefined ? {} : { args }) } };
+      return {
+        type: "tool.start",
+        payload: { ...about, context: call.context, ...(args === undefined ? {} : { args }) },
+      };
     }
     case "tool.progress":
-      return { type: "tool.progress", payload: { ...about, preview: String(data["delta"]) } };
+      return {
+        type: "tool.progress",
+        payload: { ...about, ...progress(String(data["delta"]), call.context) },
+      };
     case "tool.completed":
-      return { type: "tool.complete", payload: { ...about, ...completed(data) } };
+      return {
+        type: "tool.complete",
+        payload: { ...about, ...(call.args === undefined ? {} : { args: call.args }), ...completed(data) },
+      };
+    case "tool.generating":
+      return { type: "tool.generating", payload: { name: String(data["tool"]) } };
     case "tool.requested":
       return { type: "tool.generating", payload: about };
     default:
@@ -125,12 +138,52 @@ export function toolPayload({ type, data }: JournalEvent): ToolEvent | undefined
   }
 }
 
-/** Returns the text on one line of at most 80 characters, without cutting a character in two. */
-export function oneLine(text: string): string {
-  const line = Array.from(headOf(text, 1_000).replace(/\s+/g, " ").trim());
-  return line.length <= CONTEXT_CHARACTERS
-    ? line.join("")
-    : `${line.slice(0, CONTEXT_CHARACTERS - 1).join("")}…`;
+/** Hosts show `preview` in place of the call's context, so it begins with the context. */
+function progress(output: string, context: string): { readonly preview: string; readonly output: string } {
+  const line = contextLine(output.trimEnd().split("\n").at(-1) ?? "");
+  return { preview: [context, line].filter((part) => part !== "").join(" · "), output };
+}
+
+/** What the events of a call repeat from its start. */
+export interface StartedCall {
+  readonly context: string;
+  /** Absent when they are large. */
+  readonly args?: unknown;
+}
+
+/** Returns what a started call is about. */
+export function startedCall({ data }: JournalEvent): StartedCall {
+  const args = data["arguments"];
+  const context = callContext(args) || contextLine(String(data["preview"] ?? ""));
+  const isSmall = args !== undefined && JSON.stringify(args).length <= MAX_ARGS_CHARACTERS;
+  return { context, ...(isSmall ? { args } : {}) };
+}
+
+/** Returns what a call is about: its command, path or other leading text; "" without any. */
+export function callContext(input: unknown): string {
+  return contextLine(redact(headOf(leadingText(input, 0), 1_000)));
+}
+
+const LEADING = ["command", "path", "query", "url", "question", "goal"];
+const MAX_DEPTH = 4;
+
+function leadingText(value: unknown, depth: number): string {
+  if (typeof value === "string") return value;
+  if (typeof value !== "object" || value === null || depth > MAX_DEPTH) return "";
+  const of = value as Readonly<Record<string, unknown>>;
+  const named = LEADING.map((name) => of[name]);
+  const texts = [...named, ...Object.values(of)].filter((each) => typeof each === "string" && each !== "");
+  if (typeof texts[0] === "string") return texts[0];
+  for (const each of Object.values(of)) {
+    const text = leadingText(each, depth + 1);
+    if (text !== "") return text;
+  }
+  return "";
+}
+
+/** Returns a text on one line of at most 80 characters. */
+export function contextLine(text: string): string {
+  return shorten(toOneLine(headOf(text, 1_000)), CONTEXT_CHARACTERS);
 }
 
 /** Joins the diffs of all files. */
@@ -200,7 +253,17 @@ export function subagentChange(type: string, data: Data): Partial<SubagentReport
     status: STATUS[String(data["status"])] ?? "error",
     summary: String(data["summary"] ?? ""),
     duration_seconds: Number(data["duration_seconds"]),
-    ...(usage ? { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens } : {}),
+    ...(usage ? subagentUsage(usage) : {}),
+  };
+}
+
+function subagentUsage(usage: RunUsage): Partial<SubagentReport> {
+  return {
+    input_tokens: usage.input_tokens,
+    output_tokens: usage.output_tokens,
+    reasoning_tokens: usage.reasoning_tokens,
+    api_calls: usage.model_calls,
+    ...(usage.cost_usd === null ? {} : { cost_usd: usage.cost_usd }),
   };
 }
 

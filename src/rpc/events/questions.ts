@@ -1,4 +1,4 @@
-import type { HostMethod, HostRequests } from "../../../generated/gateway/host.gen.ts";
+import type { GatewayEvent, HostMethod, HostRequests } from "../../../generated/gateway/host.gen.ts";
 import type { AskChoice, ClarifyQuestion, FileChange } from "../../../generated/http/client/types.gen.ts";
 import {
   type QuestionKind,
@@ -7,9 +7,10 @@ import {
   requestEvent,
 } from "../../agent/question/question.ts";
 import { ServiceError } from "../../base/errors.ts";
+import { LruMap } from "../../base/data.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import { type RpcPeer, hasScope } from "../connection/peer.ts";
-import type { RpcDeps } from "../deps.ts";
+import { hasScope } from "../connection/calls.ts";
+import type { RpcPeer, RpcDeps } from "../deps.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
 import type {
   ApprovalAskedPayload,
@@ -18,7 +19,7 @@ import type {
   SecretAskedPayload,
   SudoAskedPayload,
 } from "../../../generated/gateway/types/types.gen.ts";
-import { diffOf } from "./payloads.ts";
+import { diffOf, turnIdOf } from "./payloads.ts";
 
 interface HostQuestion {
   readonly method: HostMethod;
@@ -28,25 +29,50 @@ interface HostQuestion {
   readonly signal: AbortSignal;
 }
 
+/** How often a host is asked whose answers do not fit. */
+const MAX_ATTEMPTS = 3;
+
 /** Asks one host, and settles the question with its answer. Never rejects. */
 export async function askHost(deps: RpcDeps, peer: RpcPeer, question: HostQuestion): Promise<void> {
-  const { method, entry, owner, signal } = question;
+  const { method, entry, signal } = question;
   const id = String(entry.data["request_id"]);
-  const params = { session_id: entry.sessionId, payload: questionPayload(method, entry.data) };
+  const params = questionParams(method, entry.sessionId, entry.data);
   try {
-    const answer = await peer.ask(method, id, params as HostRequests[HostMethod]["params"], { signal });
-    if (answer.status === "declined") return await decline(deps, peer, question);
-    if (answer.status === "gone") return;
-    const reply = replyOf(method, answer.result, entry);
-    await deps.agent.deps.questions.answer(id, { owner, by: "rpc", ...reply });
-    if ("all" in answer.result && answer.result.all === true && "choice" in reply) {
-      await settleAll(deps, { sessionId: entry.sessionId, owner, choice: reply.choice });
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
+      const answer = await peer.ask(method, id, params as HostRequests[HostMethod]["params"], { signal });
+      if (answer.status === "declined") return await decline(deps, peer, question);
+      if (answer.status === "gone") return;
+      const issue = answer.status === "invalid" ? answer.issue : await settle(deps, question, answer.result);
+      if (issue === undefined) return;
+      const message = `The answer to the question ${id} does not fit: ${issue.replace(/\.$/, "")}. The question stays open.`;
+      const payload = { message, code: "bad_value", fatal: false };
+      peer.event({ type: "error", session_id: entry.sessionId, ts: deps.clock.now(), payload });
     }
   } catch (error) {
-    // Another answer came first, or this one does not fit. The question stays as it is.
+    // Another answer came first. The question stays as it is.
     const level = error instanceof ServiceError ? "debug" : "warn";
     deps.log[level]("a host's answer was rejected", { id, method, code: codeOf(error) });
   }
+}
+
+/** Settles a question with a host's answer. Resolves to what is wrong with the answer, if it does not fit. */
+async function settle(
+  deps: RpcDeps,
+  { method, entry, owner }: HostQuestion,
+  result: HostRequests[HostMethod]["result"],
+): Promise<string | undefined> {
+  const reply = replyOf(method, result, entry);
+  if (!reply) return "it has neither answer nor answers";
+  try {
+    await deps.agent.deps.questions.answer(String(entry.data["request_id"]), { owner, by: "rpc", ...reply });
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "invalid_request") return error.message;
+    throw error;
+  }
+  if ("all" in result && result.all === true && "choice" in reply) {
+    await settleAll(deps, { sessionId: entry.sessionId, owner, choice: reply.choice });
+  }
+  return undefined;
 }
 
 /**
@@ -65,26 +91,35 @@ function replyOf(
   method: HostMethod,
   result: HostRequests[HostMethod]["result"],
   { data }: JournalEvent,
-): QuestionReplies[QuestionKind] {
+): QuestionReplies[QuestionKind] | undefined {
   switch (method) {
     case "approval": {
-      // A host cannot correct its answer, so a choice that is not offered is narrowed.
       const { choice } = result as HostRequests["approval"]["result"];
       return { choice: narrowed(choice, data["choices"] as readonly AskChoice[]) };
     }
     case "clarify": {
-      // A single answer belongs to the first question. Questions without an answer are skipped.
-      const { answer, answers } = result as HostRequests["clarify"]["result"];
-      const given = new Map(Object.entries(answers ?? {}));
-      const questions = data["questions"] as readonly { readonly id: string }[];
-      const answerTo = (id: string, at: number) => (answers || at > 0 ? (given.get(id) ?? "") : answer);
-      return { answers: Object.fromEntries(questions.map(({ id }, at) => [id, answerTo(id, at)])) };
+      const questions = data["questions"] as readonly ClarifyQuestion[];
+      return clarification(questions, result as HostRequests["clarify"]["result"]);
     }
     case "sudo":
       return { password: (result as HostRequests["sudo"]["result"]).value };
     case "secret":
       return { value: (result as HostRequests["secret"]["result"]).value };
   }
+}
+
+/**
+ * Returns the reply to all questions of a request; undefined without an answer. A single answer belongs to the first
+ * question. Questions without an answer are skipped.
+ */
+function clarification(
+  questions: readonly ClarifyQuestion[],
+  { answer, answers }: HostRequests["clarify"]["result"],
+): QuestionReplies["clarify"] | undefined {
+  if (answer === undefined && answers === undefined) return undefined;
+  const given = new Map(Object.entries(answers ?? {}));
+  const answerTo = (id: string, at: number) => (answers || at > 0 ? (given.get(id) ?? "") : (answer ?? ""));
+  return { answers: Object.fromEntries(questions.map(({ id }, at) => [id, answerTo(id, at)])) };
 }
 
 function codeOf(error: unknown): string {
@@ -180,12 +215,17 @@ interface Payloads {
   readonly secret: SecretAskedPayload;
 }
 
-const METHODS: ReadonlySet<string> = new Set<HostMethod>(["approval", "clarify", "sudo", "secret"]);
+export const QUESTION_METHODS: ReadonlySet<string> = new Set<HostMethod>([
+  "approval",
+  "clarify",
+  "sudo",
+  "secret",
+]);
 
 /** Returns the kind of question that a journal entry is about, if any. */
 export function questionMethodOf(type: string): HostMethod | undefined {
   const [kind = ""] = type.split(".");
-  return METHODS.has(kind) ? (kind as HostMethod) : undefined;
+  return QUESTION_METHODS.has(kind) ? (kind as HostMethod) : undefined;
 }
 
 export function questionPayload<K extends HostMethod>(method: K, data: Data): Payloads[K] {
@@ -202,11 +242,20 @@ export function questionPayload<K extends HostMethod>(method: K, data: Data): Pa
   return make[method]();
 }
 
+/** Returns the parameters of a question as a request: its fields, and the same fields as `payload`. */
+function questionParams(method: HostMethod, sessionId: string, data: Data): object {
+  const payload = questionPayload(method, data);
+  return { session_id: sessionId, ...payload, payload };
+}
+
 /** Returns an open question for a client that attached after it was asked. */
 export function openRequest(row: QuestionRow) {
   const method = row.kind as HostMethod;
-  const payload: object = questionPayload(method, requestEvent(row).data);
-  return { id: row.id, method, params: { ...payload, session_id: row.session_id } };
+  return {
+    id: row.id,
+    method,
+    params: { ...questionParams(method, row.session_id, requestEvent(row).data) },
+  };
 }
 
 /** Returns why a question closed. */
@@ -240,19 +289,58 @@ function approval(data: Data, frame: Frame): ApprovalAskedPayload {
   };
 }
 
-/** `question` holds the first question, for hosts that know only one; `questions` holds all. */
+/** `question` holds the first question, for hosts that show one at a time; `questions` holds all. */
 function clarify(data: Data, frame: Frame): ClarifyAskedPayload {
-  const questions = data["questions"] as ClarifyQuestion[];
+  const questions = data["questions"] as readonly ClarifyQuestion[];
   const [first] = questions;
-  const choices = (first as { readonly choices?: readonly string[] } | undefined)?.choices ?? [];
   return {
     ...frame,
     question: first?.question ?? "",
-    choices: choices.length > 0 ? choices.map(labelOf) : null,
-    questions: [...questions],
+    choices: first?.choices?.length ? [...first.choices] : null,
+    multi_select: first?.multi_select ?? false,
+    questions: questions.map((each) => ({ ...each, qid: each.id })),
   };
 }
 
-function labelOf(choice: unknown): string {
-  return typeof choice === "string" ? choice : String((choice as { readonly label?: string }).label ?? "");
+/** Answers of a connection to some questions of a request, by request. */
+const partialAnswers = new WeakMap<RpcPeer, LruMap<string, Readonly<Record<string, string>>>>();
+const MAX_PARTIAL = 64;
+
+/** What a single answer completes, or which questions it leaves. */
+export type ClarifyProgress =
+  | { readonly reply: QuestionReplies["clarify"] }
+  | { readonly remaining: number; readonly next: ClarifyAskedPayload };
+
+/**
+ * Records the answer to the question that a connection shows. A host that shows one question at a time gets the next
+ * one; each connection goes through the questions independently.
+ */
+export function answerNext(peer: RpcPeer, row: QuestionRow, answer: string): ClarifyProgress {
+  const known = partialAnswers.get(peer) ?? new LruMap(MAX_PARTIAL);
+  partialAnswers.set(peer, known);
+  const { data } = requestEvent(row);
+  const questions = data["questions"] as readonly ClarifyQuestion[];
+  const before = known.get(row.id) ?? {};
+  const [shown, ...rest] = questions.filter(({ id }) => before[id] === undefined);
+  const answers = shown ? { ...before, [shown.id]: answer } : before;
+  const seesNext = !peer.profile.serverRequests && !peer.profile.optOut.has("clarify.request");
+  if (rest.length > 0 && seesNext) {
+    known.set(row.id, answers);
+    return { remaining: rest.length, next: questionPayload("clarify", { ...data, questions: rest }) };
+  }
+  known.delete(row.id);
+  const all = questions.map(({ id }) => [id, answers[id] ?? ""]);
+  return { reply: { answers: Object.fromEntries(all) as Record<string, string> } };
+}
+
+/** Returns the event of an open question for a connection: without the parts that the connection has answered. */
+export function openQuestionEvent(peer: RpcPeer, entry: JournalEvent): GatewayEvent {
+  const { type, sessionId, runId, data, atMs: ts } = entry;
+  const method = questionMethodOf(type) ?? "approval";
+  const answers = partialAnswers.get(peer)?.get(String(data["request_id"]));
+  const questions = data["questions"] as readonly ClarifyQuestion[] | undefined;
+  const rest = answers ? { questions: questions?.filter(({ id }) => answers[id] === undefined) } : {};
+  const payload = questionPayload(method, { ...data, ...rest });
+  const turn = runId === null ? {} : { turn_id: turnIdOf(runId) };
+  return { type: `${method}.request`, session_id: sessionId, ts, ...turn, payload } as GatewayEvent;
 }

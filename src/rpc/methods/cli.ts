@@ -1,20 +1,22 @@
-/** Runs a command of this program. */
+/** Runs commands: of this program, and of the user's shell. */
 import type { RpcGroup, RpcContext } from "../deps.ts";
+import { isOpenTo } from "../connection/ready.ts";
+import { callerCwd, namedSession } from "../session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
 import { loadConfig } from "../../config/config.ts";
-import { hideSecrets } from "../../config/secrets/values.ts";
-import { runCommand } from "../../exec/process-group.ts";
-import { notStarted } from "../../agent/commands/quick.ts";
+import { hideSecrets } from "../../config/secret-values.ts";
+import { commandEnvironment, runCommand } from "../../exec/process-group.ts";
+import { notStarted } from "../../agent/agent.ts";
 import { OutputExcerpt } from "../../exec/output.ts";
-import { ownProgram } from "../../base/system/own-program.ts";
+import { ownProgram } from "../../base/system/machine.ts";
 import { excerptOf } from "../../base/text.ts";
 
 const MAX_CHARACTERS = 48_000;
 /** Greater than what is shown, so that redaction sees secrets whole that the cut would split. */
 const MAX_BYTES = 1_048_576;
 
-export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
+export const cliMethods: RpcGroup<"cli.exec" | "shell.exec", RpcContext> = {
   "cli.exec": async ({ params, ctx: { deps, peer }, signal }) => {
     const { cliExec } = deps.settings;
     if (cliExec === "off") throw new ServiceError("disabled", "cli.exec is disabled on this server.");
@@ -49,7 +51,55 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
       output: excerptOf(redact(output.text()), MAX_CHARACTERS),
     };
   },
+
+  "shell.exec": async ({ params: { command, timeout, session_id: id }, ctx, signal }) => {
+    const session = await namedSession(ctx, id);
+    const cwd = callerCwd(ctx, session);
+    if (command.trim() === "" || command.includes("\0")) {
+      throw new ServiceError("empty_command", "The command must not be empty or contain NUL.", {
+        param: "command",
+      });
+    }
+    await checkShell(ctx, command, { cwd, sessionId: session?.row?.id });
+    const output = new OutputExcerpt(MAX_BYTES);
+    const end = await runCommand(command, {
+      cwd,
+      env: { ...commandEnvironment([], {}, ctx.deps.config.env), PWD: cwd },
+      timeoutMs: timeout * 1000,
+      onOutput: (bytes) => output.push(bytes),
+      signal,
+    }).catch(notStarted);
+    if (end.stoppedBy === "timeout") {
+      throw new ServiceError(
+        "shell_timed_out",
+        `The command took longer than ${timeout} seconds and was stopped.`,
+      );
+    }
+    const stdout = excerptOf(redact(output.text()), MAX_CHARACTERS);
+    return { stdout, stderr: "", code: end.exitCode ?? -1 };
+  },
 };
+
+/** Refuses what the policy would not let the agent's terminal do without approval. ServiceError `disabled`, `blocked`. */
+async function checkShell(
+  { deps, peer }: RpcContext,
+  command: string,
+  at: { readonly cwd: string; readonly sessionId: string | undefined },
+): Promise<void> {
+  const { shellExec } = deps.settings;
+  if (shellExec === "off") {
+    throw new ServiceError(
+      "disabled",
+      "shell.exec is disabled on this server. Set gateway.shell_exec to local.",
+    );
+  }
+  if (!isOpenTo(shellExec, peer)) {
+    throw new ServiceError("blocked", "shell.exec works only from the machine of the server.");
+  }
+  const { outcome, reason } = await deps.agent.reviewCommand(command, at);
+  if (outcome === "allow") return;
+  throw new ServiceError("blocked", `The command is not run: ${redact(reason)}. Run it in a terminal.`);
+}
 
 async function learnSecrets(from: RpcContext["deps"]["config"]): Promise<void> {
   const loaded = await loadConfig(from).catch(() => undefined);

@@ -1,15 +1,16 @@
 /** Methods about slash commands. */
 import type { CommandCatalog } from "../../../generated/gateway/types/types.gen.ts";
-import { parseCommand, type Command, type Directive } from "../../agent/commands/command.ts";
+import { parseCommand, type Command, type Directive } from "../../agent/agent.ts";
 import { ServiceError, type ErrorCode } from "../../base/errors.ts";
-import { completePath } from "../session/paths.ts";
+import { completePath } from "../session/complete.ts";
+import { shownRoots } from "../session/files.ts";
+import { requireScope } from "../connection/calls.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
 import { showDirective } from "./prompt.ts";
-import { shownRoots } from "../session/images.ts";
-import { callerSession, namedSession, type CallerSession } from "../session/address.ts";
+import { callerSession, namedSession, type CallerSession, callerCwd } from "../session/session.ts";
+import { parseModelChoice } from "../../agent/engine.ts";
+import { writeSetting } from "../settings/write.ts";
 import { ensureSaved, notifyChanged, notifyInfo } from "../events/hub.ts";
-import { requireScope } from "../connection/peer.ts";
-import { cwdOf } from "../session/session-view.ts";
 
 type Names =
   | "commands.catalog"
@@ -78,17 +79,17 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     return { items, replace_from: 1 + name.length + gap.length };
   },
 
-  "complete.path": async ({ params, ctx }) => {
+  "complete.path": async ({ params, ctx, signal }) => {
     const { deps } = ctx;
     const session = await namedSession(ctx, params.session_id);
-    const { workspace } = deps.agent.deps.settings;
-    const cwd = session ? cwdOf(deps, { row: session.row, seed: session.live?.seed }) : workspace;
+    const cwd = callerCwd(ctx, session);
     const items = await completePath(params.word, {
       cwd,
       within: params.cwd,
       roots: shownRoots(ctx, cwd),
       userHome: deps.config.userHome,
       max: MAX_COMPLETIONS,
+      signal,
     });
     return { items };
   },
@@ -108,7 +109,11 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
   if (command) checkScope(command, ctx);
   // Help needs no session. Every other command needs a saved one.
   if (session && command && command.category !== "Help") await ensureSaved(deps, session);
+  const args = parsed?.args ?? "";
   try {
+    if (command?.name === "model" && args !== "" && parseModelChoice(args).isGlobal) {
+      return await chooseDefaultModel(ctx, args, session);
+    }
     const done = await deps.commands.dispatch(text, {
       agent: deps.agent,
       owner,
@@ -127,6 +132,17 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
     if (code === undefined || !(error instanceof ServiceError)) throw error;
     throw new ServiceError(code, error.message, { cause: error });
   }
+}
+
+/** Does what `config.set` does for a model of all sessions, and so requires its scope. */
+async function chooseDefaultModel(
+  ctx: RpcContext,
+  value: string,
+  session: CallerSession | undefined,
+): Promise<Directive> {
+  requireScope(ctx.peer.identity, "admin", "/model --global");
+  const { value: model } = await writeSetting(ctx, { key: "model", value, session, scope: "global" });
+  return { type: "exec", output: `Model of all sessions: ${String(model)}.` };
 }
 
 /** Commands that change the list of sessions. */
@@ -179,17 +195,22 @@ function catalogue(commands: readonly Command[]): CommandCatalog {
   };
 }
 
+/** Completes what was typed, never replaces it: a typed alias stays an alias, and an exact match comes first. */
 function byName(commands: readonly Command[], start: string) {
-  return commands
-    .filter(({ name, aliases = [] }) =>
-      [name, ...aliases].some((each) => each.toLowerCase().startsWith(start)),
-    )
-    .slice(0, MAX_COMPLETIONS)
-    .map(({ name, hint, description }) => ({
-      text: name,
-      display: hint === undefined ? `/${name}` : `/${name} ${hint}`,
-      meta: description,
+  const matches = commands.flatMap((command) => {
+    const names = [command.name, ...(command.aliases ?? [])];
+    const fits = names.filter((name) => name.toLowerCase().startsWith(start));
+    const exact = fits.find((name) => name.toLowerCase() === start);
+    return [...new Set([...(exact === undefined ? [] : [exact]), ...fits.slice(0, 1)])].map((text) => ({
+      text,
+      isExact: text === exact,
+      display: command.hint === undefined ? `/${text}` : `/${text} ${command.hint}`,
+      meta: text === command.name ? command.description : `${command.description} (/${command.name})`,
     }));
+  });
+  return [...matches.filter(({ isExact }) => isExact), ...matches.filter(({ isExact }) => !isExact)]
+    .slice(0, MAX_COMPLETIONS)
+    .map(({ text, display, meta }) => ({ text, display, meta }));
 }
 
 const emptyCommand = () =>

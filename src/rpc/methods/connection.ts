@@ -1,12 +1,21 @@
 /** Methods about the connection. */
 import { gatewayEvents, hostRequests } from "../../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { DEMO_MODEL, formatModel, isReady } from "../../agent/model.ts";
+import { DEMO_MODEL, isReady } from "../../agent/engine.ts";
+import { formatModel } from "../../agent/engine.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
-import { PROTOCOL } from "../connection/ready.ts";
-import { hasScope } from "../connection/peer.ts";
+import { gatewayRequests } from "../../../generated/gateway/rpc.gen.ts";
+import { describeServer, isOpenTo, PROTOCOL } from "../connection/ready.ts";
+import { hasScope } from "../connection/calls.ts";
 
-type Names = "rpc.discover" | "client.capabilities" | "ping" | "gateway.ping" | "setup.status" | "pet.cells";
+type Names =
+  | "rpc.discover"
+  | "client.capabilities"
+  | "gateway.capabilities"
+  | "ping"
+  | "gateway.ping"
+  | "setup.status"
+  | "pet.cells";
 
 export const connectionMethods: RpcGroup<Names, RpcContext> = {
   // The documents are large and rarely requested, so they are loaded on demand.
@@ -45,6 +54,16 @@ export const connectionMethods: RpcGroup<Names, RpcContext> = {
       protocol: { version },
       server_requests: serverRequests ? Object.keys(hostRequests) : [],
       declines_not_shown: false,
+    };
+  },
+
+  "gateway.capabilities": ({ ctx: { deps, peer } }) => {
+    const { limits, shellExec } = deps.settings;
+    return {
+      ...describeServer({ version: deps.version, limits, shellExec: isOpenTo(shellExec, peer) }),
+      methods: Object.keys(gatewayRequests),
+      events: Object.keys(gatewayEvents),
+      requests: Object.keys(hostRequests),
     };
   },
 

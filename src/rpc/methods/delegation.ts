@@ -1,10 +1,8 @@
-import { activeSubagents, subagentsOf } from "../../agent/subagent/delegation.ts";
-import { countToolCalls, findOpenSubagent } from "../../agent/run/queries.ts";
+import { activeSubagents, subagentsOf, countToolCalls, findOpenSubagent } from "../../agent/run/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
-import type { SpawnTree } from "../../agent/subagent/spawn-tree.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
-import { namedSession, savedSession } from "../session/address.ts";
+import { namedSession, savedSession } from "../session/session.ts";
 
 type Names =
   | "delegation.status"
@@ -139,7 +137,7 @@ function asStorageFailure(cause: unknown): never {
   );
 }
 
-function asPathError(cause: unknown): SpawnTree {
+function asPathError(cause: unknown): never {
   if (!(cause instanceof ServiceError)) throw cause;
   if (cause.code === "not_found") throw noTree();
   throw new ServiceError("path_outside_root", cause.message, { param: "path", cause });

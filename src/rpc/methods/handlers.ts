@@ -1,7 +1,7 @@
 import { defineRpc, type RpcContext } from "../deps.ts";
 import { cliMethods } from "./cli.ts";
 import { commandMethods } from "./commands.ts";
-import { configMethods, modelMethods, reloadMethods } from "./settings.ts";
+import { configMethods, modelMethods, reloadMethods, skillMethods } from "./settings.ts";
 import { connectionMethods } from "./connection.ts";
 import { delegationMethods } from "./delegation.ts";
 import { processMethods } from "./processes.ts";
@@ -28,4 +28,5 @@ export const rpcHandlers = defineRpc<RpcContext>({
   ...delegationMethods,
   ...terminalMethods,
   ...modelMethods,
+  ...skillMethods,
 });

@@ -1,10 +1,9 @@
 /** Methods about background processes. */
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
 import { readSessions } from "../../agent/session/queries.ts";
-import type { ProcessView } from "../../agent/tools/process/processes.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
-import { namedSession } from "../session/address.ts";
+import { namedSession } from "../session/session.ts";
 
 type Names = "process.list" | "process.kill" | "process.stop";
 
@@ -40,6 +39,8 @@ export const processMethods: RpcGroup<Names, RpcContext> = {
     return { killed: killed.filter(Boolean).length };
   },
 };
+
+type ProcessView = ReturnType<RpcContext["deps"]["processes"]["list"]>[number];
 
 /** Returns the processes of one session, or of all the caller's sessions. */
 async function ownProcesses(ctx: RpcContext, sessionId: string | undefined): Promise<readonly ProcessView[]> {

@@ -1,10 +1,9 @@
 /** Methods that submit prompts. */
-import type { BusyMode } from "../../agent/deps.ts";
-import type { Prompt, Submitted } from "../../agent/run/prompt.ts";
+import type { BusyMode, Prompt, Submitted } from "../../agent/run/run.ts";
 import { saveSession, promptsOf, truncateAt } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { RpcCall, RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
+import type { RpcCall, RpcGroup, RpcContext, RpcDeps, RpcPeer } from "../deps.ts";
 import {
   attachOptions,
   putBackImages,
@@ -13,17 +12,18 @@ import {
   MAX_QUEUED_IMAGES,
   fitsPrompt,
   QUEUED_LIMIT,
-} from "../session/images.ts";
-import { liveSession, type OpenSession } from "../session/address.ts";
+} from "../session/files.ts";
+import { readReferences } from "../session/references.ts";
+import { pasteFolder } from "../session/saved-files.ts";
+import { liveSession, type OpenSession } from "../session/session.ts";
 import { taskIdOf, turnIdOf } from "../events/payloads.ts";
 import { notifyChanged } from "../events/hub.ts";
 import { readAttachment, type AttachmentOptions } from "../../agent/attachments/attachment.ts";
-import type { Attachment, UserMessage } from "../../agent/message.ts";
-import { sha256 } from "../../base/digest.ts";
+import type { Attachment, UserMessage } from "../../agent/engine.ts";
+import { sha256 } from "../../base/text.ts";
 import type { LedgerRow } from "../../store/schema/tables.ts";
 import type { Directive as Shown } from "../../../generated/gateway/types/types.gen.ts";
-import type { Directive } from "../../agent/commands/command.ts";
-import type { RpcPeer } from "../connection/peer.ts";
+import type { Directive } from "../../agent/agent.ts";
 
 type Call = RpcCall<"prompt.submit", RpcContext>;
 type Answer = Awaited<ReturnType<RpcGroup<"prompt.submit", RpcContext>["prompt.submit"]>>;
@@ -64,10 +64,16 @@ interface PromptContext {
   readonly once: TurnOnce | undefined;
 }
 
-async function submit({ params, ctx }: Call, session: OpenSession, context: PromptContext): Promise<Answer> {
+async function submit(
+  { params, ctx, signal }: Call,
+  session: OpenSession,
+  context: PromptContext,
+): Promise<Answer> {
   const { deps } = ctx;
   const { settings, switches } = deps.agent.deps;
-  const message = await promptOf(attachOptions(ctx, session), { ...params, waiting: context.waiting });
+  const options = attachOptions(ctx, session);
+  const written = await promptOf(options, { ...params, waiting: context.waiting });
+  const message = await withReferences({ ctx, signal }, session, { message: written, options });
   if (message.text.trim() === "" && !message.attachments?.length) throw textRequired();
   const sentMode = takeSentMode(ctx.peer, { sessionId: session.id, text: params.text });
   const requested = params.queued === true ? "queue" : (params.when_busy ?? sentMode);
@@ -76,6 +82,7 @@ async function submit({ params, ctx }: Call, session: OpenSession, context: Prom
   const slot = whenBusy === "reject" ? {} : { slot: { group: "rpc" } };
   const submitted = await deps.agent.runs.submit({
     address: { owner: session.owner, id: session.id },
+    apiKey: ctx.peer.identity.key,
     seed: session.live.seed,
     kind: "run",
     input: { prompt: [message], settings: {}, answerable: true, isDetached: true, ...slot },
@@ -84,6 +91,28 @@ async function submit({ params, ctx }: Call, session: OpenSession, context: Prom
   });
   if (!session.row) notifyChanged(deps, session.owner);
   return answerOf(submitted);
+}
+
+/** Any text with a reference has one of these. */
+const MAY_REFER = /@|\[Pasted text #/;
+
+/** Attaches what the text refers to. Notifies the host of what cannot be attached. */
+async function withReferences(
+  { ctx, signal }: Pick<Call, "ctx" | "signal">,
+  session: OpenSession,
+  { message, options }: { readonly message: UserMessage; readonly options: ReturnType<typeof attachOptions> },
+): Promise<UserMessage> {
+  const { deps, peer } = ctx;
+  if (!MAY_REFER.test(message.text)) return message;
+  const found = await readReferences(message.text, { ...options, pasteFolder: pasteFolder(deps), signal });
+  for (const text of found.problems) {
+    const payload = { kind: "warn", text };
+    peer.event({ type: "status.update", session_id: session.id, ts: deps.clock.now(), payload });
+  }
+  if (found.attachments.length === 0) return message;
+  const attachments = [...(message.attachments ?? []), ...found.attachments];
+  if (!fitsPrompt(attachments)) throw tooMany();
+  return { ...message, attachments };
 }
 
 /** Returns what is written in the prompt's transaction: its client_turn_id, and a truncation. */

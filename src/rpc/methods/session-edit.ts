@@ -2,15 +2,26 @@ import { saveSession } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
-import { liveSession, savedSession, type OpenSession } from "../session/address.ts";
-import { sessionUsage, describeInfo, titleOf } from "../session/session-view.ts";
+import {
+  liveSession,
+  savedSession,
+  type OpenSession,
+  sessionUsage,
+  describeInfo,
+  titleOf,
+} from "../session/session.ts";
 import { countMessages } from "../../agent/session/queries.ts";
 import { messageSeq, readMessages } from "../session/transcript.ts";
+import { saveConversation } from "../session/saved-files.ts";
 import { notifyChanged } from "../events/hub.ts";
 
-type Names = "session.compress" | "session.branch" | "session.undo" | "session.title";
+type Names = "session.save" | "session.compress" | "session.branch" | "session.undo" | "session.title";
 
 export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
+  "session.save": async ({ params, ctx }) => ({
+    file: await saveConversation(ctx.deps, await liveSession(ctx, params.session_id)),
+  }),
+
   "session.compress": async ({ params, ctx, signal }) => {
     const { deps } = ctx;
     const session = await liveSession(ctx, params.session_id);

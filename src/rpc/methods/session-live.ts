@@ -2,12 +2,18 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
 import { openRequest } from "../events/questions.ts";
-import { readEvents, replayFrom } from "../events/projector.ts";
+import { readEvents, replayFrom } from "../events/subscriptions.ts";
 import { queuedIn } from "../../agent/run/queries.ts";
-import { countMessages, messageCounts, readSessions, sessionsAsking } from "../../agent/session/queries.ts";
-import { runningTurn } from "../../agent/run/run.ts";
-import { liveSession } from "../session/address.ts";
 import {
+  countMessages,
+  messageCounts,
+  readSessions,
+  sessionsAsking,
+  previewsOf,
+} from "../../agent/session/queries.ts";
+import { runningTurn } from "../../agent/run/run.ts";
+import {
+  liveSession,
   describeLive,
   describeState,
   openQuestions,
@@ -16,13 +22,12 @@ import {
   modelRef,
   statusOf,
   titleOf,
-} from "../session/session-view.ts";
+} from "../session/session.ts";
 import { runIdOf, turnIdOf } from "../events/payloads.ts";
 import { readMessages } from "../session/transcript.ts";
 import { notifyViewers } from "../events/hub.ts";
 import type { ActiveRow, SessionState } from "../../../generated/gateway/types/types.gen.ts";
-import { formatModel } from "../../agent/model.ts";
-import { previewsOf } from "../../agent/session/list.ts";
+import { formatModel } from "../../agent/engine.ts";
 
 type Names =
   | "session.active_list"
@@ -47,7 +52,13 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     call.hold(session.id);
     const attached = await ctx.peer.attach(session.id, params.cursor ? { cursor: params.cursor } : {});
     const isReplay = params.cursor !== undefined;
-    return describeLive(ctx.deps, session, { omitMessages: params.omit_messages, attached, isReplay });
+    const view = await describeLive(ctx.deps, session, {
+      omitMessages: params.omit_messages,
+      attached,
+      isReplay,
+    });
+    await ctx.peer.showOpen(session.id, { missingOnly: isReplay });
+    return view;
   },
 
   "session.close": ({ params: { session_id: id }, ctx: { deps, peer } }) => {

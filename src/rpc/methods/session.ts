@@ -1,18 +1,14 @@
 /** Methods about saved sessions: create, list, resume, delete. */
-import type { SessionSeed, SessionSettings } from "../../agent/session/session.ts";
-import { cleanTitle } from "../../agent/session/titles.ts";
+import type { SessionSeed, SessionSettings, LiveSession } from "../../agent/session/session.ts";
+import { cleanTitle, saveSession } from "../../agent/session/sessions.ts";
 import { EFFORTS } from "../../agent/agent.ts";
-import { formatModel } from "../../agent/model.ts";
-import type { LiveSession } from "../../agent/session/live-sessions.ts";
-import { saveSession } from "../../agent/session/sessions.ts";
-import type { Message } from "../../agent/message.ts";
+import { formatModel, type Message } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { createSessionId } from "../../base/ids.ts";
+import { createSessionId } from "../../base/text.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcCall, RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
-import { chosenFolder } from "../session/paths.ts";
-import { savedSession } from "../session/address.ts";
-import { describeInfo, describeLive } from "../session/session-view.ts";
+import { chosenFolder } from "../session/files.ts";
+import { savedSession, describeInfo, describeLive } from "../session/session.ts";
 import { messageCounts } from "../../agent/session/queries.ts";
 import { readMessages } from "../session/transcript.ts";
 import { closeWithConnection, notifyChanged } from "../events/hub.ts";
@@ -101,6 +97,7 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
         isReplay: params.cursor !== undefined,
       },
     );
+    await peer.showOpen(id, { missingOnly: params.cursor !== undefined });
     return { ...view, resumed: id };
   },
 
@@ -148,7 +145,7 @@ function notNamed(): ServiceError {
 }
 
 function notStored(id: string): ServiceError {
-  const what = `No session ${JSON.stringify(id)} is saved. session.list shows the saved sessions.`;
+  const what = `No session ${JSON.stringify(id)} is saved. List the saved sessions to find its id.`;
   return new ServiceError("stored_session_not_found", what, { param: "session_id" });
 }
 
@@ -161,7 +158,7 @@ async function seedOf(ctx: RpcContext, params: CreateParams): Promise<SessionSee
     throw bad("reasoning_effort", `must be one of: ${EFFORTS.join(", ")}`);
   }
   if (parentId !== undefined) await deps.agent.sessions.get(parentId, peer.identity.owner);
-  const cwd = await chosenFolder(ctx, params.cwd);
+  const cwd = await chosenFolder(ctx, params.cwd ?? peer.cwd);
   const model = modelNamed(deps, params);
   return {
     source,

@@ -1,12 +1,10 @@
 /** Methods about settings, models, and reloading. */
 import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
-import { namedSession } from "../session/address.ts";
-import { readSetting, currentConfig } from "../settings/read.ts";
+import { namedSession, modelOf, callerCwd } from "../session/session.ts";
+import { readSetting, currentConfig, providerOptions } from "../settings/read.ts";
 import { writeSetting } from "../settings/write.ts";
-import { isReady } from "../../agent/model.ts";
-import { modelOf } from "../session/session-view.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { setConfigValue } from "../../config/file/edit.ts";
+import { setConfigValue } from "../../config/file.ts";
 import { notifyAll, notifyInfo } from "../events/hub.ts";
 
 export const configMethods: RpcGroup<"config.get" | "config.set", RpcContext> = {
@@ -21,17 +19,7 @@ export const modelMethods: RpcGroup<"model.options", RpcContext> = {
   "model.options": async ({ params, ctx }) => {
     const session = await namedSession(ctx, params.session_id);
     const { model, provider } = modelOf(ctx.deps, { row: session?.row, seed: session?.live?.seed });
-    const providers = ctx.deps.agent.deps.models.list().map((each) => ({
-      slug: each.name,
-      name: each.name,
-      // Hosts pass a model as `<model> --provider <slug>`, so the provider is left out here.
-      models: each.models.map((model) => model.slice(each.name.length + 1)),
-      total_models: each.models.length,
-      is_current: each.name === provider,
-      authenticated: isReady(each),
-      ...(isReady(each) ? {} : { warning: "It has no key. Run `agentd setup` to add one." }),
-    }));
-    return { providers, model, provider };
+    return { providers: providerOptions(ctx.deps, provider), model, provider };
   },
 };
 
@@ -48,8 +36,8 @@ export const reloadMethods: RpcGroup<Names, RpcContext> = {
       return {
         status: "confirm_required",
         message:
-          "Changed tools make the provider read every conversation again. Call again with confirm: true, or with always: " +
-          `true, which sets ${CONFIRM} to false.`,
+          "A changed tool list invalidates the provider's prompt cache. Type /reload-mcp now to reload, or " +
+          "/reload-mcp always to reload without being asked again.",
       };
     }
     notifyStatus(deps, "Reconnecting the MCP servers.");
@@ -65,6 +53,29 @@ export const reloadMethods: RpcGroup<Names, RpcContext> = {
   "reload.env": async ({ ctx: { deps } }) => ({
     updated: await orReloadFailed("The environment file", deps.reload.env()),
   }),
+};
+
+export const skillMethods: RpcGroup<"skills.manage" | "skills.reload", RpcContext> = {
+  "skills.manage": async ({ params: { action, query = "", session_id: id }, ctx }) => {
+    const { skills } = await ctx.deps.skills.list(callerCwd(ctx, await namedSession(ctx, id)));
+    const shown = skills.map(({ name, description, path }) => ({ name, description, path }));
+    if (action === "inspect") return { info: shown.find(({ name }) => name === query.trim()) ?? {} };
+    if (action === "list") return { skills: { skills: shown.map(({ name }) => name) } };
+    const wanted = query.trim().toLowerCase();
+    const fits = (skill: (typeof shown)[number]) =>
+      `${skill.name} ${skill.description}`.toLowerCase().includes(wanted);
+    return { results: shown.filter(fits) };
+  },
+
+  // Skills are read again whenever their files change. This shows the result to every viewer.
+  "skills.reload": async ({ params, ctx }) => {
+    const session = await namedSession(ctx, params.session_id);
+    const { skills, problems } = await ctx.deps.skills.list(callerCwd(ctx, session));
+    await notifyInfo(ctx.deps);
+    const lines = problems.map(({ path, message }) => `${path}: ${message}`);
+    const { length: count } = skills;
+    return { output: [`${count} skills are available.`, ...lines].join("\n"), count };
+  },
 };
 
 /** In the file, so that after `always` no process of this home asks again. */

@@ -1,18 +1,23 @@
 /** Methods about the host's screen, and about images for the next prompt. Touches the machine. */
+import { execFile } from "node:child_process";
 import { basename } from "node:path";
+import type { Environment } from "../../config/home.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { RpcGroup, RpcContext } from "../deps.ts";
-import { mayUseMachine, findTypedPath, looksLikePath, type TypedPath } from "../session/paths.ts";
+import type { RpcGroup, RpcContext, RpcPeer } from "../deps.ts";
+import { storePaste } from "../session/saved-files.ts";
 import {
-  readClipboardImage,
+  mayUseMachine,
+  findTypedPath,
+  looksLikePath,
+  type TypedPath,
   attachImage,
   attachOptions,
   checkImageSize,
   readImage,
   dropImage,
   queuedImages,
-} from "../session/images.ts";
-import { liveSession } from "../session/address.ts";
+} from "../session/files.ts";
+import { liveSession } from "../session/session.ts";
 
 type Names =
   | "terminal.resize"
@@ -20,7 +25,8 @@ type Names =
   | "image.attach"
   | "image.attach_bytes"
   | "image.detach"
-  | "input.detect_drop";
+  | "input.detect_drop"
+  | "paste.collapse";
 
 export const terminalMethods: RpcGroup<Names, RpcContext> = {
   "terminal.resize": async ({ params, ctx }) => {
@@ -86,6 +92,13 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     return { detached, count: queuedImages(live).length };
   },
 
+  "paste.collapse": async ({ params, ctx: { deps, peer } }) => {
+    const { path, lines } = await storePaste(deps, params.text);
+    const number = (pastes.get(peer) ?? 0) + 1;
+    pastes.set(peer, number);
+    return { placeholder: `[Pasted text #${number}: ${lines} lines → ${path}]`, path, lines };
+  },
+
   "input.detect_drop": async ({ params, ctx }) => {
     const session = await liveSession(ctx, params.session_id);
     if (!looksLikePath(params.text)) return { matched: false };
@@ -97,9 +110,18 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     const about = { matched: true, path, name };
     try {
       checkImageSize(found.sizeBytes);
-      const { count } = attachImage(session, await readImage(path, options), { path, name });
+      const image = attachImage(session, await readImage(path, options), { path, name });
       const text = remainder === "" ? `[User attached image: ${name}]` : remainder;
-      return { ...about, is_image: true, text, count };
+      const { count, width, height, token_estimate } = image;
+      const size = { ...(width === undefined ? {} : { width }), ...(height === undefined ? {} : { height }) };
+      return {
+        ...about,
+        is_image: true,
+        text,
+        count,
+        ...size,
+        ...(token_estimate === undefined ? {} : { token_estimate }),
+      };
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       // The agent's own tools may read it.
@@ -107,6 +129,9 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     }
   },
 };
+
+/** How many texts each connection pasted. */
+const pastes = new WeakMap<RpcPeer, number>();
 
 /**
  * Finds a dropped file. Users at this machine may drop files from anywhere; others must not learn which files
@@ -138,3 +163,39 @@ const stemOf = (name: string): string => name.replace(/\.[^.]*$/, "");
 
 const pathRequired = (param: string) =>
   new ServiceError("path_required", `${param} must not be empty.`, { param });
+
+const PROGRAMS: readonly { readonly needs?: string; readonly words: readonly [string, ...string[]] }[] = [
+  { needs: "WAYLAND_DISPLAY", words: ["wl-paste", "--no-newline", "--type", "image/png"] },
+  { needs: "DISPLAY", words: ["xclip", "-selection", "clipboard", "-t", "image/png", "-o"] },
+  { words: ["pngpaste", "-"] },
+];
+const TIMEOUT_MS = 5_000;
+const MAX_BYTES = 16_777_216;
+
+/** Returns the image in the clipboard; undefined when it has none, or no program can read it. */
+async function readClipboardImage(env: Environment, signal: AbortSignal): Promise<Buffer | undefined> {
+  for (const { needs, words } of PROGRAMS) {
+    if (needs !== undefined && !env[needs]) continue;
+    const bytes = await output(words, env, signal);
+    if (bytes !== undefined && bytes.length > 0) return bytes;
+  }
+  return undefined;
+}
+
+function output(
+  [program, ...args]: readonly [string, ...string[]],
+  env: Environment,
+  signal: AbortSignal,
+): Promise<Buffer | undefined> {
+  return new Promise((resolve) => {
+    const options = {
+      encoding: "buffer",
+      env: { ...env },
+      timeout: TIMEOUT_MS,
+      maxBuffer: MAX_BYTES,
+      killSignal: "SIGKILL",
+      signal,
+    } as const;
+    execFile(program, args, options, (error, stdout) => resolve(error ? undefined : stdout));
+  });
+}

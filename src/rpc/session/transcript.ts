@@ -1,12 +1,14 @@
-/** The conversation, as users see it. */
-import type { TranscriptMessage } from "../../../generated/gateway/types/types.gen.ts";
-import { readTranscript, type NumberedMessage } from "../../agent/session/transcript.ts";
-import { textOf, type AssistantPart, type Message } from "../../agent/message.ts";
+/** The conversation, as users see it: its messages, and the turn that is running. */
+import type { TranscriptMessage, Inflight } from "../../../generated/gateway/types/types.gen.ts";
+import { readTranscript } from "../../agent/session/queries.ts";
+import { type NumberedMessage } from "../../agent/engine.ts";
+import { textOf, type AssistantPart, type Message } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe/redact.ts";
 import type { Store } from "../../store/store.ts";
-import { oneLine } from "../events/payloads.ts";
-import { headOf } from "../../base/text.ts";
+import { callContext } from "../events/payloads.ts";
+import { runAt, runsStartedAfter, streamedText, type JournalPosition } from "../../agent/run/queries.ts";
+import { firstMessageOf, messagesOf } from "../../agent/session/queries.ts";
+import { parseInput } from "../../agent/run/run.ts";
 
 const MAX_MESSAGES = 1_000;
 
@@ -73,8 +75,9 @@ function recordCall(part: AssistantPart, calls: Map<string, unknown>): void {
 
 function shownOf(message: Message, calls: ReadonlyMap<string, unknown>): TranscriptMessage | undefined {
   if (message.role === "tool") {
-    const context = contextOf(calls.get(message.callId));
-    return { role: "tool", name: message.tool, context };
+    const { tool: name, status, code } = message;
+    const about = { status, ...(code === undefined ? {} : { code }) };
+    return { role: "tool", name, context: callContext(calls.get(message.callId)), ...about };
   }
   const text = textOf(message);
   if (message.role !== "assistant") return { role: message.role, text };
@@ -82,12 +85,55 @@ function shownOf(message: Message, calls: ReadonlyMap<string, unknown>): Transcr
     .flatMap((part) => (part.type === "reasoning" && part.text !== "" ? [part.text] : []))
     .join("\n\n");
   if (text === "" && reasoning === "") return undefined;
-  return { role: "assistant", text, ...(reasoning === "" ? {} : { reasoning }) };
+  return {
+    role: "assistant",
+    text,
+    ...(reasoning === "" ? {} : { reasoning }),
+    ...(message.interrupted === true ? { status: "interrupted" as const } : {}),
+  };
 }
 
-/** Returns what a call was about: its first text, such as a command or a path. */
-function contextOf(input: unknown): string {
-  if (typeof input !== "object" || input === null) return "";
-  const first = Object.values(input).find((value) => typeof value === "string");
-  return oneLine(redact(typeof first === "string" ? headOf(first, 1_000) : ""));
+export interface TurnSoFar {
+  /** The turn that was running at that position. */
+  readonly inflight: Inflight | undefined;
+  /** Number of the first message of that turn and of later ones. Events report the messages from there on. */
+  readonly firstSeq: number | undefined;
+}
+
+/** Reads the turns of a session at a journal position, for a client that gets all later events. */
+export async function turnSoFar(store: Store, place: JournalPosition): Promise<TurnSoFar> {
+  const [atWork, later] = await Promise.all([runAt(store, place), runsStartedAfter(store, place)]);
+  const runIds = atWork === undefined ? later : [atWork, ...later];
+  const [inflight, firstSeq] = await Promise.all([
+    atWork === undefined ? undefined : inflightOf(store, place, atWork),
+    firstMessageOf(store, place.sessionId, runIds),
+  ]);
+  return { inflight, firstSeq };
+}
+
+async function inflightOf(
+  store: Store,
+  place: JournalPosition,
+  runId: string,
+): Promise<Inflight | undefined> {
+  const run = await store.find("runs", { id: runId });
+  if (!run) return undefined;
+  const [said, rows] = await Promise.all([
+    streamedText(store, runId, place.upTo),
+    messagesUpTo(store, runId, place),
+  ]);
+  const prompt = parseInput(run).prompt.at(-1);
+  const messages = newestWithin(transcriptOf(rows), MAX_PAGE_CHARACTERS);
+  const user = prompt ? textOf(prompt) : "";
+  return { user, assistant: said, streaming: true, messages: [...messages] };
+}
+
+/** Messages have no journal position. They are written with events, so the time of the event decides. */
+async function messagesUpTo(
+  store: Store,
+  runId: string,
+  { sessionId, upTo }: JournalPosition,
+): Promise<readonly NumberedMessage[]> {
+  const last = await store.find("events", { session_id: sessionId, seq: upTo });
+  return messagesOf(store, { sessionId, runId, untilMs: last?.created_at, limit: MAX_MESSAGES });
 }

@@ -1,17 +1,17 @@
 /** Reads settings for `config.get`, without secrets. Touches the machine. */
 import { stat } from "node:fs/promises";
-import type { ConfigValue, SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
-import { getAtPath, parseDotPath } from "../../base/json/dotpath.ts";
+import type { ConfigValue, ProviderOption, SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
+import { getAtPath, parseDotPath } from "../../base/data.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { loadConfig } from "../../config/config.ts";
 import { configPath } from "../../config/home.ts";
-import { schemaAt } from "../../config/schema-path.ts";
-import { maskSecrets } from "../../config/secrets/values.ts";
-import { shownFolder } from "../session/paths.ts";
-import type { CallerSession } from "../session/address.ts";
+import { schemaAt } from "../../config/check.ts";
+import { maskSecrets } from "../../config/secret-values.ts";
+import { isReady } from "../../agent/engine.ts";
+import { shownFolder } from "../session/files.ts";
+import { type CallerSession, describeInfo } from "../session/session.ts";
 import type { RpcContext, RpcDeps } from "../deps.ts";
-import { describeInfo } from "../session/session-view.ts";
 
 export interface SettingQuery {
   readonly key: string;
@@ -26,15 +26,27 @@ export async function readSetting(ctx: RpcContext, query: SettingQuery): Promise
   const shown = displaySetting(query.key);
   if (shown) {
     const value = getAtPath(await currentConfig(ctx.deps), parseDotPath(shown.at) ?? []) ?? null;
-    return {
-      value,
-      display: typeof value === "boolean" ? (value ? "on" : "off") : String(value ?? "default"),
-    };
+    if (shown.isSwitch) return { value: switchText(value), display: switchText(value) };
+    return { value, display: String(value ?? "default") };
   }
   const path = parseDotPath(query.key);
   if (!path || !schemaAt(path)) throw unknownSetting(query.key);
   const value = getAtPath(await currentConfig(ctx.deps), path);
   return { value: value === undefined ? null : maskSecrets(value, path) };
+}
+
+/** Returns the providers with their models. `current` is the one in use. */
+export function providerOptions({ agent }: RpcDeps, current: string): ProviderOption[] {
+  return agent.deps.models.list().map((each) => ({
+    slug: each.name,
+    name: each.name,
+    // Hosts pass a model as `<model> --provider <slug>`, so the provider is left out here.
+    models: each.models.map((model) => model.slice(each.name.length + 1)),
+    total_models: each.models.length,
+    is_current: each.name === current,
+    authenticated: isReady(each),
+    ...(isReady(each) ? {} : { warning: "It has no key. Run `agentd setup` to add one." }),
+  }));
 }
 
 export function unknownSetting(key: string): ServiceError {
@@ -61,7 +73,7 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
   },
   provider: async (ctx, query) => {
     const { model, provider } = await infoOf(ctx, query);
-    return { model, provider, providers: ctx.deps.agent.deps.models.providers.map(({ name }) => name) };
+    return { model, provider, providers: providerOptions(ctx.deps, provider) };
   },
   model: async (ctx, query) => {
     const { model, provider } = await infoOf(ctx, query);
@@ -79,12 +91,14 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
   },
   yolo: async (ctx, query) => {
     const { yolo = false } = await infoOf(ctx, query);
-    return { value: yolo, display: yolo ? "on" : "off" };
+    return { value: yoloValue(yolo), display: switchText(yolo) };
   },
   busy: ({ deps }) => {
     const { switches, settings } = deps.agent.deps;
     return { value: switches.whenBusy ?? settings.whenBusy };
   },
+  fast: () => ({ value: "normal", display: "normal" }),
+  personality: () => ({ value: "none", display: "none" }),
   title: async (ctx, query) => ({ value: (await infoOf(ctx, query)).title }),
   cwd: readCwd,
   "terminal.cwd": readCwd,
@@ -95,7 +109,7 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
 async function infoOf(ctx: RpcContext, { session, cwd }: SettingQuery): Promise<SessionInfo> {
   const { deps } = ctx;
   if (session) return describeInfo(deps, { row: session.row, seed: session.live?.seed });
-  const folder = await shownFolder(ctx, cwd);
+  const folder = await shownFolder(ctx, cwd ?? ctx.peer.cwd);
   const seed = { source: "tui", ...(folder === undefined ? {} : { cwd: folder }) };
   return describeInfo(deps, { row: undefined, seed });
 }
@@ -156,9 +170,15 @@ export function displayValue(setting: DisplaySetting, value: unknown, now: unkno
   return text === "" || text === "default" || text === "reset" ? undefined : text;
 }
 
+/** Returns the text of a switch, as hosts compare it. */
+export const switchText = (isOn: unknown): "on" | "off" => (isOn === true ? "on" : "off");
+
+/** Returns the value of yolo, as hosts compare it. */
+export const yoloValue = (isOn: boolean): "1" | "0" => (isOn ? "1" : "0");
+
 /** Returns the value of a switch; undefined toggles it. ServiceError `bad_value`. */
 export function switchValue(value: unknown): boolean | undefined {
-  if (value === "" || value === null || value === "toggle") return undefined;
+  if (value === undefined || value === "" || value === null || value === "toggle") return undefined;
   if ([true, 1, "1", "on", "true", "yes"].some((yes) => yes === value)) return true;
   if ([false, 0, "0", "off", "false", "no"].some((no) => no === value)) return false;
   throw new ServiceError("bad_value", "The value must be on or off, or empty to toggle.", { param: "value" });

@@ -3,25 +3,26 @@ import { realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { ConfigSetResult } from "../../../generated/gateway/types/types.gen.ts";
 import { EFFORTS } from "../../agent/agent.ts";
-import { formatModel } from "../../agent/model.ts";
-import type { BusyMode } from "../../agent/deps.ts";
-import { getAtPath, parseDotPath } from "../../base/json/dotpath.ts";
+import { formatModel, parseModelChoice } from "../../agent/engine.ts";
+import type { BusyMode } from "../../agent/run/run.ts";
+import { getAtPath, parseDotPath } from "../../base/data.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { setConfigValue, unsetConfigValue } from "../../config/file/edit.ts";
-import { schemaAt } from "../../config/schema-path.ts";
-import { maskSecrets } from "../../config/secrets/values.ts";
+import { setConfigValue, unsetConfigValue } from "../../config/file.ts";
+import { schemaAt } from "../../config/check.ts";
+import { maskSecrets } from "../../config/secret-values.ts";
 import {
   displaySetting,
   displayValue,
+  switchText,
   switchValue,
+  yoloValue,
   type DisplaySetting,
   currentConfig,
   unknownSetting,
 } from "./read.ts";
-import type { CallerSession } from "../session/address.ts";
+import { type CallerSession, sessionInfo } from "../session/session.ts";
 import { ensureSaved, notifyAll, notifyChanged, notifyInfo } from "../events/hub.ts";
 import type { RpcContext } from "../deps.ts";
-import { sessionInfo } from "../session/session-view.ts";
 
 export interface SettingChange {
   readonly key: string;
@@ -37,6 +38,7 @@ const AT_NEXT_START = "It takes effect when agentd restarts.";
  * change, `config_failed` when the file cannot be written.
  */
 export async function writeSetting(ctx: RpcContext, change: SettingChange): Promise<ConfigSetResult> {
+  if (change.value === undefined && !TOGGLES.has(change.key)) throw valueRequired(change.key);
   const named = NAMED[change.key];
   const shown = displaySetting(change.key);
   try {
@@ -58,7 +60,7 @@ const BAD: ReadonlySet<string> = new Set([
 type Write = (ctx: RpcContext, change: SettingChange) => Promise<ConfigSetResult>;
 
 const model: Write = async (ctx, change) => {
-  const { name, isGlobal } = readModel(textOf(change));
+  const { name, isGlobal } = parseModelChoice(textOf(change));
   const isForAll = isGlobal || change.scope === "global";
   const ref = ctx.deps.agent.deps.models.resolve(name);
   if (!ref) throw badValue(`No model ${JSON.stringify(name.slice(0, 256))} exists.`);
@@ -110,13 +112,13 @@ const yolo: Write = async (ctx, change) => {
     const { switches } = agent.deps;
     switches.yolo = requested ?? !switches.yolo;
     await notifyInfo(ctx.deps);
-    return { key: "yolo", value: switches.yolo, scope: "global", warning: UNTIL_RESTART };
+    return { key: "yolo", value: yoloValue(switches.yolo), scope: "global", warning: UNTIL_RESTART };
   }
   const session = sessionOf(change);
   await ensureSaved(ctx.deps, session);
   const value = requested ?? !(await agent.status(session.id, session.owner)).yolo;
   await agent.sessions.choose(session.id, session.owner, { yolo: value });
-  return withSession(ctx, session, { key: "yolo", value });
+  return withSession(ctx, session, { key: "yolo", value: yoloValue(value) });
 };
 
 const cwd: Write = async (ctx, change) => {
@@ -155,6 +157,20 @@ const prompt: Write = async (ctx, change) => {
   return { ...(await toFile(ctx, { key: "prompt", at: "agent.instructions", value })), value: text ?? "" };
 };
 
+/** No provider has a fast mode, so only the normal one can be chosen. */
+const fast: Write = async (_, { value }) => {
+  if (value === undefined || value === "normal" || switchValue(value) === false) {
+    return { key: "fast", value: "normal" };
+  }
+  throw badValue("The models here have no fast mode. The value must be normal.");
+};
+
+const personality: Write = async (_, { value }) => {
+  if (["", "none", "default"].includes(String(value ?? "").trim()))
+    return { key: "personality", value: "none" };
+  throw badValue("Personalities are not available. Set the key prompt to change how the agent writes.");
+};
+
 /** Keys that do not exist in the file, or that may address a session. */
 const NAMED: Readonly<Record<string, Write | undefined>> = {
   __proto__: null as never,
@@ -167,7 +183,12 @@ const NAMED: Readonly<Record<string, Write | undefined>> = {
   title,
   busy,
   prompt,
+  fast,
+  personality,
 };
+
+/** Keys whose value may be missing, which toggles them. */
+const TOGGLES: ReadonlySet<string> = new Set(["yolo", "fast", "compact", "mouse", "statusbar"]);
 
 async function writeDisplay(
   ctx: RpcContext,
@@ -179,7 +200,7 @@ async function writeDisplay(
   const path = parseDotPath(setting.at) ?? [];
   const wanted = displayValue(setting, value, getAtPath(await currentConfig(deps), path));
   const { value: kept } = await toFile(ctx, { key, at: setting.at, value: wanted });
-  const now = kept ?? "";
+  const now = setting.isSwitch ? switchText(kept) : (kept ?? "");
   if (key === "skin") {
     notifyAll(deps, { type: "skin.changed", ts: deps.clock.now(), payload: { name: String(now) } });
   }
@@ -237,24 +258,6 @@ async function withSession(
   return { ...done, scope: "session", ...(info ? { info } : {}) };
 }
 
-/** Parses `name`, `name --provider p` or `name --global`. */
-function readModel(text: string): { readonly name: string; readonly isGlobal: boolean } {
-  const words = text.split(/\s+/).filter(Boolean);
-  const at = words.indexOf("--provider");
-  const provider = at < 0 ? undefined : words[at + 1];
-  if (at >= 0 && provider === undefined) throw badValue("--provider needs the name of a provider.");
-  const rest = words.filter(
-    (word, index) => word !== "--global" && (at < 0 || (index !== at && index !== at + 1)),
-  );
-  const [name, ...more] = rest;
-  if (name === undefined || more.length > 0 || name.startsWith("--"))
-    throw badValue("Name exactly one model.");
-  return {
-    name: provider === undefined ? name : `${provider}:${name}`,
-    isGlobal: words.includes("--global"),
-  };
-}
-
 function textOf({ key, value }: SettingChange): string {
   if (typeof value === "string" && value.trim() !== "") return value.trim();
   throw badValue(`${key} must be a string.`);
@@ -263,6 +266,13 @@ function textOf({ key, value }: SettingChange): string {
 function sessionOf({ key, session }: SettingChange): CallerSession {
   if (session) return session;
   throw badValue(`${key} is a session setting. Name the session with session_id.`);
+}
+
+function valueRequired(key: string): ServiceError {
+  const issue = { path: "value", message: `is required for ${key}` };
+  return new ServiceError("invalid_params", `invalid params: value ${issue.message}.`, {
+    details: { issues: [issue] },
+  });
 }
 
 const badValue = (message: string) => new ServiceError("bad_value", message, { param: "value" });

@@ -1,21 +1,22 @@
-/** Folders and paths that hosts name. Touches the machine, and only reads. */
-import { readFile, realpath, stat, opendir } from "node:fs/promises";
-import { dirname, isAbsolute, join, resolve } from "node:path";
-import { isInside } from "../../base/paths.ts";
+/** Folders, paths and images that hosts name. Touches the machine, and only reads. */
+import { realpath, stat } from "node:fs/promises";
+import { isAbsolute, join, resolve } from "node:path";
+import { isInside } from "../../base/text.ts";
 import { ServiceError } from "../../base/errors.ts";
+import { hasScope } from "../connection/calls.ts";
 import type { RpcContext } from "../deps.ts";
-import { hasScope } from "../connection/peer.ts";
 import { fileURLToPath } from "node:url";
-import type { CompletionItem } from "../../../generated/gateway/types/types.gen.ts";
-
-/** Returns the git branch of a folder, if it has one. */
-export async function branchOf(cwd: string): Promise<string | undefined> {
-  for (let folder = cwd; ; folder = dirname(folder)) {
-    const head = await readFile(join(folder, ".git", "HEAD"), "utf8").catch(() => undefined);
-    if (head !== undefined) return /^ref: refs\/heads\/(.+)$/m.exec(head)?.[1];
-    if (dirname(folder) === folder) return undefined;
-  }
-}
+import type { AttachResult } from "../../../generated/gateway/types/types.gen.ts";
+import { tmpdir } from "node:os";
+import {
+  readAttachment,
+  type AttachmentOptions,
+  type ReadAttachment,
+  objectionTo,
+} from "../../agent/attachments/attachment.ts";
+import { type OpenSession, cwdOf } from "./session.ts";
+import type { Attachment } from "../../agent/engine.ts";
+import type { LiveSession } from "../../agent/session/session.ts";
 
 /**
  * Resolves the folder that a host names for a session. Undefined when none is named or it does not exist, and when
@@ -168,69 +169,132 @@ function toPath(written: string, { cwd, userHome }: PathOptions): string | undef
     : resolve(cwd, written);
 }
 
-export interface CompletionOptions {
-  /** Absolute. */
-  readonly cwd: string;
-  /** The folder in which the word was typed, relative to `cwd`. */
-  readonly within?: string | undefined;
-  /** Folders that may be shown. */
-  readonly roots: readonly string[];
-  readonly userHome: string;
-  readonly max: number;
+export const MAX_IMAGE_BYTES = 10_485_760;
+
+/** Where the host's paths start, and what may be attached from there. */
+export function attachOptions(ctx: RpcContext, session: OpenSession) {
+  const { userHome } = ctx.deps.agent.deps.settings;
+  const cwd = cwdOf(ctx.deps, { row: session.row, seed: session.live.seed });
+  return { cwd, userHome, roots: shownRoots(ctx, cwd), refuse: (path: string) => refusal(ctx, path) };
 }
 
-/** Further entries of a folder are ignored. */
-const MAX_ENTRIES = 5_000;
-
-/** Completes a path: folders first, then by name. The prefixes `@`, `@file:` and `@folder:` are kept. */
-export async function completePath(word: string, options: CompletionOptions): Promise<CompletionItem[]> {
-  const prefix = /^@(?:file:|folder:)?/.exec(word)?.[0] ?? "";
-  const typed = word.slice(prefix.length);
-  if (`${typed}${options.within ?? ""}`.includes("\0")) return [];
-  const folderText = typed.slice(0, typed.lastIndexOf("/") + 1);
-  const start = typed.slice(folderText.length);
-  const expanded = folderText.startsWith("~/") ? join(options.userHome, folderText.slice(1)) : folderText;
-  const folder = await realpath(resolve(options.cwd, options.within ?? "", expanded)).catch(() => undefined);
-  if (folder === undefined || !(await isShown(folder, options.roots))) return [];
-  const found = await namesIn(folder, start);
-  const isFolderOnly = prefix === "@folder:";
-  return found
-    .filter(({ isFolder }) => isFolder || !isFolderOnly)
-    .toSorted((a, b) => Number(b.isFolder) - Number(a.isFolder) || (a.name < b.name ? -1 : 1))
-    .slice(0, options.max)
-    .map(({ name, isFolder }) => {
-      const shown = isFolder ? `${name}/` : name;
-      return { text: `${prefix}${folderText}${shown}`, display: shown, meta: isFolder ? "folder" : "file" };
-    });
+/**
+ * Refuses paths that the agent may not read. Paths that require approval are allowed for clients that may approve.
+ */
+function refusal({ deps, peer }: RpcContext, path: string): string | undefined {
+  const { workspace, userHome: home, agentHome } = deps.agent.deps.settings;
+  const found = objectionTo(path, { workspace, home, agentHome });
+  const mayApprove = hasScope(peer.identity, "approvals");
+  return found && (found.outcome === "deny" || !mayApprove) ? found.reason : undefined;
 }
 
-async function isShown(folder: string, roots: readonly string[]): Promise<boolean> {
-  const real = await Promise.all(roots.map((root) => realpath(root).catch(() => root)));
-  return real.some((root) => isInside(folder, root));
+/**
+ * Folders that a host may look into: the session's, the configured roots, and for users at this machine their own.
+ */
+export function shownRoots(ctx: RpcContext, cwd: string): readonly string[] {
+  const own = mayUseMachine(ctx) ? [ctx.deps.agent.deps.settings.userHome, tmpdir()] : [];
+  return [cwd, ...rootsOf(ctx), ...own];
 }
 
-interface Entry {
-  readonly name: string;
-  readonly isFolder: boolean;
+/** Reads an image from a path or a data URL. ServiceError `not_found_or_unsupported`, `too_large`. */
+export async function readImage(
+  source: string,
+  options: Pick<AttachmentOptions, "cwd" | "roots" | "refuse">,
+): Promise<ReadAttachment> {
+  const read = await readAttachment(source, { ...options, maxImageBytes: MAX_IMAGE_BYTES }).catch(
+    (cause: unknown) => {
+      if (!(cause instanceof ServiceError)) throw cause;
+      throw new ServiceError("not_found_or_unsupported", cause.message, { param: "path", cause });
+    },
+  );
+  if (read.attachment.type === "image") return read;
+  throw new ServiceError("not_found_or_unsupported", "Only PNG, JPEG, GIF and WebP images can be attached.", {
+    param: "path",
+  });
 }
 
-/** Lists hidden names only after a typed dot. */
-async function namesIn(folder: string, start: string): Promise<readonly Entry[]> {
-  const entries: Entry[] = [];
-  const opened = await opendir(folder).catch(() => undefined);
-  if (!opened) return entries;
-  let seen = 0;
-  for await (const entry of opened) {
-    if (++seen > MAX_ENTRIES) break;
-    const { name } = entry;
-    if (!name.startsWith(start) || (name.startsWith(".") && !start.startsWith("."))) continue;
-    const isFolder = entry.isSymbolicLink()
-      ? await stat(join(folder, name)).then(
-          (target) => target.isDirectory(),
-          () => false,
-        )
-      : entry.isDirectory();
-    entries.push({ name, isFolder });
+/** Queues the image for the next prompt. ServiceError `too_large` when too many wait. */
+export function attachImage(
+  session: OpenSession,
+  image: ReadAttachment,
+  named: { readonly path: string; readonly name: string },
+): AttachResult & { readonly count: number } {
+  const { width, height, tokenEstimate } = image;
+  const count = queueImage(session.live, {
+    path: named.path,
+    attachment: { ...image.attachment, name: named.name },
+  });
+  if (count === undefined) {
+    throw new ServiceError("too_large", `At most ${QUEUED_LIMIT} may wait for a prompt. Detach one.`);
   }
-  return entries;
+  return {
+    attached: true,
+    path: named.path,
+    count,
+    name: named.name,
+    ...(width === undefined ? {} : { width }),
+    ...(height === undefined ? {} : { height }),
+    token_estimate: tokenEstimate,
+  };
+}
+
+/** Checks the size of an image. ServiceError `too_large`. */
+export function checkImageSize(sizeBytes: number): void {
+  if (sizeBytes <= MAX_IMAGE_BYTES) return;
+  throw new ServiceError("too_large", `The image has ${sizeBytes} bytes; the limit is ${MAX_IMAGE_BYTES}.`);
+}
+
+/** An image that waits for the next prompt. */
+export interface QueuedImage {
+  /** The path as it was attached. Detaching names the image by it. */
+  readonly path: string;
+  readonly attachment: Attachment;
+}
+
+export const MAX_QUEUED_IMAGES = 32;
+const MAX_QUEUED_BYTES = 33_554_432;
+/** For messages. */
+export const QUEUED_LIMIT = `${MAX_QUEUED_IMAGES} images, with ${MAX_QUEUED_BYTES} bytes in all`;
+
+/** Queued images exist as long as the open session. */
+const waiting = new WeakMap<LiveSession, QueuedImage[]>();
+
+/** Returns the number of queued images; undefined when there are too many. */
+export function queueImage(live: LiveSession, image: QueuedImage): number | undefined {
+  const images = waiting.get(live) ?? [];
+  if (!fitsPrompt([...images, image].map(({ attachment }) => attachment))) return undefined;
+  waiting.set(live, [...images, image]);
+  return images.length + 1;
+}
+
+/** Returns false when no queued image has this path. */
+export function dropImage(live: LiveSession, path: string): boolean {
+  const images = waiting.get(live) ?? [];
+  const rest = images.filter((image) => image.path !== path);
+  waiting.set(live, rest);
+  return rest.length < images.length;
+}
+
+export function queuedImages(live: LiveSession): readonly QueuedImage[] {
+  return waiting.get(live) ?? [];
+}
+
+/** Takes all queued images for a prompt. */
+export function takeImages(live: LiveSession): readonly QueuedImage[] {
+  const images = queuedImages(live);
+  waiting.delete(live);
+  return images;
+}
+
+/** Puts the images of a rejected prompt back, before those that came meanwhile. */
+export function putBackImages(live: LiveSession, images: readonly QueuedImage[]): void {
+  const all = [...images, ...queuedImages(live)];
+  while (!fitsPrompt(all.map(({ attachment }) => attachment))) all.pop();
+  if (images.length > 0) waiting.set(live, all);
+}
+
+/** Returns true when one prompt may have these attachments. */
+export function fitsPrompt(attachments: readonly Attachment[]): boolean {
+  const characters = attachments.reduce((sum, { data }) => sum + data.length, 0);
+  return attachments.length <= MAX_QUEUED_IMAGES && (characters * 3) / 4 <= MAX_QUEUED_BYTES;
 }

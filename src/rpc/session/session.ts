@@ -1,4 +1,5 @@
-/** Sessions as hosts see them. */
+/** Sessions of a caller, and how hosts see them. */
+import { waitAtMost } from "../../base/time.ts";
 import type {
   LiveSession as LiveView,
   LiveStatus,
@@ -7,22 +8,89 @@ import type {
   SessionState,
   GatewayUsage,
 } from "../../../generated/gateway/types/types.gen.ts";
-import { settingsOf, type SessionSettings, type SessionSeed } from "../../agent/session/session.ts";
-import { Memo } from "../../base/lru.ts";
+import {
+  settingsOf,
+  type SessionSettings,
+  type SessionSeed,
+  type LiveSession,
+  sessionNotFound,
+} from "../../agent/session/session.ts";
+import { Memo } from "../../base/data.ts";
 import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";
-import { branchOf } from "./paths.ts";
+
 import { openRequest } from "../events/questions.ts";
-import type { RpcDeps } from "../deps.ts";
+import type { RpcDeps, RpcContext } from "../deps.ts";
 import { runningTurn } from "../../agent/run/run.ts";
-import { savedSession, type OpenSession } from "./address.ts";
+
 import { countMessages } from "../../agent/session/queries.ts";
-import { readMessages, type MessagePage } from "./transcript.ts";
+import { readMessages, type MessagePage, turnSoFar } from "./transcript.ts";
 import { turnIdOf, usageOf } from "../events/payloads.ts";
-import { turnSoFar } from "../events/turn-so-far.ts";
-import type { ModelRef } from "../../agent/engine.ts";
-import { contextUse } from "../../agent/usage/context-use.ts";
-import { activeSubagents } from "../../agent/subagent/delegation.ts";
-import { formatModel } from "../../agent/model.ts";
+import { type ModelRef, formatModel } from "../../agent/engine.ts";
+import { activeSubagents } from "../../agent/run/queries.ts";
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { ServiceError } from "../../base/errors.ts";
+
+/** A session as it is open here, and as it is saved. Without a prompt it may not be saved yet. */
+export interface OpenSession {
+  readonly id: string;
+  readonly owner: string;
+  readonly live: LiveSession;
+  readonly row: SessionRow | undefined;
+}
+
+/** Returns an open session. ServiceError `session_not_found`, and `not_live` for one that is only saved. */
+export async function liveSession({ deps, peer }: RpcContext, id: string): Promise<OpenSession> {
+  const { owner } = peer.identity;
+  const live = deps.agent.live.find(id, owner);
+  const row = await savedSession(deps, id, owner);
+  if (live) {
+    deps.agent.live.touch(id);
+    return { id, owner, live, row };
+  }
+  if (!row) throw sessionNotFound(id);
+  throw new ServiceError(
+    "not_live",
+    `The session ${JSON.stringify(id)} is saved but not open here. Resume it.`,
+    {
+      details: { stored: true },
+    },
+  );
+}
+
+/** Returns the saved session; undefined for unsaved ones and for those of others. */
+export async function savedSession(
+  deps: RpcDeps,
+  id: string,
+  owner: string,
+): Promise<SessionRow | undefined> {
+  return deps.agent.sessions.saved(id, owner);
+}
+
+/** A session of the caller: open here, saved, or both. */
+export interface CallerSession {
+  readonly id: string;
+  readonly owner: string;
+  readonly live: LiveSession | undefined;
+  readonly row: SessionRow | undefined;
+}
+
+/** Returns a session that is open here or saved. ServiceError `session_not_found`, including for sessions of others. */
+export async function callerSession({ deps, peer }: RpcContext, id: string): Promise<CallerSession> {
+  const { owner } = peer.identity;
+  const live = deps.agent.live.find(id, owner);
+  const row = await savedSession(deps, id, owner);
+  if (!live && !row) throw sessionNotFound(id);
+  return { id, owner, live, row };
+}
+
+/** Returns the session if the call names one. */
+export async function namedSession(
+  ctx: RpcContext,
+  id: string | undefined,
+): Promise<CallerSession | undefined> {
+  return id === undefined ? undefined : callerSession(ctx, id);
+}
 
 /** Returns the session as it is now; undefined when it is neither saved nor open here. */
 export async function sessionInfo(
@@ -50,6 +118,10 @@ export async function describeInfo(deps: RpcDeps, session: SessionRef): Promise<
     model,
     provider,
     ...(effort === undefined ? {} : { reasoning_effort: effort }),
+    fast: false,
+    service_tier: "",
+    personality: "none",
+    profile_name: deps.config.env["AGENTD_PROFILE"] ?? "default",
     yolo: chosen.yolo === true || switches.yolo || settings.policyMode === "yolo",
     running: isBusy(session.row),
     tools: toolNames(deps),
@@ -81,6 +153,15 @@ function readSurroundings({ skills, clock }: RpcDeps, cwd: string): Promise<Surr
     const [found, branch] = await Promise.all([skills.list(cwd), branchOf(cwd)]);
     return { skills: found.skills.map(({ name }) => name), branch };
   });
+}
+
+/** Returns the git branch of a folder, if it has one. */
+export async function branchOf(cwd: string): Promise<string | undefined> {
+  for (let folder = cwd; ; folder = dirname(folder)) {
+    const head = await readFile(join(folder, ".git", "HEAD"), "utf8").catch(() => undefined);
+    if (head !== undefined) return /^ref: refs\/heads\/(.+)$/m.exec(head)?.[1];
+    if (dirname(folder) === folder) return undefined;
+  }
 }
 
 export async function describeState(deps: RpcDeps, session: OpenSession): Promise<SessionState> {
@@ -173,6 +254,12 @@ export function cwdOf(deps: RpcDeps, { row, seed }: SessionRef): string {
   return row?.cwd ?? (row ? undefined : seed?.cwd) ?? deps.agent.deps.settings.workspace;
 }
 
+/** Returns the folder of the call's session; without one, that in which the host was started. */
+export function callerCwd({ deps, peer }: RpcContext, session: CallerSession | undefined): string {
+  if (session) return cwdOf(deps, { row: session.row, seed: session.live?.seed });
+  return peer.cwd ?? deps.agent.deps.settings.workspace;
+}
+
 function chosenOf({ row, seed }: SessionRef): SessionSettings {
   return row ? settingsOf(row) : (seed?.settings ?? {});
 }
@@ -204,15 +291,20 @@ export function modelOf(
   return { model: ref.id, provider: ref.provider };
 }
 
+const CONTEXT_WAIT_MS = 500;
+
 /** Returns the usage of all turns so far. */
 export async function sessionUsage(deps: RpcDeps, session: SessionRef): Promise<GatewayUsage> {
   const ref = modelRef(deps, session);
-  const contextMax = deps.agent.deps.models.contextTokensOf(ref);
+  const { models } = deps.agent.deps;
+  // A slow model server must not delay the session: later usage has what it reports.
+  await waitAtMost(deps.clock, CONTEXT_WAIT_MS, models.refreshContext(ref));
+  const contextMax = models.contextTokensOf(ref);
   const { row } = session;
   const spent = usageOf(row && deps.agent.sessions.usage(row), formatModel(ref));
   if (!row) return { ...spent, context_max: contextMax, compressions: 0, active_subagents: 0 };
   const [{ used, compressions }, subagents] = await Promise.all([
-    contextUse(deps.agent.deps, row),
+    deps.agent.contextUse(row),
     subagentsOf(deps, row),
   ]);
   const percent = contextMax > 0 ? Math.min(100, Math.round((used / contextMax) * 1_000) / 10) : 100;
