@@ -1,31 +1,93 @@
 /** The SQL of cron: jobs, occurrences and schedulers. */
-import { firstIdAt } from "../base/ids.ts";
+import { firstIdAt } from "../base/text.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { CronJobRow, CronTickerRow, OccurrenceRow, OutboxRow } from "../store/schema/tables.ts";
+
+/**
+ * Whether a run belongs to a scheduled job, by the first characters of its column `delivery`: the record of another
+ * trigger is not parsed.
+ */
+export function isPlan(delivery: string): boolean {
+  return delivery.startsWith('{"ref":"occ_');
+}
 
 /** Ids in one statement. */
 const MAX_IDS = 500;
 
+/** Whose rows a query reads. */
+export interface OwnerFilter {
+  /** Absent: those of all owners. */
+  readonly owner?: string | undefined;
+}
+
 /** Returns all jobs in the order of their creation. */
-export function listJobs({ read }: Store): Promise<CronJobRow[]> {
-  return read.selectFrom("cron_jobs").selectAll().orderBy("created_at").orderBy("id").execute();
+export function listJobs({ read }: Store, { owner }: OwnerFilter = {}): Promise<CronJobRow[]> {
+  const jobs = read.selectFrom("cron_jobs").selectAll().orderBy("created_at").orderBy("id");
+  return (owner === undefined ? jobs : jobs.where("owner", "=", owner)).execute();
 }
 
 /** Returns at most `limit` jobs with the name, oldest first. */
-export function findJobsNamed({ read }: Store, nameKey: string, limit: number): Promise<CronJobRow[]> {
-  return read
+export function findJobsNamed(
+  { read }: Store,
+  { owner, nameKey, limit }: OwnerFilter & { readonly nameKey: string; readonly limit: number },
+): Promise<CronJobRow[]> {
+  const named = read
     .selectFrom("cron_jobs")
     .selectAll()
     .where("name_key", "=", nameKey)
     .orderBy("created_at")
     .orderBy("id")
-    .limit(limit)
-    .execute();
+    .limit(limit);
+  return (owner === undefined ? named : named.where("owner", "=", owner)).execute();
 }
 
-export async function listJobNames({ read }: Store, limit: number): Promise<readonly string[]> {
-  const rows = await read.selectFrom("cron_jobs").select("name").limit(limit).execute();
+export async function listJobNames(
+  { read }: Store,
+  { owner, limit }: OwnerFilter & { readonly limit: number },
+): Promise<readonly string[]> {
+  const names = read.selectFrom("cron_jobs").select("name").limit(limit);
+  const rows = await (owner === undefined ? names : names.where("owner", "=", owner)).execute();
   return rows.map(({ name }) => name);
+}
+
+export interface JobFilter extends OwnerFilter {
+  readonly states?: readonly string[] | undefined;
+  readonly lastStatuses?: readonly string[] | undefined;
+  /** As in the column `name_key`. */
+  readonly nameKey?: string | undefined;
+  /** A part of the name in any case, or the id. */
+  readonly text?: string | undefined;
+  /** The last job of the previous page. */
+  readonly after?: { readonly createdAtMs: number; readonly id: string } | undefined;
+  readonly limit: number;
+}
+
+/** Returns a page of jobs, newest first. */
+export function listJobPage({ read, dialect }: Store, filter: JobFilter): Promise<CronJobRow[]> {
+  const { owner, states, lastStatuses, nameKey, text, after, limit } = filter;
+  let query = read.selectFrom("cron_jobs").selectAll();
+  if (owner !== undefined) query = query.where("owner", "=", owner);
+  if (states !== undefined) query = query.where("state", "in", states);
+  if (lastStatuses !== undefined) query = query.where("last_status", "in", lastStatuses);
+  if (nameKey !== undefined) query = query.where("name_key", "=", nameKey);
+  if (text !== undefined) {
+    const find = dialect === "postgres" ? "strpos" : "instr";
+    query = query.where((is) =>
+      is.or([
+        is(is.fn<number>(find, ["name_key", is.val(text.normalize("NFC").toLowerCase())]), ">", 0),
+        is("id", "=", text),
+      ]),
+    );
+  }
+  if (after !== undefined) {
+    query = query.where((is) =>
+      is.or([
+        is("created_at", "<", after.createdAtMs),
+        is.and([is("created_at", "=", after.createdAtMs), is("id", "<", after.id)]),
+      ]),
+    );
+  }
+  return query.orderBy("created_at", "desc").orderBy("id", "desc").limit(limit).execute();
 }
 
 export async function countJobs(tx: Tx): Promise<number> {
@@ -33,11 +95,29 @@ export async function countJobs(tx: Tx): Promise<number> {
   return Number((await counted.executeTakeFirstOrThrow()).count);
 }
 
-/** Deletes a job and its ended occurrences. */
-export async function deleteJob(tx: Tx, id: string): Promise<void> {
+/** Deletes a job and its ended occurrences; with `unstarted`, also those that have no run yet. */
+export async function deleteJob(
+  tx: Tx,
+  id: string,
+  { unstarted = false }: { readonly unstarted?: boolean | undefined } = {},
+): Promise<void> {
   // Ended occurrences are locked before their job, as when the end of a message is recorded.
-  await tx.db.deleteFrom("occurrences").where("job_id", "=", id).where("ended_at", "is not", null).execute();
+  const mine = tx.db.deleteFrom("occurrences").where("job_id", "=", id);
+  await mine.where("ended_at", "is not", null).execute();
+  if (unstarted) await mine.where("run_id", "is", null).execute();
   await tx.db.deleteFrom("cron_jobs").where("id", "=", id).execute();
+}
+
+/** Returns the sessions of the occurrences of a job that are open and have a run. */
+export async function listRunningSessions({ read }: Store, jobId: string): Promise<readonly string[]> {
+  const rows = await read
+    .selectFrom("occurrences")
+    .select("session_id")
+    .where("job_id", "=", jobId)
+    .where("ended_at", "is", null)
+    .where("session_id", "is not", null)
+    .execute();
+  return rows.flatMap(({ session_id: id }) => id ?? []);
 }
 
 /** Returns at most `limit` due jobs, the longest due first. It skips jobs that another process has locked. */
@@ -67,28 +147,36 @@ export function lockDueJobs(
   return (store.dialect === "postgres" ? selected.forUpdate().skipLocked() : selected).execute();
 }
 
-export type UpcomingJobRow = Pick<CronJobRow, "id" | "name" | "revision" | "due_at">;
+export type UpcomingJobRow = Pick<CronJobRow, "id" | "name" | "lock_version" | "due_at">;
 
 /** Returns at most `limit` jobs in the order in which they are due. */
-export function listUpcomingJobs({ read }: Store, limit: number): Promise<UpcomingJobRow[]> {
-  return read
+export function listUpcomingJobs(
+  { read }: Store,
+  limit: number,
+  { owner }: OwnerFilter = {},
+): Promise<UpcomingJobRow[]> {
+  const upcoming = read
     .selectFrom("cron_jobs")
-    .select(["id", "name", "revision", "due_at"])
+    .select(["id", "name", "lock_version", "due_at"])
     .where("due_at", "is not", null)
     .orderBy("due_at")
     .orderBy("id")
-    .limit(limit)
-    .execute();
+    .limit(limit);
+  return (owner === undefined ? upcoming : upcoming.where("owner", "=", owner)).execute();
 }
 
 /** Returns how many jobs were due before `beforeMs`. */
-export async function countJobsDueBefore({ read }: Store, beforeMs: number): Promise<number> {
-  const counted = await read
+export async function countJobsDueBefore(
+  { read }: Store,
+  beforeMs: number,
+  { owner }: OwnerFilter = {},
+): Promise<number> {
+  const due = read
     .selectFrom("cron_jobs")
     .select(({ fn }) => fn.countAll().as("count"))
     .where("due_at", "is not", null)
-    .where("due_at", "<", beforeMs)
-    .executeTakeFirst();
+    .where("due_at", "<", beforeMs);
+  const counted = await (owner === undefined ? due : due.where("owner", "=", owner)).executeTakeFirst();
   return Number(counted?.count ?? 0);
 }
 
@@ -99,12 +187,15 @@ export interface JobCount {
 }
 
 /** Returns the number of jobs by state and last status, from an index. */
-export async function countJobsByStatus({ read }: Store): Promise<readonly JobCount[]> {
-  const rows = await read
+export async function countJobsByStatus(
+  { read }: Store,
+  { owner }: OwnerFilter = {},
+): Promise<readonly JobCount[]> {
+  const counted = read
     .selectFrom("cron_jobs")
     .select(({ fn }) => ["state", "last_status", fn.countAll().as("count")])
-    .groupBy(["state", "last_status"])
-    .execute();
+    .groupBy(["state", "last_status"]);
+  const rows = await (owner === undefined ? counted : counted.where("owner", "=", owner)).execute();
   return rows.map(({ state, last_status: lastStatus, count }) => ({
     state,
     lastStatus,
@@ -113,9 +204,14 @@ export async function countJobsByStatus({ read }: Store): Promise<readonly JobCo
 }
 
 /** Returns the definitions of at most `limit` jobs in the state `error`. */
-export async function listErrorDefinitions({ read }: Store, limit: number): Promise<readonly string[]> {
-  const failed = read.selectFrom("cron_jobs").select("definition").where("state", "=", "error");
-  return (await failed.limit(limit).execute()).map(({ definition }) => definition);
+export async function listErrorDefinitions(
+  { read }: Store,
+  limit: number,
+  { owner }: OwnerFilter = {},
+): Promise<readonly string[]> {
+  const all = read.selectFrom("cron_jobs").select("definition").where("state", "=", "error").limit(limit);
+  const failed = owner === undefined ? all : all.where("owner", "=", owner);
+  return (await failed.execute()).map(({ definition }) => definition);
 }
 
 /** Returns at most `limit` jobs whose last run or its delivery failed, latest change first. */
@@ -123,16 +219,17 @@ export function listFailedJobs(
   { read }: Store,
   states: readonly string[],
   limit: number,
+  { owner }: OwnerFilter = {},
 ): Promise<Pick<CronJobRow, "id" | "name" | "last_status">[]> {
-  return read
+  const failed = read
     .selectFrom("cron_jobs")
     .select(["id", "name", "last_status"])
     .where("state", "in", states)
     .where("last_status", "!=", "ok")
     .orderBy("updated_at", "desc")
     .orderBy("id")
-    .limit(limit)
-    .execute();
+    .limit(limit);
+  return (owner === undefined ? failed : failed.where("owner", "=", owner)).execute();
 }
 
 /** Returns at most `limit` jobs with a time after `limitMs` in their past, in the order of their ids. */
@@ -156,23 +253,69 @@ export function listJobsAhead(
     .execute();
 }
 
-/** Returns a page of occurrences, newest first; `before` is the id of the last one of the previous page. */
-export function listOccurrences(
-  { read }: Store,
-  {
-    jobId,
-    before,
-    limit,
-  }: { readonly jobId?: string | undefined; readonly before?: string | undefined; readonly limit: number },
-): Promise<OccurrenceRow[]> {
+export interface OccurrenceFilter extends OwnerFilter {
+  readonly jobId?: string | undefined;
+  readonly statuses?: readonly string[] | undefined;
+  readonly causes?: readonly string[] | undefined;
+  readonly timings?: readonly string[] | undefined;
+  readonly deliveryStatuses?: readonly string[] | undefined;
+  /** Scheduled at this time or later. */
+  readonly fromMs?: number | undefined;
+  /** Scheduled before this time. */
+  readonly toMs?: number | undefined;
+  /** Id of the last occurrence of the previous page. */
+  readonly before?: string | undefined;
+  readonly limit: number;
+}
+
+/** Returns a page of occurrences, newest first. */
+export function listOccurrences({ read }: Store, filter: OccurrenceFilter): Promise<OccurrenceRow[]> {
+  const { owner, jobId, statuses, causes, timings, deliveryStatuses, fromMs, toMs, before, limit } = filter;
   let query = read.selectFrom("occurrences").selectAll();
+  if (owner !== undefined) query = query.where("owner", "=", owner);
   if (jobId !== undefined) query = query.where("job_id", "=", jobId);
+  if (statuses !== undefined) query = query.where("status", "in", statuses);
+  if (causes !== undefined) query = query.where("cause", "in", causes);
+  if (timings !== undefined) query = query.where("timing", "in", timings);
+  if (deliveryStatuses !== undefined) query = query.where("delivery_status", "in", deliveryStatuses);
+  if (fromMs !== undefined) query = query.where("scheduled_at", ">=", fromMs);
+  if (toMs !== undefined) query = query.where("scheduled_at", "<", toMs);
   if (before !== undefined) query = query.where("id", "<", before);
   return query.orderBy("id", "desc").limit(limit).execute();
 }
 
-export async function countOpenOccurrences({ read }: Store): Promise<number> {
-  const open = read.selectFrom("occurrences").where("ended_at", "is", null);
+export interface OccurrenceWindow extends OwnerFilter {
+  readonly jobId?: string | undefined;
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly limit: number;
+}
+
+/** Returns the occurrences in a window of time, earliest first. Missed ones count up to their last instant. */
+export async function listOccurrencesIn(
+  { read }: Store,
+  { owner, jobId, fromMs, toMs, limit }: OccurrenceWindow,
+): Promise<readonly OccurrenceRow[]> {
+  let query = read.selectFrom("occurrences").selectAll().where("scheduled_at", "<", toMs).limit(limit);
+  if (owner !== undefined) query = query.where("owner", "=", owner);
+  if (jobId !== undefined) query = query.where("job_id", "=", jobId);
+  const [reaching, inside] = await Promise.all([
+    query
+      .where("status", "=", "missed")
+      // They were claimed after their last instant.
+      .where("id", ">=", firstIdAt("occ", Math.max(0, fromMs)))
+      .where("scheduled_at", "<", fromMs)
+      .where("covers_until", ">=", fromMs)
+      .orderBy("id")
+      .execute(),
+    query.where("scheduled_at", ">=", fromMs).orderBy("scheduled_at").orderBy("id").execute(),
+  ]);
+  return [...reaching.toSorted((a, b) => a.scheduled_at - b.scheduled_at), ...inside].slice(0, limit);
+}
+
+export async function countOpenOccurrences({ read }: Store, { owner }: OwnerFilter = {}): Promise<number> {
+  const all = read.selectFrom("occurrences").where("ended_at", "is", null);
+  const open = owner === undefined ? all : all.where("owner", "=", owner);
   const row = await open.select(({ fn }) => fn.countAll().as("count")).executeTakeFirst();
   return Number(row?.count ?? 0);
 }
@@ -237,6 +380,39 @@ export async function endedAmong({ read }: Store, ids: readonly string[]): Promi
   return ids.filter((id) => !open.has(id));
 }
 
+/** Returns the occurrences with these ids, in the order of their ids. */
+export async function listOccurrencesById(
+  { read }: Store,
+  ids: readonly string[],
+): Promise<readonly OccurrenceRow[]> {
+  const rows: OccurrenceRow[] = [];
+  for (let start = 0; start < ids.length; start += MAX_IDS) {
+    const some = ids.slice(start, start + MAX_IDS);
+    rows.push(...(await read.selectFrom("occurrences").selectAll().where("id", "in", some).execute()));
+  }
+  return rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+}
+
+/** Returns how many messages of these occurrences are due or being sent; those that wait for a retry do not count. */
+export async function countUnsentMessages(
+  { read }: Store,
+  ids: readonly string[],
+  nowMs: number,
+): Promise<number> {
+  let count = 0;
+  for (let start = 0; start < ids.length; start += MAX_IDS) {
+    const row = await read
+      .selectFrom("outbox")
+      .select(({ fn }) => fn.countAll().as("count"))
+      .where("ref", "in", ids.slice(start, start + MAX_IDS))
+      .where("status", "in", ["due", "leased"])
+      .where((is) => is.or([is("status", "=", "leased"), is("available_at", "<=", nowMs)]))
+      .executeTakeFirst();
+    count += Number(row?.count ?? 0);
+  }
+  return count;
+}
+
 /** Returns how many missed instants the claim of `jobId` at `atMs` recorded; undefined when it recorded none. */
 export async function missedCountAt(tx: Tx, jobId: string, atMs: number): Promise<number | undefined> {
   const missed = await tx.db
@@ -248,6 +424,15 @@ export async function missedCountAt(tx: Tx, jobId: string, atMs: number): Promis
     .where("claimed_at", "=", atMs)
     .executeTakeFirst();
   return missed?.covers_count;
+}
+
+export type SentMessage = Pick<OutboxRow, "id" | "ref" | "target" | "status" | "last_error">;
+
+/** Returns the outbox messages of these occurrences, oldest first. */
+export async function listMessagesOf({ read }: Store, refs: readonly string[]): Promise<SentMessage[]> {
+  if (refs.length === 0) return [];
+  const sent = read.selectFrom("outbox").select(["id", "ref", "target", "status", "last_error"]);
+  return sent.where("ref", "in", refs).orderBy("id").execute();
 }
 
 export type OccurrenceMessage = Pick<OutboxRow, "target" | "status" | "last_error">;

@@ -1,5 +1,5 @@
 /** Addresses as users write them: `origin`, `telegram:-100123:17, sms:+15550100`, `all`. Pure. */
-import { suggest } from "../base/nearest.ts";
+import { suggest } from "../base/suggest.ts";
 import {
   MAX_ID_CHARACTERS,
   idOf,
@@ -8,8 +8,11 @@ import {
   type ChatAddress,
   platforms,
   type PlatformTraits,
-} from "./message.ts";
-import { formatTarget, parseTarget, type Targets, type Target } from "./target.ts";
+  formatTarget,
+  parseTarget,
+  type Targets,
+  type Target,
+} from "./target.ts";
 
 /** What completes an address. */
 interface AddressContext {

@@ -1,8 +1,10 @@
-import type { Span } from "../base/observe/trace.ts";
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/observe/log.ts";
+/** Outbound messages, and the targets that send them: one for each platform. */
+import type { Span, Log } from "../base/observe.ts";
+import type { Clock } from "../base/time.ts";
 import type { Store } from "../store/store.ts";
-import { sha256 } from "../base/digest.ts";
+import { sha256, isBlank, toReadable } from "../base/text.ts";
+import { isRecord } from "../base/data.ts";
+import { redact } from "../base/observe.ts";
 
 /** A message as its target receives it. */
 export interface Delivery {
@@ -28,6 +30,19 @@ export interface Delivery {
    * part. Absent: every earlier outcome is known.
    */
   readonly uncertainSinceMs?: number;
+  /** Files to send after the text. Only a target that takes files gets any. */
+  readonly files?: readonly OutboundFile[];
+}
+
+/** A file that an answer sends along. */
+export interface OutboundFile {
+  /** Without a folder. */
+  readonly name: string;
+  /** Media type. */
+  readonly type: string;
+  readonly sizeBytes: number;
+  /** Resolves to the bytes, the same for every attempt; undefined when they are lost. */
+  read(): Promise<Uint8Array | undefined>;
 }
 
 /**
@@ -202,6 +217,47 @@ export async function sendParts<Part>(
   return { status: "delivered" };
 }
 
+/** Sends the texts of a message, then its files, as parts of one message: see {@link sendParts}. */
+export async function sendWithFiles<Text>(
+  texts: readonly Text[],
+  { delivery, options }: { readonly delivery: Delivery; readonly options: SendOptions },
+  how: {
+    readonly sendText: (text: Text, index: number) => Promise<SendOutcome>;
+    readonly sendFile: (file: LoadedFile, index: number) => Promise<SendOutcome>;
+  },
+): Promise<SendOutcome> {
+  const parts = [
+    ...texts.map((text) => (index: number) => how.sendText(text, index)),
+    ...(delivery.files ?? []).map((file) => async (index: number) => {
+      const loaded = await loadFile(file);
+      return "bytes" in loaded ? how.sendFile(loaded, index) : loaded;
+    }),
+  ];
+  return sendParts(parts, { delivery, options }, (send, index) => send(index));
+}
+
+export type LoadedFile = Omit<OutboundFile, "read"> & { readonly bytes: Uint8Array<ArrayBuffer> };
+
+/** Returns the files with their bytes, or the outcome of a message whose bytes are lost. */
+export async function loadFiles(
+  files: readonly OutboundFile[],
+): Promise<readonly LoadedFile[] | SendOutcome> {
+  const loaded: LoadedFile[] = [];
+  for (const file of files) {
+    const each = await loadFile(file);
+    if (!("bytes" in each)) return each;
+    loaded.push(each);
+  }
+  return loaded;
+}
+
+async function loadFile({ read, ...file }: OutboundFile): Promise<LoadedFile | SendOutcome> {
+  const bytes = await read();
+  if (bytes) return { ...file, bytes: new Uint8Array(bytes) };
+  const error = `The bytes of the file ${JSON.stringify(file.name)} are gone from the home of this service.`;
+  return { status: "permanent", error };
+}
+
 /**
  * Returns the idempotency key of one part, the same for every attempt: letters, digits, `_` and `.`, at most
  * `maxLength` characters.
@@ -235,4 +291,269 @@ export function staleUncertainty(
 
 function tooLate(title: string): string {
   return `The message may have arrived: an earlier attempt got no response, and ${title} no longer deduplicates it. Check the chat; \`agentd outbox retry\` sends it again.`;
+}
+
+/** A piece of a message: Markdown, or text from outside that is never read as markup, on any platform. */
+export type TextPiece = { readonly markdown: string } | { readonly literal: string };
+
+/** Markdown, or the pieces of a text. */
+export type MessageText = string | readonly TextPiece[];
+
+/** What the outbox keeps of a message. */
+export interface MessagePayload {
+  /** The pieces joined. */
+  readonly text: string;
+  /** The literal pieces: ranges of `text` in UTF-16 code units, in order, each with its start and its end. */
+  readonly literals?: readonly (readonly [start: number, end: number])[];
+  readonly extra: Readonly<Record<string, unknown>>;
+  /**
+   * Present for the answer of an agent: its lines `MEDIA:path` name files in this folder, the absolute working folder of
+   * the session, or in the workspace. Null: in the workspace only.
+   */
+  readonly filesFrom?: string | null;
+}
+
+/** Returns the payload of a message to enqueue. */
+export function messagePayload(text: MessageText, extra: MessagePayload["extra"] = {}): MessagePayload {
+  if (typeof text === "string") return { text, extra };
+  const literals: [number, number][] = [];
+  let joined = "";
+  for (const piece of text) {
+    const start = joined.length;
+    joined += "literal" in piece ? piece.literal : piece.markdown;
+    if ("literal" in piece && joined.length > start) literals.push([start, joined.length]);
+  }
+  return { text: joined, literals, extra };
+}
+
+/** Returns the payload of an agent's answer, which may send files along. `cwd` is the working folder of its session. */
+export function answerPayload(
+  text: string,
+  { cwd = null, extra = {} }: { readonly cwd?: string | null; readonly extra?: MessagePayload["extra"] } = {},
+): MessagePayload {
+  return { text, extra, filesFrom: cwd };
+}
+
+/** Returns the whole text with literal and Markdown pieces as they were written. */
+export function joinText(text: MessageText): string {
+  return messagePayload(text).text;
+}
+
+/** Returns `text` readable and with secrets redacted; empty when nothing visible is left. */
+export function cleanText(text: string): string {
+  const readable = toReadable(text);
+  return isBlank(readable) ? "" : redact(readable);
+}
+
+export interface Message {
+  /** May be empty. */
+  readonly text: MessageText;
+  /** `deliver_extra`: keys of the platform; strings are already rendered. */
+  readonly extra: Readonly<Record<string, unknown>>;
+  /** Empty when neither the address nor `extra` names a chat and the platform has no home channel. */
+  readonly chat: string;
+  readonly thread: string | undefined;
+}
+
+export interface ChatAddress {
+  readonly chat: string;
+  readonly thread?: string;
+}
+
+/**
+ * Returns the message of a delivery to `platform`, or undefined when the payload is not a {@link MessagePayload}. The
+ * address takes precedence over `chat_id`, `message_thread_id` and `thread_id` in `extra`.
+ */
+export function readMessage(
+  platform: string,
+  { address, payload }: Pick<Delivery, "address" | "payload">,
+): Message | undefined {
+  if (!isRecord(payload)) return undefined;
+  const { text, literals, extra = {} } = payload;
+  if (typeof text !== "string" || typeof extra !== "object" || extra === null) return undefined;
+  const metadata = extra as Readonly<Record<string, unknown>>;
+  return { text: readPieces(text, literals), extra: metadata, ...chatOf(platform, address, metadata) };
+}
+
+/** Without valid ranges the whole text counts as literal. */
+function readPieces(text: string, literals: unknown): MessageText {
+  if (literals === undefined) return text;
+  if (!Array.isArray(literals)) return [{ literal: text }];
+  const pieces: TextPiece[] = [];
+  let at = 0;
+  for (const range of literals as readonly unknown[]) {
+    const [start, end] = Array.isArray(range) ? (range as readonly unknown[]) : [];
+    if (!Number.isSafeInteger(start) || !Number.isSafeInteger(end)) return [{ literal: text }];
+    const [from, to] = [Number(start), Number(end)];
+    if (from < at || to < from || to > text.length) return [{ literal: text }];
+    pieces.push({ markdown: text.slice(at, from) }, { literal: text.slice(from, to) });
+    at = to;
+  }
+  return [...pieces, { markdown: text.slice(at) }];
+}
+
+/** Returns the chat and thread of a message. The address takes precedence over the extra. */
+export function chatOf(
+  platform: string,
+  address: string,
+  extra: Message["extra"],
+): Pick<Message, "chat" | "thread"> {
+  const { chat, thread } = splitAddress(platform, address);
+  return {
+    chat: chat || (idOf(extra["chat_id"]) ?? ""),
+    thread: thread ?? idOf(extra["message_thread_id"]) ?? idOf(extra["thread_id"]),
+  };
+}
+
+/** Splits the part of an address after the platform's name into chat and thread. */
+export function splitAddress(platform: string, text: string): ChatAddress {
+  const traits: PlatformTraits | undefined = Object.entries(platforms).find(
+    ([name]) => name === platform,
+  )?.[1];
+  if (traits?.address !== "chat:thread") return { chat: text };
+  // Names of Matrix rooms have colons; threads are events, which begin with $.
+  const at = platform === "matrix" ? text.indexOf(":$") : text.indexOf(":");
+  return at < 0 ? { chat: text } : { chat: text.slice(0, at), thread: text.slice(at + 1) };
+}
+
+/** Returns an id as text. A number counts only when it is a safe integer; an empty id is none. */
+export function idOf(value: unknown): string | undefined {
+  if (typeof value === "string") return value.trim() || undefined;
+  return Number.isSafeInteger(value) ? String(value) : undefined;
+}
+
+/** Longer addresses do not fit into the database indexes. */
+export const MAX_ID_CHARACTERS = 500;
+
+const KEYS = ["chat_id", "message_thread_id", "thread_id"];
+
+/**
+ * Returns what is wrong with the chat and thread ids in the `extra` of a message to `platform`, or undefined. An
+ * invalid id would be ignored, so the message would go to the home channel or outside its thread. Unquoted YAML numbers
+ * beyond 2^53 have lost digits.
+ */
+export function idProblem(platform: string, payload: unknown): string | undefined {
+  const traits: PlatformTraits | undefined = Object.entries(platforms).find(
+    ([name]) => name === platform,
+  )?.[1];
+  const extra = isRecord(payload) ? payload["extra"] : undefined;
+  if (!isRecord(extra) || traits === undefined || traits.address === "none") return undefined;
+  const key = KEYS.find((each) => !isId(extra[each]));
+  if (key === undefined) return undefined;
+  if (typeof extra[key] === "string") return `deliver_extra.${key} is too long for an id.`;
+  return typeof extra[key] === "number"
+    ? `Quote deliver_extra.${key}: as a number it has lost digits.`
+    : `deliver_extra.${key} must be an id: write it as a quoted string.`;
+}
+
+/** Null means that the id is not given. */
+function isId(value: unknown): boolean {
+  if (typeof value === "string") return value.trim().length <= MAX_ID_CHARACTERS;
+  return value === undefined || value === null || Number.isSafeInteger(value);
+}
+
+export interface PlatformTraits {
+  /** As people write it. */
+  readonly title: string;
+  /**
+   * The form of an address after the platform's name: a chat with an optional thread after a colon, a chat that may
+   * contain colons, or nothing.
+   */
+  readonly address: "chat" | "chat:thread" | "none";
+  /** Whether its target sends the files of a message. */
+  readonly takesFiles?: true;
+}
+
+export const platforms = {
+  log: { title: "Log", address: "none" },
+  local: { title: "File in the home", address: "none" },
+  webhook: { title: "Webhook", address: "none" },
+  github_comment: { title: "GitHub comment", address: "none" },
+  telegram: { title: "Telegram", address: "chat:thread", takesFiles: true },
+  discord: { title: "Discord", address: "chat:thread", takesFiles: true },
+  slack: { title: "Slack", address: "chat:thread", takesFiles: true },
+  signal: { title: "Signal", address: "chat", takesFiles: true },
+  sms: { title: "SMS", address: "chat" },
+  email: { title: "Email", address: "chat", takesFiles: true },
+  whatsapp: { title: "WhatsApp", address: "chat" },
+  matrix: { title: "Matrix", address: "chat:thread", takesFiles: true },
+  mattermost: { title: "Mattermost", address: "chat:thread" },
+  homeassistant: { title: "Home Assistant", address: "chat" },
+  dingtalk: { title: "DingTalk", address: "chat" },
+  feishu: { title: "Feishu", address: "chat:thread" },
+  wecom: { title: "WeCom", address: "chat" },
+  weixin: { title: "WeChat", address: "chat" },
+  bluebubbles: { title: "BlueBubbles", address: "chat" },
+  qqbot: { title: "QQ", address: "chat" },
+} as const satisfies Readonly<Record<string, PlatformTraits>>;
+
+/**
+ * Returns `text` as an E.164 phone number (+, country code and number, up to 15 digits, without separators), or
+ * undefined for anything else, including a number without a country code.
+ */
+export function readPhoneNumber(text: string): string | undefined {
+  const bare = text.replace(/[\s().\u00a0-]+/g, "");
+  return /^\+[1-9]\d{6,14}$/.test(bare) ? bare : undefined;
+}
+
+/** The outcome of an attempt. `cut`: it timed out, its lease was lost, or the service stopped. */
+type AttemptOutcome = SendOutcome["status"] | "throttled" | "cut";
+
+/** The metrics of outbound messages. */
+export interface DeliveryMetrics {
+  /** Counts an attempt that ended in this process. */
+  attempted(platform: string, outcome: AttemptOutcome): void;
+  /** Records that a message arrived `seconds` after it was enqueued. */
+  delivered(platform: string, seconds: number): void;
+}
+
+interface MeterOptions {
+  readonly metrics: DeliveryMetrics;
+  readonly clock: Pick<Clock, "now">;
+}
+
+/** Returns the same targets with every attempt counted. */
+export function meterTargets(targets: Targets, options: MeterOptions): Targets {
+  return new Map([...targets].map(([name, target]) => [name, meterTarget(target, options)]));
+}
+
+/** A target's properties may change while it lives, so everything but `send` is read from it. */
+function meterTarget(target: Target, options: MeterOptions): Target {
+  const send = measured(target, options);
+  return new Proxy(target, {
+    get(_, key) {
+      if (key === "send") return send;
+      const value = Reflect.get(target, key, target) as unknown;
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
+function measured(target: Target, { metrics, clock }: MeterOptions): Target["send"] {
+  return async (delivery, options) => {
+    const { signal } = options;
+    let isOver = false;
+    const end = (outcome: AttemptOutcome) => {
+      if (isOver) return;
+      isOver = true;
+      signal.removeEventListener("abort", onAbort);
+      metrics.attempted(target.name, outcome);
+      if (outcome === "delivered") {
+        metrics.delivered(target.name, Math.max(0, clock.now() - delivery.createdAtMs) / 1000);
+      }
+    };
+    // After an abort the attempt is over, whatever the target still does.
+    const onAbort = () => end("cut");
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      const outcome = await target.send(delivery, options);
+      const isThrottled = outcome.status === "retry" && outcome.isThrottled === true;
+      end(isThrottled ? "throttled" : outcome.status);
+      return outcome;
+    } catch (error) {
+      end("retry");
+      throw error;
+    }
+  };
 }

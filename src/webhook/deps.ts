@@ -1,20 +1,19 @@
-import type { RunScheduler } from "../agent/run/scheduler.ts";
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/observe/log.ts";
-import type { RateLimiter } from "../base/rate-limiter.ts";
+import type { Agent } from "../agent/agent.ts";
+import type { Clock, RateLimiter } from "../base/time.ts";
+import type { Log } from "../base/observe.ts";
 import type { AttemptEnd } from "../deliver/outbox/attempt.ts";
 import type { Homes } from "../deliver/address.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/schema/tables.ts";
 import type { Coalescer } from "./receive/coalesce.ts";
 import type { Deliveries } from "./deliveries/deliveries.ts";
-import type { EvaluationPorts } from "./receive/evaluate.ts";
+import type { EvaluationPorts } from "./receive/ports.ts";
 import type { WebhookRoutes } from "./routes/routes.ts";
 
 /** Dependencies of the receiver. */
 export interface WebhookDeps {
   readonly store: Store;
-  readonly runs: Pick<RunScheduler, "submit" | "draining">;
+  readonly runs: Pick<Agent["runs"], "submit" | "draining">;
   readonly clock: Clock;
   readonly log: Log;
   readonly routes: WebhookRoutes;
@@ -28,10 +27,10 @@ export interface WebhookDeps {
   readonly send: (row: OutboxRow, timeoutMs: number) => Promise<AttemptEnd>;
   /** Records the result of an attempt inside `tx`; the outbox sends whatever is still pending. */
   readonly record: (tx: Tx, row: OutboxRow, end: AttemptEnd) => Promise<unknown>;
+  /** Writes the verification token that a service sent to a route, for its owner. Resolves to the path of the file. */
+  readonly keepVerificationToken: (route: string, token: string) => Promise<string>;
   /** Returns the names of all toolsets, including those of MCP servers and embedders. */
   readonly toolsets: () => readonly string[];
-  /** Owner of the sessions of the runs. */
-  readonly owner: string;
   readonly maxBodyBytes: number;
   readonly bodyTimeoutMs: number;
   /** Absent when metrics are off. */

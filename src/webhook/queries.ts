@@ -5,6 +5,7 @@ import type { DeliveryRow, OutboxRow, PendingEventRow } from "../store/schema/ta
 /** Columns of a delivery without its stages and headers. */
 const SUMMARY_COLUMNS = [
   "id",
+  "owner",
   "route",
   "delivery_id",
   "event",
@@ -20,14 +21,17 @@ const SUMMARY_COLUMNS = [
 export type DeliverySummaryRow = Pick<DeliveryRow, (typeof SUMMARY_COLUMNS)[number]>;
 
 export interface DeliveryFilter {
-  readonly route?: string;
-  readonly status?: string;
+  /** Absent: of all owners. */
+  readonly owner?: string;
+  readonly routes?: readonly string[];
+  readonly statuses?: readonly string[];
   readonly deliveryId?: string;
-  readonly event?: string;
+  readonly events?: readonly string[];
+  readonly replayOf?: string;
   /** Inclusive. */
-  readonly sinceMs?: number;
+  readonly fromMs?: number;
   /** Exclusive. */
-  readonly untilMs?: number;
+  readonly toMs?: number;
 }
 
 /** Returns at most `limit` deliveries, newest first; `before` is the id of the last one of the previous page. */
@@ -36,15 +40,37 @@ export function listDeliveries(
   filter: DeliveryFilter,
   { limit, before }: { readonly limit: number; readonly before?: string | undefined },
 ): Promise<DeliverySummaryRow[]> {
+  const { owner, routes, statuses, deliveryId, events, replayOf, fromMs, toMs } = filter;
   let query = store.read.selectFrom("deliveries").select(SUMMARY_COLUMNS);
-  if (filter.route !== undefined) query = query.where("route", "=", filter.route);
-  if (filter.status !== undefined) query = query.where("status", "=", filter.status);
-  if (filter.deliveryId !== undefined) query = query.where("delivery_id", "=", filter.deliveryId);
-  if (filter.event !== undefined) query = query.where("event", "=", filter.event);
-  if (filter.sinceMs !== undefined) query = query.where("created_at", ">=", filter.sinceMs);
-  if (filter.untilMs !== undefined) query = query.where("created_at", "<", filter.untilMs);
+  if (owner !== undefined) query = query.where("owner", "=", owner);
+  if (routes !== undefined) query = query.where("route", "in", routes);
+  if (statuses !== undefined) query = query.where("status", "in", statuses);
+  if (deliveryId !== undefined) query = query.where("delivery_id", "=", deliveryId);
+  if (events !== undefined) query = query.where("event", "in", events);
+  if (replayOf !== undefined) query = query.where("replay_of", "=", replayOf);
+  if (fromMs !== undefined) query = query.where("created_at", ">=", fromMs);
+  if (toMs !== undefined) query = query.where("created_at", "<", toMs);
   if (before !== undefined) query = query.where("id", "<", before);
   return query.orderBy("id", "desc").limit(limit).execute();
+}
+
+/** Returns when the newest delivery of each route came, in milliseconds since the epoch. */
+export async function lastDeliveries(
+  store: Store,
+  routes: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const newest = await Promise.all(
+    routes.map((route) =>
+      store.read
+        .selectFrom("deliveries")
+        .select(["route", "created_at"])
+        .where("route", "=", route)
+        .orderBy("id", "desc")
+        .limit(1)
+        .executeTakeFirst(),
+    ),
+  );
+  return new Map(newest.flatMap((row) => (row ? [[row.route, row.created_at]] : [])));
 }
 
 /** Returns the newest delivery with the sender's id. */

@@ -1,52 +1,11 @@
 /** The fields of a job: from the input, from the job before the change, or their defaults. Pure. */
 import { EFFORTS } from "../../agent/agent.ts";
-import { formatModel, type ModelCatalog } from "../../agent/model.ts";
+import { formatModel } from "../../agent/engine.ts";
 import { SKILL_NAME } from "../../agent/skills/skills.ts";
-import { suggest } from "../../base/nearest.ts";
+import { suggest } from "../../base/suggest.ts";
 import { findAddressProblems, platformsOf } from "../../deliver/address.ts";
-import { type JobDefinition, refusal } from "./job.ts";
-import { invisibleIn, withoutInvisible } from "./scan.ts";
-import type { Schedule } from "../schedule/schedule.ts";
-
-/** Input from a command line, a tool or a file. Undefined: not given. */
-export interface JobInput {
-  /** For `parseSchedule` of src/cron/schedule/text.ts. */
-  readonly schedule?: string | undefined;
-  readonly prompt?: string | undefined;
-  readonly name?: string | undefined;
-  readonly deliver?: string | readonly string[] | undefined;
-  /** How often the job runs: a number, or `once`, `forever`, `infinite` or `none`. */
-  readonly repeat?: number | string | undefined;
-  readonly skills?: readonly string[] | undefined;
-  readonly script?: string | undefined;
-  readonly isScriptOnly?: boolean | undefined;
-  /** Ids or names of jobs. */
-  readonly contextFrom?: readonly string[] | undefined;
-  readonly failureDeliver?: string | readonly string[] | undefined;
-  /** Address of the chat in which the job is created. */
-  readonly origin?: string | undefined;
-  readonly workdir?: string | undefined;
-  readonly model?: string | undefined;
-  readonly reasoningEffort?: string | undefined;
-  readonly toolsets?: readonly string[] | undefined;
-  readonly tokenBudget?: number | undefined;
-  /** 0: no limit. */
-  readonly inactivitySeconds?: number | undefined;
-  readonly zone?: string | undefined;
-  readonly catchUp?: boolean | undefined;
-  readonly misfireGraceSeconds?: number | undefined;
-  readonly overlap?: string | undefined;
-  readonly jitterSeconds?: number | undefined;
-}
-
-/** Undefined leaves a field unchanged; null, or an empty text, resets it to its default. */
-export type JobChange = { readonly [Field in keyof JobInput]?: JobInput[Field] | null } & {
-  readonly addSkills?: readonly string[] | undefined;
-  readonly removeSkills?: readonly string[] | undefined;
-  readonly clearSkills?: boolean | undefined;
-};
-
-export type JobModels = Pick<ModelCatalog, "resolve" | "providers">;
+import { type JobDefinition, refusal, type Schedule, type JobChange, type JobModels } from "./job.ts";
+import { invisibleIn, withoutInvisible } from "./check.ts";
 
 export const MAX_PROMPT_CHARACTERS = 100_000;
 export const MAX_NAME_CHARACTERS = 100;

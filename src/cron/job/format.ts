@@ -1,62 +1,78 @@
 /** Jobs and occurrences as JSON for programs, and in lines for people in a conversation. Pure. */
-import { redact } from "../../base/observe/redact.ts";
-import { type Job, type JobDefinition, isOver } from "./job.ts";
-import type { Occurrence } from "../tick/occurrence.ts";
-import { formatSchedule } from "../schedule/schedule.ts";
-import { zonedTime } from "../schedule/zoned-time.ts";
+import type {
+  Job as JobObject,
+  JobTime,
+  Occurrence as OccurrenceObject,
+  OccurrenceMessage,
+  Scheduler,
+} from "../../../generated/http/client/types.gen.ts";
+import { redact } from "../../base/observe.ts";
+import {
+  type Job,
+  type JobDefinition,
+  isOver,
+  formatSchedule,
+  zonedTime,
+  type Cause,
+  type DeliveryStatus,
+  type OccurrenceStatus,
+  type Timing,
+} from "./job.ts";
+import type { OccurrenceRow } from "../../store/schema/tables.ts";
+import type { SentMessage } from "../queries.ts";
+import type { CronStatus, DueJob } from "../tick/status.ts";
 
-/** Returns a job for `--json` and the agent's tool: snake case, ISO instants, null for absent values, secrets redacted. */
-export function jobEntry(job: Job): Readonly<Record<string, unknown>> {
-  const { id, definition, state } = job;
+/** What is computed for one job, besides its row. */
+export interface JobPreview {
+  readonly nextRuns?: readonly JobTime[];
+  readonly warnings?: readonly string[];
+}
+
+/** Returns a job as the API, the command line and the agent's tool show it, with its secrets redacted. */
+export function jobEntry(job: Job, { nextRuns, warnings }: JobPreview = {}): JobObject {
+  const { definition, state } = job;
   return {
-    id,
+    object: "agent.job",
+    id: job.id,
+    owner: job.owner,
+    revision: job.revision,
     name: redact(definition.name),
     state,
-    enabled: state === "scheduled" || state === "error",
-    schedule: scheduleEntry(definition),
-    schedule_display: formatSchedule(definition.schedule),
+    schedule: formatSchedule(definition.schedule),
+    schedule_kind: definition.schedule.kind,
     time_zone: definition.zone,
-    next_run_at: iso(job.nextRunAtMs),
+    next_run_at: seconds(job.nextRunAtMs),
+    next_runs: nextRuns ? [...nextRuns] : null,
+    warnings: warnings ? warnings.map(redact) : null,
     repeat: { times: definition.repeat, completed: job.repeatDone },
     ...whatEntry(definition),
     ...whereEntry(definition),
     ...howEntry(definition),
-    paused_at: iso(job.pausedAtMs),
+    paused_at: seconds(job.pausedAtMs),
     paused_reason: masked(job.pausedReason),
-    run_asked_at: iso(job.manualAtMs),
-    retry_at: iso(job.retryAtMs),
-    last_run_at: iso(job.lastRunAtMs),
+    run_requested_at: seconds(job.manualAtMs),
+    retry_at: seconds(job.retryAtMs),
+    last_run_at: seconds(job.lastRunAtMs),
     last_status: job.lastStatus ?? null,
     last_error: masked(job.lastError),
     last_delivery_error: masked(job.lastDeliveryError),
     failure_streak: job.failureStreak,
-    created_at: iso(job.createdAtMs),
-    updated_at: iso(job.updatedAtMs),
+    created_at: seconds(job.createdAtMs) ?? 0,
+    updated_at: seconds(job.updatedAtMs) ?? 0,
   };
 }
 
-function scheduleEntry({ schedule }: JobDefinition): object {
-  switch (schedule.kind) {
-    case "once":
-      return { kind: schedule.kind, run_at: iso(schedule.atMs) };
-    case "interval":
-      return { kind: schedule.kind, minutes: schedule.minutes };
-    case "cron":
-      return { kind: schedule.kind, expr: schedule.expression };
-  }
-}
-
-function whatEntry({ prompt, skills, script, isScriptOnly, contextFrom }: JobDefinition): object {
+function whatEntry({ prompt, skills, script, isScriptOnly, contextFrom }: JobDefinition) {
   return {
     prompt: redact(prompt),
-    skills,
+    skills: [...skills],
     script: script ?? null,
     no_agent: isScriptOnly,
-    context_from: contextFrom,
+    context_from: [...contextFrom],
   };
 }
 
-function whereEntry({ deliver, failureDeliver, origin, workdir }: JobDefinition): object {
+function whereEntry({ deliver, failureDeliver, origin, workdir }: JobDefinition) {
   return {
     deliver: redact(deliver),
     failure_deliver: masked(failureDeliver),
@@ -65,11 +81,11 @@ function whereEntry({ deliver, failureDeliver, origin, workdir }: JobDefinition)
   };
 }
 
-function howEntry(definition: JobDefinition): object {
+function howEntry(definition: JobDefinition) {
   return {
     model: definition.model ?? null,
     reasoning_effort: definition.reasoningEffort ?? null,
-    toolsets: definition.toolsets ?? null,
+    toolsets: definition.toolsets ? [...definition.toolsets] : null,
     token_budget: definition.tokenBudget ?? null,
     inactivity_seconds: definition.inactivitySeconds ?? null,
     catch_up: definition.catchUp ?? null,
@@ -79,38 +95,152 @@ function howEntry(definition: JobDefinition): object {
   };
 }
 
-/** Returns an occurrence in the same form. */
-export function occurrenceEntry(occurrence: Occurrence): Readonly<Record<string, unknown>> {
+/** Times in milliseconds since the epoch. */
+export interface Occurrence {
+  readonly id: string;
+  readonly owner: string;
+  readonly jobId: string;
+  readonly jobName: string;
+  readonly scheduledAtMs: number;
+  readonly cause: Cause;
+  readonly timing: Timing;
+  readonly status: OccurrenceStatus;
+  /** Why it has its status. */
+  readonly reason?: string;
+  /** When a missed occurrence covers several instants: the last of them, and their number. */
+  readonly coversUntilMs?: number;
+  readonly coversCount: number;
+  readonly claimedAtMs: number;
+  readonly startedAtMs?: number;
+  readonly endedAtMs?: number;
+  readonly runId?: string;
+  readonly sessionId?: string;
+  readonly outputFile?: string;
+  readonly deliveryStatus?: DeliveryStatus;
+  readonly deliveryError?: string;
+}
+
+export function toOccurrence(row: OccurrenceRow): Occurrence {
+  const optional = {
+    reason: row.reason,
+    coversUntilMs: row.covers_until,
+    startedAtMs: row.started_at,
+    endedAtMs: row.ended_at,
+    runId: row.run_id,
+    sessionId: row.session_id,
+    outputFile: row.output_file,
+    deliveryStatus: row.delivery_status,
+    deliveryError: row.delivery_error,
+  };
+  const present = Object.entries(optional).filter(([, value]) => value !== null);
   return {
+    id: row.id,
+    owner: row.owner,
+    jobId: row.job_id,
+    jobName: row.job_name,
+    scheduledAtMs: row.scheduled_at,
+    cause: row.cause as Cause,
+    timing: row.timing as Timing,
+    status: row.status as OccurrenceStatus,
+    coversCount: row.covers_count,
+    claimedAtMs: row.claimed_at,
+    ...(Object.fromEntries(present) as Partial<Occurrence>),
+  };
+}
+
+/** Returns an occurrence in the same form. */
+export function occurrenceEntry(
+  occurrence: Occurrence,
+  messages: readonly SentMessage[] | undefined = undefined,
+): OccurrenceObject {
+  const isWritten = occurrence.outputFile !== undefined && occurrence.endedAtMs !== undefined;
+  return {
+    object: "agent.occurrence",
     id: occurrence.id,
+    owner: occurrence.owner,
     job_id: occurrence.jobId,
     job_name: redact(occurrence.jobName),
-    scheduled_at: iso(occurrence.scheduledAtMs),
+    scheduled_at: seconds(occurrence.scheduledAtMs) ?? 0,
     cause: occurrence.cause,
     timing: occurrence.timing,
     status: occurrence.status,
     reason: masked(occurrence.reason),
-    covers_until: iso(occurrence.coversUntilMs),
+    covers_until: seconds(occurrence.coversUntilMs),
     covers_count: occurrence.coversCount,
-    claimed_at: iso(occurrence.claimedAtMs),
-    started_at: iso(occurrence.startedAtMs),
-    ended_at: iso(occurrence.endedAtMs),
+    claimed_at: seconds(occurrence.claimedAtMs) ?? 0,
+    started_at: seconds(occurrence.startedAtMs),
+    ended_at: seconds(occurrence.endedAtMs),
     run_id: occurrence.runId ?? null,
     session_id: occurrence.sessionId ?? null,
+    has_output: isWritten,
     output_file: occurrence.outputFile ?? null,
     delivery_status: occurrence.deliveryStatus ?? null,
     delivery_error: masked(occurrence.deliveryError),
+    messages: messages ? messages.map(messageEntry) : null,
   };
+}
+
+function messageEntry({ id, target, status, last_error: error }: SentMessage): OccurrenceMessage {
+  return {
+    id,
+    target: redact(target),
+    status: status === "leased" ? "sending" : (status as OccurrenceMessage["status"]),
+    error: error === null ? null : redact(error),
+  };
+}
+
+/** Returns the status of the scheduler in the same form. */
+export function schedulerEntry(
+  status: CronStatus,
+  { isEnabled }: { readonly isEnabled: boolean },
+): Scheduler {
+  const { late, next, failures, jobs, corrected } = status;
+  return {
+    object: "agent.scheduler",
+    enabled: isEnabled,
+    state: status.state,
+    last_tick_at: seconds(status.lastTickAtMs),
+    tickers: status.tickers.map((ticker) => ({
+      host: ticker.host ?? null,
+      pid: ticker.pid ?? null,
+      state: ticker.state,
+      started_at: seconds(ticker.startedAtMs) ?? 0,
+      ticked_at: seconds(ticker.tickedAtMs) ?? 0,
+      succeeded_at: seconds(ticker.succeededAtMs),
+      last_error: masked(ticker.lastError),
+    })),
+    jobs: { ...jobs },
+    broken: status.broken,
+    running: status.open,
+    corrected: corrected ? { at: corrected.atMs / 1000, count: corrected.count } : null,
+    next: next ? dueEntry(next) : null,
+    late: {
+      count: late.count,
+      oldest_due_at: seconds(late.oldestDueAtMs),
+      jobs: late.named.map(dueEntry),
+    },
+    failing: {
+      count: failures.count,
+      jobs: failures.named.map(({ id, name, lastStatus }) => ({
+        id,
+        name: redact(name),
+        last_status: lastStatus,
+      })),
+    },
+  };
+}
+
+function dueEntry({ id, name, dueAtMs }: DueJob) {
+  return { id, name: redact(name), due_at: seconds(dueAtMs) ?? 0 };
 }
 
 function masked(text: string | undefined): string | null {
   return text === undefined ? null : redact(text);
 }
 
-/** Null also for a number that is not a valid date: a row may contain any. */
-function iso(atMs: number | undefined): string | null {
-  if (atMs === undefined || Math.abs(atMs) > MAX_TIME_MS) return null;
-  return new Date(atMs).toISOString();
+/** Returns null even for a number that is not a valid date: a row may contain any number. */
+function seconds(atMs: number | undefined): number | null {
+  return atMs === undefined || Math.abs(atMs) > MAX_TIME_MS ? null : atMs / 1000;
 }
 
 const MAX_TIME_MS = 8.64e15;

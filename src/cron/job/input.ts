@@ -1,12 +1,23 @@
-/** Builds the definition of a job from the input of people, tools and files. */
-import { type Job, type JobDefinition, refusal } from "./job.ts";
+/** Builds the definition of a job from the input of people, tools and files. Touches the machine. */
+import {
+  type Job,
+  type JobDefinition,
+  refusal,
+  type JobModels,
+  type JobChange,
+  type JobInput,
+  type Schedule,
+  formatSchedule,
+} from "./job.ts";
 import * as fields from "./fields.ts";
-import type { JobModels, JobChange, JobInput } from "./fields.ts";
-import { lifecycleProblem, scanPrompt } from "./scan.ts";
+
+import { scanPrompt } from "./check.ts";
 import { parseSchedule } from "../schedule/text.ts";
-import { type Schedule, formatSchedule } from "../schedule/schedule.ts";
-import { zoneProblem } from "../../base/zone.ts";
+import { zoneProblem } from "../../base/suggest.ts";
 import { nextRunMs } from "../schedule/instants.ts";
+import { open, stat } from "node:fs/promises";
+import { isAbsolute } from "node:path";
+import { findScriptFile } from "../../exec/script-file.ts";
 
 /** What the checks of a definition need. */
 export interface JobContext {
@@ -65,7 +76,7 @@ type Timing = Pick<
 function readTiming(before: Before, change: JobChange, jobContext: JobContext): Timing {
   const zone = fields.given(change.zone, before.zone) ?? jobContext.zone;
   const problem = zoneProblem(zone);
-  if (problem !== undefined) throw refusal("zone", problem);
+  if (problem !== undefined) throw refusal("time_zone", problem);
   const schedule = readSchedule(before, change, { nowMs: jobContext.nowMs, zone });
   const kept = before.schedule?.kind === schedule.kind ? before : {};
   const timing = {
@@ -195,4 +206,96 @@ function shortestPeriodMs(schedule: Schedule, nowMs: number, zone: string): numb
     before = next;
   }
   return shortest;
+}
+
+const MAX_SCRIPT_BYTES = 262_144;
+
+/** Returns the context for `defineJob` and `changeJob`. `scriptsFolder` is absolute. */
+export function createJobContext({
+  scriptsFolder,
+  ...rest
+}: Omit<JobContext, "readScript" | "isFolder"> & { readonly scriptsFolder: string }): JobContext {
+  return {
+    ...rest,
+    readScript: (script) => readScript(script, scriptsFolder),
+    isFolder: async (path) => isAbsolute(path) && (await isFolder(path)),
+  };
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}
+
+async function readScript(script: string, folder: string): Promise<string | undefined> {
+  const path = await findScriptFile(script, folder);
+  if (path === undefined) return undefined;
+  try {
+    await using file = await open(path);
+    const { buffer, bytesRead } = await file.read({ buffer: new Uint8Array(MAX_SCRIPT_BYTES) });
+    return new TextDecoder().decode(buffer.subarray(0, bytesRead));
+  } catch {
+    return undefined;
+  }
+}
+
+const SERVICE = String.raw`["'\x60]?agentd(?:[.@]\S{0,60}|-gateway)?(?![\w-])`;
+const VERB = "(?:re)?start|stop|kill|reload|shutdown|disable|try-restart|kickstart|bootout|unload";
+const WORDS = String.raw`(?:\s+[^\s;|&\x60]{1,100}){0,6}?\s+`;
+const MANAGERS =
+  "systemctl|launchctl|(?:docker|podman)(?:[ -]compose)?|kubectl|supervisorctl|pm2|rc-service|initctl|brew\\s+services|nssm";
+
+/** Commands that stop or start the service, as typed. */
+const SERVICE_COMMANDS = [
+  String.raw`\b(?:${MANAGERS})${WORDS}(?:${VERB}|delete|rm|down)${WORDS}(?:\S{0,60}\/)?${SERVICE}`,
+  String.raw`\b(?:service|rc-service|sv|pm2)\s+${SERVICE}\s+(?:${VERB})\b`,
+  String.raw`\b(?:pkill|killall)${WORDS}${SERVICE}`,
+  String.raw`\bkill\b[^\n;]{0,40}\b(?:pidof|pgrep)\b[^\n;]{0,40}${SERVICE}`,
+  String.raw`\b(?:pidof|pgrep)\b[^\n;]{0,40}${SERVICE}[^\n;]{0,20}\|\s*xargs\b[^\n;]{0,20}\bkill\b`,
+  String.raw`\bagentd\s+gateway\s+(?:run|${VERB})\b`,
+];
+const TYPED = new RegExp(SERVICE_COMMANDS.join("|"), "gi");
+/** In a script, the command without a verb starts the service too. */
+const IN_SCRIPT = new RegExp(
+  `${TYPED.source}|^\\s*(?:sudo\\s+|exec\\s+|nohup\\s+)*agentd\\s+gateway\\b`,
+  "gim",
+);
+/** In a prompt, phrases count too. */
+const IN_PROMPT = new RegExp(
+  String.raw`${TYPED.source}|\b(?:restart|stop|kill|shut\s+down|reboot)\s+(?:the\s+)?agentd(?![\w-])(?!\s+(?:job|session|run)s?\b)|\b(?:run|execute|call|type)\s+["'\x60]?agentd\s+gateway\b(?!\s+setup)`,
+  "gi",
+);
+
+/** Words that only mention a command. */
+const MENTIONED =
+  /\b(?:never|not|don['’]?t|without|how\s+to|when\s+to|whether|why|who|did|does|explain|describe|document|documents?|mentions?|mentioning|contains?|says?|about|grep|search|look(?:ing)?\s+for|count|occurrences?|uses?\s+of)\b/i;
+const CLAUSE_CHARACTERS = 160;
+
+/** Returns why a text that stops or starts the service is refused; undefined when it does not. */
+export function lifecycleProblem(text: string, what: "prompt" | "script"): string | undefined {
+  const found = what === "script" ? inScript(text) : inPrompt(text);
+  if (found === undefined) return undefined;
+  const excerpt = JSON.stringify(found.replace(/\s+/g, " ").trim().slice(0, 80));
+  return `The ${what} would stop or start the service that runs the job (${excerpt}), which can become an endless loop. Use the service manager of the system instead.`;
+}
+
+function inPrompt(text: string): string | undefined {
+  for (const { 0: found, index } of text.matchAll(IN_PROMPT)) {
+    const before = text.slice(Math.max(0, index - CLAUSE_CHARACTERS), index);
+    const clause = before.split(/[.;:!?\n,]|\b(?:and|then|but)\b/i).at(-1) ?? "";
+    if (!MENTIONED.test(clause)) return found;
+  }
+  return undefined;
+}
+
+/** Comments and lines that only print do not count. */
+function inScript(text: string): string | undefined {
+  const lines = text
+    .split("\n")
+    .filter((line) => !/^\s*(?:#|\/\/|\*|(?:echo|printf|print|console\.log)\b[^|]*$)/.test(line));
+  // Languages other than the shell write the words of a command as a list.
+  const plain = lines.map((line) => line.replace(/["',[\]()]+/g, " ")).join("\n");
+  return plain.match(IN_SCRIPT)?.[0];
 }

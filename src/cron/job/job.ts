@@ -1,8 +1,19 @@
-/** A scheduled job: its definition and its state. Pure. */
+/** A scheduled job: its schedule, its definition, its state and its next instants. Pure; it loads nothing that computes instants. */
 import type { CronJobRow } from "../../store/schema/tables.ts";
-import type { Schedule } from "../schedule/schedule.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { CronSettings } from "../settings.ts";
+import type { ModelCatalog } from "../../agent/model.ts";
+import type { CronSettings, OfferedToolsets } from "../deps.ts";
+import { sha256 } from "../../base/text.ts";
+import { LruMap } from "../../base/data.ts";
+import { zoneProblem } from "../../base/suggest.ts";
+
+export type Schedule =
+  /** Once, at an instant, Unix milliseconds. */
+  | { readonly kind: "once"; readonly atMs: number }
+  /** Repeatedly, in elapsed time: clock changes do not matter. */
+  | { readonly kind: "interval"; readonly minutes: number }
+  /** By local time: five fields (minute, hour, day of month, month, day of week), or `@daily` and the like. */
+  | { readonly kind: "cron"; readonly expression: string };
 
 /** What people define. Kept as JSON; each change is a new revision of the row. */
 export interface JobDefinition {
@@ -12,7 +23,7 @@ export interface JobDefinition {
   readonly schedule: Schedule;
   /** IANA time zone of the schedule. */
   readonly zone: string;
-  /** How many instants of the schedule run; null: no limit. */
+  /** Number of instants of the schedule that run; null: no limit. */
   readonly repeat: number | null;
   /** Names of skills, in the order in which they are loaded. */
   readonly skills: readonly string[];
@@ -50,18 +61,45 @@ export interface JobDefinition {
 export const JOB_STATES = ["scheduled", "paused", "completed", "missed", "error"] as const;
 
 /**
- * scheduled: it will run, also after a failed run. completed: it has no runs left. missed: a one-shot whose time passed
+ * scheduled: it will run, even after a failed run. completed: it has no runs left. missed: a one-shot whose time passed
  * while no scheduler was running. error: its schedule cannot be computed, which is retried every hour.
  */
 export type JobState = (typeof JOB_STATES)[number];
 
 export type LastStatus = "ok" | "error" | "delivery_failed" | "blocked_config" | "unknown" | "missed";
 
+/**
+ * claimed: a process has claimed it, and nothing has started. running: its script or its run has started. missed: no
+ * scheduler ran at its time; one row may cover several instants. skipped: the previous run was still running. unknown: its
+ * process is gone; it is never run again.
+ */
+export const OCCURRENCE_STATUSES = [
+  "claimed",
+  "running",
+  "ok",
+  "failed",
+  "missed",
+  "skipped",
+  "unknown",
+] as const;
+export type OccurrenceStatus = (typeof OCCURRENCE_STATUSES)[number];
+
+export type Cause = "schedule" | "manual" | "retry";
+/** late: started more than 5 minutes after its instant. catch_up: it replaces instants that were missed. */
+export type Timing = "on_time" | "late" | "catch_up";
+
+/** none: only the output file is written. silent: the answer asked not to be delivered. */
+export type DeliveryStatus = "pending" | "delivered" | "failed" | "unknown" | "silent" | "none";
+
 /** A job with its state. Times in milliseconds since the epoch. */
 export interface Job {
   readonly id: string;
+  readonly owner: string;
   readonly definition: JobDefinition;
+  /** Grows when people change the job. */
   readonly revision: number;
+  /** Grows with every change that affects later runs. */
+  readonly lockVersion: number;
   readonly state: JobState;
   /** When the scheduler looks at it next: {@link nextRunAtMs} with the jitter, or earlier for a manual run or a retry. */
   readonly dueAtMs: number | undefined;
@@ -92,8 +130,10 @@ export function toJob(row: CronJobRow): Job | undefined {
   if (!definition || !isState(row.state)) return undefined;
   return {
     id: row.id,
+    owner: row.owner,
     definition,
     revision: row.revision,
+    lockVersion: row.lock_version,
     state: row.state,
     dueAtMs: row.due_at ?? undefined,
     nextRunAtMs: row.next_run_at ?? undefined,
@@ -174,6 +214,46 @@ function isSchedule(value: unknown): value is Schedule {
   return kind === "cron" && typeof expression === "string";
 }
 
+/** Input from a command line, a tool or a file. Undefined: not given. */
+export interface JobInput {
+  /** For `parseSchedule` of src/cron/schedule/text.ts. */
+  readonly schedule?: string | undefined;
+  readonly prompt?: string | undefined;
+  readonly name?: string | undefined;
+  readonly deliver?: string | readonly string[] | undefined;
+  /** How often the job runs: a number, or `once`, `forever`, `infinite` or `none`. */
+  readonly repeat?: number | string | undefined;
+  readonly skills?: readonly string[] | undefined;
+  readonly script?: string | undefined;
+  readonly isScriptOnly?: boolean | undefined;
+  /** Ids or names of jobs. */
+  readonly contextFrom?: readonly string[] | undefined;
+  readonly failureDeliver?: string | readonly string[] | undefined;
+  /** Address of the chat in which the job is created. */
+  readonly origin?: string | undefined;
+  readonly workdir?: string | undefined;
+  readonly model?: string | undefined;
+  readonly reasoningEffort?: string | undefined;
+  readonly toolsets?: readonly string[] | undefined;
+  readonly tokenBudget?: number | undefined;
+  /** 0: no limit. */
+  readonly inactivitySeconds?: number | undefined;
+  readonly zone?: string | undefined;
+  readonly catchUp?: boolean | undefined;
+  readonly misfireGraceSeconds?: number | undefined;
+  readonly overlap?: string | undefined;
+  readonly jitterSeconds?: number | undefined;
+}
+
+/** Undefined leaves a field unchanged; null, or an empty text, resets it to its default. */
+export type JobChange = { readonly [Field in keyof JobInput]?: JobInput[Field] | null } & {
+  readonly addSkills?: readonly string[] | undefined;
+  readonly removeSkills?: readonly string[] | undefined;
+  readonly clearSkills?: boolean | undefined;
+};
+
+export type JobModels = Pick<ModelCatalog, "resolve" | "providers">;
+
 /** Returns the error for an invalid field; `param` is its name in snake case, as in tools and files. */
 export function refusal(param: string, message: string): ServiceError {
   return new ServiceError("invalid_request", message, { param });
@@ -181,11 +261,16 @@ export function refusal(param: string, message: string): ServiceError {
 
 /** The toolset that creates and changes jobs. */
 const SCHEDULING = "cron";
-/** The toolset that asks people, who are not there to answer. */
+/** The toolset that asks people, of whom none is present to answer. */
 const ASKING = "clarify";
 
 type OfJob = Pick<JobDefinition, "toolsets">;
 type Rules = Pick<CronSettings, "toolsets" | "allowAgentScheduling">;
+
+/** Returns the names of all toolsets. */
+export function toolsetNames({ configured, tools }: OfferedToolsets): readonly string[] {
+  return [...new Set([...configured, ...tools().map(({ toolset }) => toolset)])];
+}
 
 /** Returns the toolsets of the job, or those configured for all jobs, or all; without questions, and scheduling only if allowed. */
 export function jobToolsets(job: OfJob, rules: Rules, offered: readonly string[]): readonly string[] {
@@ -193,11 +278,134 @@ export function jobToolsets(job: OfJob, rules: Rules, offered: readonly string[]
   return wanted.filter((name) => name !== ASKING && (name !== SCHEDULING || rules.allowAgentScheduling));
 }
 
-/** Returns the names that are not offered. */
-export function unknownToolsets(
-  job: OfJob,
-  { toolsets }: Pick<Rules, "toolsets">,
-  offered: readonly string[],
-): readonly string[] {
-  return (job.toolsets ?? toolsets ?? []).filter((name) => !offered.includes(name));
+/** A one-shot may be this late, even at its creation: writing its text takes time. */
+export const ONCE_GRACE_MS = 120_000;
+
+/** Throws when the time of a one-shot has passed. */
+export function requireNotPast(
+  schedule: Schedule,
+  { nowMs, text }: { readonly nowMs: number; readonly text: string },
+): void {
+  if (schedule.kind !== "once" || schedule.atMs >= nowMs - ONCE_GRACE_MS) return;
+  throw scheduleError(
+    `${text} is more than ${ONCE_GRACE_MS / 1000} s in the past and cannot be scheduled. Use a future time.`,
+  );
 }
+
+export function scheduleError(message: string): ServiceError {
+  return new ServiceError("invalid_schedule", message, { param: "schedule" });
+}
+
+/** Returns the schedule as `list` shows it, in a form that can be typed again. */
+export function formatSchedule(schedule: Schedule): string {
+  switch (schedule.kind) {
+    case "once":
+      return new Date(schedule.atMs).toISOString().replace(".000Z", "Z");
+    case "interval": {
+      const { minutes } = schedule;
+      const unit = UNITS.find((each) => minutes % each.minutes === 0);
+      return unit ? `every ${minutes / unit.minutes}${unit.letter}` : `every ${minutes}m`;
+    }
+    case "cron":
+      return schedule.expression;
+  }
+}
+
+const UNITS = [
+  { minutes: 1440, letter: "d" },
+  { minutes: 60, letter: "h" },
+] as const;
+
+/** A schedule that cannot be computed is retried after it. */
+export const REPAIR_MS = 3_600_000;
+
+/** The state and the next instants of a job. */
+export interface Upcoming {
+  readonly state: JobState;
+  readonly nextRunAtMs: number | undefined;
+  readonly manualAtMs: number | undefined;
+  readonly retryAtMs: number | undefined;
+}
+
+/** Returns when the scheduler must look at a job again; undefined: not before the job changes. */
+export function dueAtMs(
+  job: Pick<Job, "id" | "definition">,
+  { state, nextRunAtMs, manualAtMs, retryAtMs }: Upcoming,
+  nowMs: number,
+): number | undefined {
+  const scheduled = nextRunAtMs === undefined ? undefined : nextRunAtMs + jitterMs(job, nextRunAtMs);
+  const repair = state === "error" ? nowMs + REPAIR_MS : undefined;
+  const waits = state === "scheduled" ? [scheduled, retryAtMs] : [repair];
+  const all = [manualAtMs, ...waits].filter((at) => at !== undefined);
+  return all.length === 0 ? undefined : Math.min(...all);
+}
+
+export function upcomingOf({ state, nextRunAtMs, manualAtMs, retryAtMs }: Job): Upcoming {
+  return { state, nextRunAtMs, manualAtMs, retryAtMs };
+}
+
+/** Returns how much later than its instant a run starts; the same for the same instant of the same job in any process. */
+export function jitterMs({ id, definition }: Pick<Job, "id" | "definition">, slotMs: number): number {
+  const maxMs = definition.jitterSeconds * 1000;
+  if (maxMs <= 0) return 0;
+  const digest = Number.parseInt(sha256(`${id} ${slotMs}`).slice(0, 8), 16);
+  return digest % maxMs;
+}
+
+/** Returns `2026-01-05 13:00:00 +01:00 (Europe/Berlin)`. The offset distinguishes the two hours when clocks go back. */
+export function zonedTime(atMs: number, zone: string): string {
+  if (Math.abs(atMs) > MAX_TIME_MS) return "(not a valid time)";
+  const at = clockTime(atMs, zone);
+  return `${at.time} ${at.offset} (${at.zone})`;
+}
+
+/** Returns `YYYY-MM-DD HH:MM:SS` in the local time of `zone`. */
+export function wallTime(atMs: number, zone: string): string {
+  return clockTime(atMs, zone).time;
+}
+
+/** Returns `2026-01-05T13:00:00+01:00`, the local time of `zone` in RFC 3339. */
+export function wallTimeWithOffset(atMs: number, zone: string): string {
+  const { time, offset } = clockTime(atMs, zone);
+  return `${time.replace(" ", "T")}${offset}`;
+}
+
+const MAX_TIME_MS = 8.64e15;
+
+interface Clock {
+  /** UTC when this runtime does not know the zone. */
+  readonly zone: string;
+  readonly format: Intl.DateTimeFormat;
+}
+
+function clockTime(atMs: number, name: string): Pick<Clock, "zone"> & Record<"time" | "offset", string> {
+  const { zone, format } = clockOf(name);
+  const parts = new Map(format.formatToParts(atMs).map(({ type, value }) => [type, value]));
+  const of = (type: Intl.DateTimeFormatPartTypes) => parts.get(type) ?? "";
+  const date = `${of("year")}-${of("month")}-${of("day")}`;
+  const time = `${date} ${of("hour")}:${of("minute")}:${of("second")}`;
+  return { zone, time, offset: of("timeZoneName").replace(/^(GMT|UTC)/, "") || "+00:00" };
+}
+
+function clockOf(name: string): Clock {
+  const known = clocks.get(name);
+  if (known) return known;
+  const zone = zoneProblem(name) === undefined ? name : "UTC";
+  const format = new Intl.DateTimeFormat("en-CA", {
+    timeZone: zone,
+    hourCycle: "h23",
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    timeZoneName: "longOffset",
+  });
+  const made = { zone, format };
+  clocks.set(name, made);
+  return made;
+}
+
+/** Creating a format costs a hundred times as much as using it, and zones are few. */
+const clocks = new LruMap<string, Clock>(100);

@@ -1,11 +1,21 @@
 /** What commands do to a job. Pure: each move is the columns that it changes. */
 import type { CronJobRow } from "../../store/schema/tables.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { dueAtMs, upcomingOf, type Upcoming } from "../schedule/upcoming.ts";
-import { isOver, type Job, type JobDefinition, refusal, type LastStatus } from "./job.ts";
-import { scanPrompt } from "./scan.ts";
+import {
+  dueAtMs,
+  upcomingOf,
+  type Upcoming,
+  isOver,
+  type Job,
+  type JobDefinition,
+  refusal,
+  type LastStatus,
+  formatSchedule,
+  type Schedule,
+  requireNotPast,
+} from "./job.ts";
+import { scanPrompt } from "./check.ts";
 import { nextRunMs } from "../schedule/instants.ts";
-import { formatSchedule, type Schedule, requireNotPast } from "../schedule/schedule.ts";
 
 /** Columns of a job's row; undefined: nothing changes. */
 export type Move = Partial<CronJobRow> | undefined;
@@ -81,12 +91,12 @@ export function runNow(
   return upcomingColumns(job, { ...upcomingOf(job), manualAtMs }, nowMs);
 }
 
-/** Throws when the job is running and its runs must not overlap. */
+/** Throws if the job is running and its runs must not overlap. */
 export function requireFree(job: Job, isRunning: boolean): void {
   if (!isRunning || job.definition.overlap === "allow") return;
   const what = `${called(job)} is running`;
   throw new ServiceError(
-    "session_busy",
+    "job_busy",
     `${what}. Wait until it ends, or allow its runs to overlap (overlap: allow).`,
     { param: "job" },
   );
@@ -156,7 +166,7 @@ function firstMs({ schedule, zone }: Pick<JobDefinition, "schedule" | "zone">, n
   requireNotPast(schedule, { nowMs, text: formatSchedule(schedule) });
   const first = schedule.kind === "once" ? schedule.atMs : nextRunMs(schedule, nowMs, zone);
   if (first !== undefined) return first;
-  throw refusal("schedule", `${formatSchedule(schedule)} never comes. Use a schedule with a future time.`);
+  throw refusal("schedule", `${formatSchedule(schedule)} never occurs. Use a schedule with a future time.`);
 }
 
 /** Returns the next instant of a job that was paused. An interval keeps its phase. */
@@ -224,10 +234,14 @@ function over(job: Job, what: string): ServiceError {
   const hint = isOnce
     ? "Set a new schedule (edit), or resume it at a new time"
     : "Raise its repeat or set a new schedule (edit)";
-  return refusal("job", `${called(job)} is ${state}: ${why}. ${what}. ${hint}.`);
+  return new ServiceError("job_over", `${called(job)} is ${state}: ${why}. ${what}. ${hint}.`, {
+    param: "job",
+  });
 }
 
 export interface JobStart {
+  /** Default: `default`, who owns what people do on the machine. */
+  readonly owner?: string | undefined;
   readonly isPaused?: boolean | undefined;
   readonly pausedReason?: string | undefined;
   /** The history of an imported job. */
@@ -255,8 +269,10 @@ export function newJobRow(definition: JobDefinition, start: JobStart, nowMs: num
   const next = { state, nextRunAtMs, manualAtMs: undefined, retryAtMs: undefined } as const;
   return {
     id,
+    owner: start.owner ?? "default",
     ...definitionColumns(definition),
     revision: 1,
+    lock_version: 1,
     ...upcomingColumns({ id, definition }, next, nowMs),
     retries: 0,
     repeat_done: past.repeatDone ?? 0,

@@ -1,9 +1,16 @@
 /** Decides what a due job does. Pure. */
 import { countInstants, nextRunMs, previousRunMs } from "./instants.ts";
-import { isOver, type Job } from "../job/job.ts";
-import { jitterMs, upcomingOf, type Upcoming } from "./upcoming.ts";
-import type { Cause, Timing } from "../tick/occurrence.ts";
-import { type Schedule, ONCE_GRACE_MS } from "./schedule.ts";
+import {
+  isOver,
+  type Job,
+  jitterMs,
+  upcomingOf,
+  type Upcoming,
+  type Cause,
+  type Timing,
+  type Schedule,
+  ONCE_GRACE_MS,
+} from "../job/job.ts";
 
 export interface DueDecision {
   readonly after: Upcoming;
@@ -194,7 +201,7 @@ function followingMs({ schedule, zone }: ScheduleOf, atMs: number): number | und
   return tryTo(() => nextRunMs(schedule, atMs, zone));
 }
 
-/** Undefined also when the schedule cannot be computed. */
+/** Also undefined if the schedule cannot be computed. */
 function tryTo(compute: () => number | undefined): number | undefined {
   try {
     return compute();

@@ -1,7 +1,7 @@
 /** The instants of a schedule. The only file that asks croner, which is asked for nothing else. Pure. */
-import { LruMap } from "../../base/lru.ts";
+import { LruMap } from "../../base/data.ts";
 import { Cron } from "croner";
-import type { Schedule } from "./schedule.ts";
+import type { Schedule } from "../job/job.ts";
 
 const MINUTE_MS = 60_000;
 /** Earlier than any time that people write. */

@@ -1,18 +1,21 @@
-import { createId } from "../../base/ids.ts";
-import type { Log } from "../../base/observe/log.ts";
-import { redact } from "../../base/observe/redact.ts";
-import { isRetryable, isUnavailable } from "../../store/tx/failure.ts";
+import { createId } from "../../base/text.ts";
+import { type Log, redact } from "../../base/observe.ts";
+import { isRetryable, isUnavailable } from "../../store/tx/group.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../store/schema/tables.ts";
-import { toJob, type Job } from "../job/job.ts";
-import { keptOutput, OUTPUT_TARGET, outputFileName } from "../output/output.ts";
+import { toJob, type Job, formatSchedule, dueAtMs, REPAIR_MS, type Upcoming } from "../job/job.ts";
+import {
+  keptOutput,
+  OUTPUT_TARGET,
+  outputFileName,
+  missedText,
+  planOccurrence,
+  type PlanOptions,
+} from "../run/result.ts";
+import { recordJob, recordOccurrence } from "../feed.ts";
 import { listUpcomingJobs, lockDueJobs } from "../queries.ts";
-import { missedText } from "../run/message.ts";
-import { planOccurrence, type PlanOptions } from "../run/plan.ts";
 import { evaluateDue, MAX_COUNTED, type DueDecision, type DueRun } from "../schedule/due.ts";
-import { formatSchedule } from "../schedule/schedule.ts";
-import { dueAtMs, REPAIR_MS, type Upcoming } from "../schedule/upcoming.ts";
-import type { CronSettings } from "../settings.ts";
+import type { CronSettings } from "../deps.ts";
 
 /** How long a claim lasts without a renewal. Renewed after a third of it. */
 export const CLAIM_MS = 60_000;
@@ -66,7 +69,7 @@ function claimIn(request: ClaimRequest): Promise<ClaimRound> {
 async function claimOneByOne(request: ClaimRequest, log: Log): Promise<ClaimRound> {
   const { store } = request;
   const rounds: ClaimRound[] = [];
-  for (const { id, revision } of await listUpcomingJobs(store, request.limit)) {
+  for (const { id, lock_version: lockVersion } of await listUpcomingJobs(store, request.limit)) {
     try {
       rounds.push(await claimIn({ ...request, limit: 1, jobId: id }));
     } catch (error) {
@@ -75,7 +78,7 @@ async function claimOneByOne(request: ClaimRequest, log: Log): Promise<ClaimRoun
       if (isRetryable(error)) continue;
       log.error("cannot claim a job; it is left out for an hour", { job: id, error });
       const why = `The job could not be claimed: ${redact(String(error)).slice(0, 200)}.`;
-      await store.write((tx) => markBroken(tx, { id, revision }, why));
+      await store.write((tx) => markBroken(tx, { id, lock_version: lockVersion }, why));
     }
   }
   return {
@@ -99,11 +102,13 @@ export async function claimDue(tx: Tx, request: ClaimRequest): Promise<ClaimRoun
   const occurrences = all.flatMap(({ missed, occurrence }) => [missed, occurrence]);
   const inserted = occurrences.filter((each) => each !== undefined);
   if (inserted.length > 0) await tx.insert("occurrences", inserted);
+  const notified = new Map<string, Partial<OccurrenceRow>>();
   for (const { missed, job, decision } of all) {
     if (missed && decision.after.state === "missed") {
-      await notifyMissed(tx, store, { job, occurrence: missed, planOptions });
+      notified.set(missed.id, await notifyMissed(tx, store, { job, occurrence: missed, planOptions }));
     }
   }
+  for (const row of inserted) recordOccurrence(tx, "created", { ...row, ...notified.get(row.id) });
   return {
     claimed: all.flatMap(({ job, occurrence }) =>
       occurrence?.status === "claimed" ? [{ job, occurrence }] : [],
@@ -117,7 +122,7 @@ export async function claimDue(tx: Tx, request: ClaimRequest): Promise<ClaimRoun
 /** Sets a job that cannot be decided to the state `error`, so that it does not stop the others. It is retried later. */
 async function markBroken(
   tx: Tx,
-  { id, revision }: Pick<CronJobRow, "id" | "revision">,
+  { id, lock_version: lockVersion }: Pick<CronJobRow, "id" | "lock_version">,
   why: string,
 ): Promise<void> {
   const broken = {
@@ -126,7 +131,9 @@ async function markBroken(
     last_error: `${why} Edit the job, or remove it and create it again. It is retried every hour.`,
     updated_at: tx.nowMs,
   };
-  await tx.update("cron_jobs", { id, revision }, broken);
+  if ((await tx.update("cron_jobs", { id, lock_version: lockVersion }, broken)) === 0) return;
+  const row = await tx.find("cron_jobs", { id });
+  if (row) recordJob(tx, "updated", row);
 }
 
 interface DueRow {
@@ -237,19 +244,23 @@ async function advance(
 ): Promise<boolean> {
   const begins = run !== undefined && !run.isSkipped;
   const ends = !begins && after.state === "scheduled" && isNothingLeft(after);
-  const columns: Partial<CronJobRow> = {
+  const columns = {
     state: ends ? "completed" : after.state,
     next_run_at: after.nextRunAtMs ?? null,
     manual_at: after.manualAtMs ?? null,
     retry_at: after.retryAtMs ?? null,
     due_at: dueAtMs(job, after, tx.nowMs) ?? null,
-    revision: row.revision + 1,
+    lock_version: row.lock_version + 1,
     repeat_done: row.repeat_done + (begins && run.cause === "schedule" ? 1 : 0),
     updated_at: tx.nowMs,
     ...(begins ? { last_run_at: tx.nowMs } : {}),
     ...errorOf(job, after),
   };
-  return (await tx.update("cron_jobs", { id: row.id, revision: row.revision }, columns)) === 1;
+  if ((await tx.update("cron_jobs", { id: row.id, lock_version: row.lock_version }, columns)) === 0)
+    return false;
+  // A job that only moves on to its next instant is no event.
+  if (columns.state !== row.state) recordJob(tx, "updated", { ...row, ...columns });
+  return true;
 }
 
 /** Returns the error of a schedule that cannot be computed, or clears it when it can be again. */
@@ -303,10 +314,11 @@ function missedReason({ definition }: Job, isCaughtUp: boolean): string {
 
 function newRow(
   tx: Tx,
-  { id, definition }: Job,
+  { id, owner, definition }: Job,
 ): Omit<OccurrenceRow, "scheduled_at" | "cause" | "timing" | "status"> {
   return {
     id: createId("occ", tx.nowMs),
+    owner,
     job_id: id,
     job_name: definition.name,
     reason: null,
@@ -325,7 +337,10 @@ function newRow(
   };
 }
 
-/** Reports that a one-shot was missed, to the targets of failures and in an output file, in the same transaction. */
+/**
+ * Reports that a one-shot was missed, to the targets of failures and in an output file, in the same transaction. Resolves
+ * to the columns of its occurrence that it changed.
+ */
 async function notifyMissed(
   tx: Tx,
   store: Store,
@@ -339,18 +354,23 @@ async function notifyMissed(
     readonly occurrence: OccurrenceRow;
     readonly planOptions: PlanOptions;
   },
-): Promise<void> {
+): Promise<Partial<OccurrenceRow>> {
   const { zone } = job.definition;
   const file = occurrence.output_file ?? outputFileName({ atMs: tx.nowMs, zone, cause: "schedule" });
   const plan = planOccurrence({ job, occurrence: { ...occurrence, output_file: file } }, planOptions);
   const text = missedText(plan);
   const { ref, failureTargets } = plan;
   const ending = { status: "failed", text: missedText({ ...plan, wraps: false }) } as const;
-  await store.outbox.enqueue(tx, { target: OUTPUT_TARGET, payload: keptOutput(plan, ending), ref });
+  const from = { owner: job.owner, ref };
+  await store.outbox.enqueue(tx, { ...from, target: OUTPUT_TARGET, payload: keptOutput(plan, ending) });
   for (const target of failureTargets)
-    await store.outbox.enqueue(tx, { target, payload: { text, extra: {} }, ref });
-  const delivery = failureTargets.length > 0 ? "pending" : "none";
-  await tx.update("occurrences", { id: ref }, { output_file: file, delivery_status: delivery });
+    await store.outbox.enqueue(tx, { ...from, target, payload: { text, extra: {} } });
+  const changed = {
+    output_file: file,
+    delivery_status: failureTargets.length > 0 ? "pending" : "none",
+  };
+  await tx.update("occurrences", { id: ref }, changed);
   const last = { last_status: "missed", last_error: occurrence.reason, last_delivery_error: null };
   await tx.update("cron_jobs", { id: job.id }, { ...last, last_occurrence: ref });
+  return changed;
 }

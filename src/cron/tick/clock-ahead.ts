@@ -1,12 +1,11 @@
 /** Corrects jobs that a clock ahead of the real time delayed, once the clock is right again. */
-import type { Log } from "../../base/observe/log.ts";
+import type { Log } from "../../base/observe.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow } from "../../store/schema/tables.ts";
 import { nextRunMs } from "../schedule/instants.ts";
-import { isOver, toJob, type Job } from "../job/job.ts";
+import { isOver, toJob, type Job, upcomingOf, type Upcoming } from "../job/job.ts";
 import { upcomingColumns } from "../job/moves.ts";
 import { listJobsAhead } from "../queries.ts";
-import { upcomingOf, type Upcoming } from "../schedule/upcoming.ts";
 
 /** A time this far in the future was written by a clock that was ahead. */
 export const AHEAD_MS = 60_000;
@@ -58,13 +57,15 @@ async function correct(tx: Tx, row: CronJobRow): Promise<boolean> {
   const past = (at: number) => Math.min(at, tx.nowMs);
   const columns: Partial<CronJobRow> = {
     ...(job && next ? upcomingColumns(job, next, tx.nowMs) : {}),
-    revision: row.revision + 1,
+    lock_version: row.lock_version + 1,
     updated_at: tx.nowMs,
     created_at: past(row.created_at),
     last_run_at: row.last_run_at === null ? null : past(row.last_run_at),
   };
-  const { id, revision } = row;
-  return (await tx.update("cron_jobs", { id, revision }, columns)) === 1 && next !== undefined;
+  const { id, lock_version: lockVersion } = row;
+  return (
+    (await tx.update("cron_jobs", { id, lock_version: lockVersion }, columns)) === 1 && next !== undefined
+  );
 }
 
 /** Returns the next instants of a job that was changed by a clock that was ahead. Undefined: none is too late. Pure. */

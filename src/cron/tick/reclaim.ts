@@ -1,21 +1,20 @@
-import type { Log } from "../../base/observe/log.ts";
-import { isUnavailable } from "../../store/tx/failure.ts";
+import type { Log } from "../../base/observe.ts";
+import { isUnavailable } from "../../store/tx/group.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
 import { CLAIM_MS, type Claimed } from "./claim.ts";
+import { changeOccurrence } from "../feed.ts";
 import { toJob, type Job } from "../job/job.ts";
-import { listOccurrencesWithoutRun, listOrphans } from "../queries.ts";
-import { endOccurrence } from "../run/end-occurrence.ts";
-import { planOccurrence, type PlanOptions } from "../run/plan.ts";
+import { endOccurrence } from "../run/end.ts";
+import { planOccurrence, type PlanOptions } from "../run/result.ts";
 import { LATE_MS } from "../schedule/due.ts";
 
 /** Occurrences of one round; the next round finds the rest. */
-const BATCH = 200;
+export const RECLAIM_BATCH = 200;
 
 export interface ReclaimRequest {
   readonly log: Log;
   readonly planOptions: PlanOptions;
-  readonly isMine: (occurrenceId: string) => boolean;
   /** Most occurrences to take over. */
   readonly limit: number;
   /** True: only from processes that are known to be gone, whatever their leases say. */
@@ -23,19 +22,22 @@ export interface ReclaimRequest {
 }
 
 /**
- * Takes over the occurrences without a run of processes that are gone. Those that were only claimed run here; those that
- * had started become `unknown` and are not repeated. The agent recovers runs itself.
+ * Takes over those of `open`, open occurrences without a run, whose processes are gone. Those that were only claimed run
+ * here; those that had started become `unknown` and are not repeated. The agent recovers runs itself.
  */
-export async function reclaim(store: Store, request: ReclaimRequest): Promise<readonly Claimed[]> {
+export async function reclaim(
+  store: Store,
+  open: readonly OccurrenceRow[],
+  request: ReclaimRequest,
+): Promise<readonly Claimed[]> {
   const reclaimed: Claimed[] = [];
-  for (const row of await listOccurrencesWithoutRun(store, BATCH)) {
-    const isFull = row.status === "claimed" && reclaimed.length >= request.limit;
-    if (request.isMine(row.id) || isFull) continue;
+  for (const row of open) {
+    if (row.status === "claimed" && reclaimed.length >= request.limit) continue;
     try {
       const claimed = await reclaimOne(store, row, request);
       if (claimed) reclaimed.push(claimed);
     } catch (error) {
-      // What is already reclaimed runs all the same.
+      // Jobs that are already reclaimed run nevertheless.
       const fields = { job: row.job_id, occurrence: row.id, error };
       request.log.error("cannot take over an occurrence; trying again", fields);
       if (isUnavailable(error)) break;
@@ -63,8 +65,9 @@ async function reclaimOne(
       return undefined;
     }
     const isPaused = job.state === "paused" && row.cause !== "manual";
-    const columns = isPaused ? skippedColumns(tx) : claimedColumns(tx, row, store.owner);
-    if ((await tx.update("occurrences", unchanged(row), columns)) === 0 || isPaused) return undefined;
+    if (isPaused) return void (await changeOccurrence(tx, unchanged(row), skippedColumns(tx)));
+    const columns = claimedColumns(tx, row, store.owner);
+    if ((await tx.update("occurrences", unchanged(row), columns)) === 0) return undefined;
     tx.afterCommit(() => log.info("took over a job whose process is gone", fields));
     return { occurrence: { ...row, ...columns }, job };
   });
@@ -78,7 +81,7 @@ async function hasExpired(tx: Tx, row: OccurrenceRow): Promise<boolean> {
   return untilMs <= tx.nowMs;
 }
 
-function unchanged({ id, lease_owner, lease_until }: OccurrenceRow): Partial<OccurrenceRow> {
+function unchanged({ id, lease_owner, lease_until }: OccurrenceRow) {
   return { id, lease_owner, lease_until, run_id: null, ended_at: null };
 }
 
@@ -113,9 +116,9 @@ export async function endLost(
     readonly planOptions: PlanOptions;
   },
 ): Promise<boolean> {
-  if (!job) return (await tx.update("occurrences", unchanged(occurrence), unknownColumns(tx, LOST))) === 1;
+  if (!job) return changeOccurrence(tx, unchanged(occurrence), unknownColumns(tx, LOST));
   // Jobs are locked before occurrences, as everywhere.
-  await tx.increment("cron_jobs", { id: job.id }, "revision", 0);
+  await tx.increment("cron_jobs", { id: job.id }, "lock_version", 0);
   if ((await tx.update("occurrences", unchanged(occurrence), { lease_owner: store.owner })) === 0)
     return false;
   const plan = planOccurrence({ occurrence, job }, planOptions);
@@ -128,14 +131,15 @@ function unknownColumns(tx: Tx, reason: string): Partial<OccurrenceRow> {
 }
 
 /**
- * Ends occurrences that are open although their runs have ended or are deleted: they belong to no process, and would keep
- * their jobs from running. Their results are unknown.
+ * Ends `orphans`, occurrences that are open although their runs have ended or are deleted: they belong to no process, and
+ * would keep their jobs from running. Their results are unknown.
  */
 export async function endOrphans(
   store: Store,
+  orphans: readonly OccurrenceRow[],
   { log, planOptions }: Pick<ReclaimRequest, "log" | "planOptions">,
 ): Promise<void> {
-  for (const row of await listOrphans(store, BATCH)) {
+  for (const row of orphans) {
     log.error("an occurrence was still open after its run", { job: row.job_id, occurrence: row.id });
     await store.write(async (tx) => {
       const found = await tx.find("cron_jobs", { id: row.job_id });
@@ -146,7 +150,7 @@ export async function endOrphans(
         await endOccurrence(tx, store, { plan, ending });
         return;
       }
-      await tx.update("occurrences", { id: row.id, ended_at: null }, unknownColumns(tx, ending.text));
+      await changeOccurrence(tx, { id: row.id, ended_at: null }, unknownColumns(tx, ending.text));
     });
   }
 }

@@ -1,5 +1,5 @@
-/** How the scheduler stands, as any process can see it. Reads only, and never more than a few rows of a job. */
-import { parseOwner, type OwnerProcess } from "../../store/leases/owner.ts";
+/** The status of the scheduler, as any process can read it. Read-only; reads at most a few rows per job. */
+import { parseOwner, type OwnerProcess } from "../../store/leases.ts";
 import type { Store } from "../../store/store.ts";
 import type { CronTickerRow } from "../../store/schema/tables.ts";
 import { JOB_STATES, readDefinition, type JobState, type LastStatus } from "../job/job.ts";
@@ -12,6 +12,7 @@ import {
   listTickers,
   listUpcomingJobs,
   type JobCount,
+  type OwnerFilter,
   type UpcomingJobRow,
 } from "../queries.ts";
 
@@ -47,13 +48,13 @@ export interface CronStatus {
   readonly jobs: Readonly<Record<JobState, number>> & { readonly all: number };
   /** Due rows that cannot be read. */
   readonly broken: number;
-  /** Jobs that are due for more than a minute, the longest due first. */
+  /** Jobs that have been due for more than a minute, those due for the longest time first. */
   readonly late: {
     readonly count: number;
     readonly oldestDueAtMs: number | undefined;
     readonly named: readonly DueJob[];
   };
-  /** The job that is due next, or is due the longest. */
+  /** The job that is due next, or has been due for the longest time. */
   readonly next: DueJob | undefined;
   /** Jobs that a clock that was ahead had delayed, found within the last day. */
   readonly corrected: { readonly atMs: number; readonly count: number } | undefined;
@@ -77,20 +78,20 @@ const MAX_TICKERS = 100;
 /** Jobs in error whose definitions are checked. */
 const MAX_CHECKED = 1_000;
 
-/** ServiceError `state_store_unavailable`. */
+/** Reads the schedulers, and the jobs of an owner or of all. ServiceError `state_store_unavailable`. */
 export async function readCronStatus(
   store: Store,
-  { nowMs }: { readonly nowMs: number },
+  { nowMs, owner }: { readonly nowMs: number } & OwnerFilter,
 ): Promise<CronStatus> {
   const lateBeforeMs = nowMs - LATE_JOB_MS;
   const [tickers, counts, broken, upcoming, lateCount, open, failed] = await Promise.all([
     readTickers(store, nowMs),
-    countJobsByStatus(store),
-    countBroken(store),
-    listUpcomingJobs(store, MAX_NAMED),
-    countJobsDueBefore(store, lateBeforeMs),
-    countOpenOccurrences(store),
-    listFailedJobs(store, JOB_STATES, MAX_NAMED),
+    countJobsByStatus(store, { owner }),
+    countBroken(store, { owner }),
+    listUpcomingJobs(store, MAX_NAMED, { owner }),
+    countJobsDueBefore(store, lateBeforeMs, { owner }),
+    countOpenOccurrences(store, { owner }),
+    listFailedJobs(store, JOB_STATES, MAX_NAMED, { owner }),
   ]);
   const due = upcoming.map(toDueJob);
   const late = due.filter(({ dueAtMs }) => dueAtMs < lateBeforeMs);
@@ -168,8 +169,8 @@ const sum = (counts: readonly JobCount[]): number => counts.reduce((all, { count
 const isKnown = (state: string): boolean => (JOB_STATES as readonly string[]).includes(state);
 
 /** The scheduler sets the rows that it cannot read to the state `error`. */
-async function countBroken(store: Store): Promise<number> {
-  const definitions = await listErrorDefinitions(store, MAX_CHECKED);
+async function countBroken(store: Store, whose: OwnerFilter): Promise<number> {
+  const definitions = await listErrorDefinitions(store, MAX_CHECKED, whose);
   return definitions.filter((definition) => readDefinition(definition) === undefined).length;
 }
 

@@ -1,14 +1,26 @@
-import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/observe/log.ts";
+import type { Clock } from "../../base/time.ts";
+import type { Log } from "../../base/observe.ts";
 import type { Store } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
 import { CLAIM_MS, claimRound, type Claimed, type ClaimRound } from "./claim.ts";
 import { AHEAD_MS, correctAhead } from "./clock-ahead.ts";
-import { Heartbeat } from "./heartbeat.ts";
-import { endOrphans, reclaim, releaseClaims } from "./reclaim.ts";
-import { endedAmong, extendLeases, listUpcomingJobs } from "../queries.ts";
-import type { PlanOptions } from "../run/plan.ts";
-import type { CronSettings } from "../settings.ts";
+
+import { endOrphans, reclaim, releaseClaims, RECLAIM_BATCH } from "./reclaim.ts";
+import {
+  endedAmong,
+  extendLeases,
+  listUpcomingJobs,
+  listOccurrencesWithoutRun,
+  listOrphans,
+  deleteTicker,
+  listTickers,
+} from "../queries.ts";
+import type { PlanOptions } from "../run/result.ts";
+import type { CronSettings, CronDeps } from "../deps.ts";
+import { waitAtMost } from "../../base/time.ts";
+import { redact } from "../../base/observe.ts";
+import { fire } from "../run/fire.ts";
+import { jitterMs } from "../job/job.ts";
 
 export interface TickerOptions {
   readonly store: Store;
@@ -101,7 +113,7 @@ export class Ticker {
 
   /** Waits for running occurrences, `graceMs` at most. */
   async drain(graceMs: number): Promise<void> {
-    await this.#raceWith(this.settled(), graceMs);
+    await waitAtMost(this.#options.clock, graceMs, this.settled());
   }
 
   settled(): Promise<void> {
@@ -145,18 +157,14 @@ export class Ticker {
       const started = signal?.aborted === true ? [] : await this.tick({ untilMs });
       ids.push(...started.map(({ occurrence }) => occurrence.id));
       await this.#heartbeat.beat(clock.now());
-      if (this.#running.size === 0) return ids;
+      if (this.#running.size === 0) {
+        if (started.length === 0) return ids;
+        continue; // what ended at once leaves a place to a job that is due
+      }
       const ended = new Promise<void>((resolve) => (this.#notifyEnded = resolve));
-      await this.#raceWith(ended, RENEW_MS);
+      await waitAtMost(clock, RENEW_MS, ended);
       if (signal?.aborted === true) await this.#renewInTime();
     }
-  }
-
-  async #raceWith(work: Promise<void>, ms: number): Promise<void> {
-    const over = new AbortController();
-    const timeout = this.#options.clock.sleep(ms, { signal: over.signal }).catch(() => {});
-    await Promise.race([work, timeout]);
-    over.abort();
   }
 
   /** How many more occurrences may run here. */
@@ -230,10 +238,12 @@ export class Ticker {
     const sinceMs = this.#reclaimedAtMs === undefined ? RECLAIM_MS : Math.abs(nowMs - this.#reclaimedAtMs);
     if (sinceMs < RECLAIM_MS) return [];
     this.#reclaimedAtMs = nowMs;
-    const reclaimed = await reclaim(store, {
+    const withoutRun = await listOccurrencesWithoutRun(store, RECLAIM_BATCH);
+    const open = withoutRun.filter(({ id }) => !this.#running.has(id));
+    if (open.length === 0) return [];
+    const reclaimed = await reclaim(store, open, {
       log,
       planOptions: this.#planOptions,
-      isMine: (id) => this.#running.has(id),
       limit: this.#free,
       // After the machine slept, living processes have not renewed their claims yet.
       onlyDead: sinceMs > CLAIM_MS,
@@ -259,7 +269,8 @@ export class Ticker {
     );
     await this.#correctAhead(clock.now() + this.#aheadMs);
     this.#renewedAtMs = nowMs;
-    await endOrphans(store, { log, planOptions: this.#planOptions });
+    const orphans = await listOrphans(store, RECLAIM_BATCH);
+    if (orphans.length > 0) await endOrphans(store, orphans, { log, planOptions: this.#planOptions });
     for (const id of await endedAmong(store, ids)) {
       onEndedElsewhere(id);
       this.#running.end(id);
@@ -317,4 +328,117 @@ class RunningOccurrences {
   async settled(): Promise<void> {
     await Promise.all(Array.from(this.#entries.values(), ({ promise }) => promise));
   }
+}
+
+/** The shortest time between two heartbeats, or two reports of failure. */
+const BEAT_MS = 20_000;
+/** Rows of processes on other machines, which cannot be checked, are deleted after it. */
+const FORGET_MS = 7 * 24 * 3_600_000;
+const MAX_TICKERS = 10_000;
+
+/** Shows other processes that a scheduler is alive, with a row of its own. */
+export class Heartbeat {
+  readonly #store: Store;
+  #beatMs = Number.NEGATIVE_INFINITY;
+  #isFailing = false;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /** Records a successful tick. */
+  async beat(nowMs: number): Promise<void> {
+    if (!this.#isFailing && !this.#isTime(nowMs)) return;
+    const isFirst = this.#beatMs === Number.NEGATIVE_INFINITY;
+    await this.#put({ ticked_at: nowMs, succeeded_at: nowMs, last_error: null });
+    this.#isFailing = false;
+    this.#beatMs = nowMs;
+    if (isFirst) await this.#deleteGone(nowMs);
+  }
+
+  /** Records a failed tick. Rejects when the store cannot be written. */
+  async failed(nowMs: number, error: unknown): Promise<void> {
+    if (this.#isFailing && !this.#isTime(nowMs)) return;
+    this.#isFailing = true;
+    this.#beatMs = nowMs;
+    const text = redact(error instanceof Error ? error.message : String(error));
+    await this.#put({ ticked_at: nowMs, last_error: text.slice(0, 500) });
+  }
+
+  /** Records how many jobs a clock that was ahead had delayed. */
+  async corrected(nowMs: number, jobs: number): Promise<void> {
+    await this.#put({ ticked_at: nowMs, last_error: null, corrected_at: nowMs, corrected_jobs: jobs });
+  }
+
+  /** Deletes the row: this scheduler stops. */
+  async end(): Promise<void> {
+    const { owner } = this.#store;
+    this.#beatMs = Number.NEGATIVE_INFINITY;
+    await this.#store.write((tx) => deleteTicker(tx, owner)).catch(() => {});
+  }
+
+  #isTime(nowMs: number): boolean {
+    return Math.abs(nowMs - this.#beatMs) >= BEAT_MS;
+  }
+
+  async #deleteGone(nowMs: number): Promise<void> {
+    const rows = await listTickers(this.#store, MAX_TICKERS);
+    const gone = rows.filter(
+      ({ owner, ticked_at: at }) => at < nowMs - FORGET_MS || this.#store.ownerIsDead(owner),
+    );
+    if (gone.length === 0) return;
+    await this.#store.write(async (tx) => {
+      for (const { owner } of gone) await deleteTicker(tx, owner);
+    });
+  }
+
+  async #put(columns: {
+    readonly ticked_at: number;
+    readonly succeeded_at?: number;
+    readonly last_error: string | null;
+    readonly corrected_at?: number;
+    readonly corrected_jobs?: number;
+  }): Promise<void> {
+    const { owner } = this.#store;
+    await this.#store.write(
+      async (tx) => {
+        if ((await tx.update("cron_tickers", { owner }, columns)) === 1) return;
+        const never = { succeeded_at: null, corrected_at: null, corrected_jobs: null };
+        const row = { owner, started_at: columns.ticked_at, ...never, ...columns };
+        await tx.insert("cron_tickers", [row]);
+      },
+      { durable: false },
+    );
+  }
+}
+
+/** Returns a ticker that runs what it claims with `deps`. */
+export function createScheduler(deps: CronDeps): Ticker {
+  const { store, clock, log, settings, homes, ends } = deps;
+  return new Ticker({
+    store,
+    clock,
+    log,
+    settings,
+    homes,
+    fire: meterFire((claimed) => fire(deps, claimed), deps),
+    onEndedElsewhere: (occurrenceId) => ends.resolve(occurrenceId),
+  });
+}
+
+/** Returns `fire` with its starts and ends counted. Never rejects when `fire` does not. */
+function meterFire(
+  fire: (claimed: Claimed) => Promise<void>,
+  { metrics, store, clock }: Pick<CronDeps, "metrics" | "store" | "clock">,
+): (claimed: Claimed) => Promise<void> {
+  if (!metrics) return fire;
+  return async (claimed) => {
+    const { occurrence, job } = claimed;
+    const jitter = occurrence.cause === "schedule" ? jitterMs(job, occurrence.scheduled_at) : 0;
+    metrics.began(Math.max(0, clock.now() - occurrence.scheduled_at - jitter) / 1000);
+    await fire(claimed);
+    // When the database cannot say, another process ends the occurrence and counts it.
+    const ended = await store.find("occurrences", { id: occurrence.id }).catch(() => undefined);
+    if (ended && ended.ended_at !== null) metrics.ended(ended.status);
+  };
 }

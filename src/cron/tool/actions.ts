@@ -1,26 +1,32 @@
 /** The actions of the agent's tool. Touches the machine. */
 import { realpath } from "node:fs/promises";
-import { isInside } from "../../base/paths.ts";
-import { ToolError, type ToolContext } from "../../agent/tool/tool.ts";
+import { isInside } from "../../base/text.ts";
+import { ToolError, type ToolContext } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe/redact.ts";
-import { createJobContext } from "../job/context.ts";
+import { redact } from "../../base/observe.ts";
+import { createJobContext, changeJob, defineJob, type JobContext } from "../job/input.ts";
 import { jobEntry, occurrenceEntry } from "../job/format.ts";
-import { changeJob, defineJob, type JobContext } from "../job/input.ts";
-import { refusal, type Job, type JobDefinition, jobToolsets } from "../job/job.ts";
-import { type JobInput, EVENT_PLATFORMS } from "../job/fields.ts";
+import {
+  refusal,
+  type Job,
+  type JobDefinition,
+  jobToolsets,
+  type JobInput,
+  formatSchedule,
+  zonedTime,
+  toolsetNames,
+} from "../job/job.ts";
+import { EVENT_PLATFORMS } from "../job/fields.ts";
 import { Jobs } from "../job/jobs.ts";
-import { removeOutputs } from "../output/outputs.ts";
-import { formatSchedule } from "../schedule/schedule.ts";
+import { removeOutputs } from "../run/end.ts";
 import { isTicking } from "../tick/status.ts";
-import type { CronjobInput, JobService } from "./job-service.ts";
-import { zonedTime } from "../schedule/zoned-time.ts";
-import { isRunDelivery, readDelivery } from "../../agent/notify/run-trigger.ts";
-import type { RunInput } from "../../agent/run/run.ts";
+import type { CronjobInput } from "./input.ts";
+import type { JobService } from "../deps.ts";
+import { isRunDelivery, readDelivery, type RunInput } from "../../agent/run/run.ts";
 import { findAddressProblems } from "../../deliver/address.ts";
 import { parseTarget } from "../../deliver/target.ts";
 import type { Store } from "../../store/store.ts";
-import { readPlan } from "../run/plan.ts";
+import { readPlan } from "../run/result.ts";
 
 const MAX_LISTED = 100;
 const MAX_BROKEN = 10;
@@ -33,7 +39,7 @@ const TERMINAL = "terminal";
 export async function actOnJobs(
   service: JobService,
   input: CronjobInput,
-  context: Pick<ToolContext, "runId" | "cwd">,
+  context: Pick<ToolContext, "runId" | "owner" | "cwd">,
 ): Promise<string> {
   try {
     return JSON.stringify({ success: true, ...(await new JobActions(service, context).act(input)) });
@@ -46,11 +52,11 @@ export async function actOnJobs(
 class JobActions {
   readonly #service: JobService;
   readonly #jobs: Jobs;
-  readonly #context: Pick<ToolContext, "runId" | "cwd">;
+  readonly #context: Pick<ToolContext, "runId" | "owner" | "cwd">;
 
-  constructor(service: JobService, context: Pick<ToolContext, "runId" | "cwd">) {
+  constructor(service: JobService, context: Pick<ToolContext, "runId" | "owner" | "cwd">) {
     this.#service = service;
-    this.#jobs = new Jobs(service.store, service.settings);
+    this.#jobs = new Jobs(service.store, { ...service.settings, owner: context.owner });
     this.#context = context;
   }
 
@@ -83,7 +89,7 @@ class JobActions {
   async #show(ref: string): Promise<object> {
     const job = await this.#jobs.find(ref);
     const { occurrences } = await this.#jobs.history(job.id, { limit: SHOWN_RUNS });
-    return { job: entryOf(job), runs: occurrences.map(occurrenceEntry) };
+    return { job: entryOf(job), runs: occurrences.map((each) => occurrenceEntry(each)) };
   }
 
   async #create(input: CronjobInput, caller: Caller): Promise<object> {
@@ -147,7 +153,7 @@ class JobActions {
   }
 
   #toolsetsOf(definition: Pick<JobDefinition, "toolsets">): readonly string[] {
-    return jobToolsets(definition, this.#service.settings, this.#service.toolsets());
+    return jobToolsets(definition, this.#service.settings, toolsetNames(this.#service.toolsets));
   }
 
   /** An unattended run stays in the folders where the agent works anyway. */
@@ -170,7 +176,7 @@ class JobActions {
       nowMs: clock.now(),
       zone: settings.zone,
       models,
-      toolsets: toolsets(),
+      toolsets: toolsetNames(toolsets),
       findJob: (ref) => this.#jobs.find(ref),
       scriptsFolder,
     });

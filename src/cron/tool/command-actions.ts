@@ -1,14 +1,13 @@
 /** The actions of the command `/cron`. */
 import { ServiceError } from "../../base/errors.ts";
-import { usage } from "../../agent/commands/command.ts";
-import { createJobContext } from "../job/context.ts";
-import { defineJob } from "../job/input.ts";
-import type { Job } from "../job/job.ts";
+import { usage } from "../../agent/agent.ts";
+import { createJobContext, defineJob } from "../job/input.ts";
+import { type Job, toolsetNames } from "../job/job.ts";
 import { jobLine, jobLines, nameOf, runLine } from "../job/format.ts";
 import { Jobs } from "../job/jobs.ts";
-import { removeOutputs } from "../output/outputs.ts";
+import { removeOutputs } from "../run/end.ts";
 import { isTicking } from "../tick/status.ts";
-import type { JobService } from "./job-service.ts";
+import type { JobService } from "../deps.ts";
 
 const MAX_LISTED = 50;
 const MAX_RUNS = 20;
@@ -16,12 +15,12 @@ const MAX_RUNS = 20;
 /** Resolves to the text for people. ServiceError `command_usage`, and those of {@link Jobs}. */
 export async function runCronCommand(
   service: JobService,
-  { args, hint }: { readonly args: string; readonly hint: string },
+  { args, hint, owner }: { readonly args: string; readonly hint: string; readonly owner: string },
 ): Promise<string> {
   const [, word = "list", rest = ""] = /^(\S*)\s*([\s\S]*)$/.exec(args === "" ? "list" : args) ?? [];
   const act = ACTIONS.get(word.toLowerCase());
   if (!act) throw usage({ name: "cron", hint });
-  return act({ service, jobs: new Jobs(service.store, service.settings), rest: rest.trim() });
+  return act({ service, jobs: new Jobs(service.store, { ...service.settings, owner }), rest: rest.trim() });
 }
 
 interface Call {
@@ -67,7 +66,7 @@ async function add({ service, jobs, rest }: Call): Promise<string> {
     nowMs: clock.now(),
     zone: settings.zone,
     models,
-    toolsets: toolsets(),
+    toolsets: toolsetNames(toolsets),
     findJob: (ref) => jobs.find(ref),
     scriptsFolder,
   });

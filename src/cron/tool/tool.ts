@@ -1,6 +1,7 @@
-import { JOB_ACTIONS, type CronjobInput, type JobService } from "./job-service.ts";
-import { defineTool, type Tool, type ToolIntent } from "../../agent/tool/tool.ts";
-import type { Command } from "../../agent/commands/command.ts";
+import { JOB_ACTIONS, type CronjobInput } from "./input.ts";
+import type { JobService } from "../deps.ts";
+import { defineTool, type Tool, type ToolIntent } from "../../agent/engine.ts";
+import type { Command } from "../../agent/agent.ts";
 
 /** Returns the tool with which the agent creates, reads and changes jobs. Its actions are loaded on first use. */
 export function createCronjob(service: JobService): Tool {
@@ -161,9 +162,9 @@ export function cronCommand(service: JobService): Command {
     category: "Tools",
     hint: HINT,
     subcommands: ["list", "show", "add", "pause", "resume", "run", "remove", "runs"],
-    run: async ({ args }) => {
+    run: async ({ args, owner }) => {
       const { runCronCommand } = await import("./command-actions.ts");
-      return { type: "exec", output: await runCronCommand(service, { args, hint: HINT }) };
+      return { type: "exec", output: await runCronCommand(service, { args, hint: HINT, owner }) };
     },
   };
 }

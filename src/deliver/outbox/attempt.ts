@@ -1,6 +1,5 @@
-import type { Clock } from "../../base/clock.ts";
-import { redact } from "../../base/observe/redact.ts";
-import type { Span, Tracer } from "../../base/observe/trace.ts";
+import { type Clock, waitAtMost } from "../../base/time.ts";
+import { redact, type Span, type Tracer } from "../../base/observe.ts";
 import {
   type Delivery,
   type SendOptions,
@@ -9,10 +8,12 @@ import {
   canRepeat,
   parseTarget,
   type Targets,
+  idProblem,
 } from "../target.ts";
-import type { Store } from "../../store/store.ts";
+import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
-import { idProblem } from "../message.ts";
+import { addAttempt } from "../../store/outbox/outbox.ts";
+import { keptFiles, stageFiles, type OutboundFiles } from "./files.ts";
 
 /** lost: another process may be sending the message. stopped: the service stops. */
 type Cut = "lost" | "stopped";
@@ -45,7 +46,7 @@ export class Attempt {
   readonly #end = Promise.withResolvers<AttemptEnd>();
   #isSent = false;
 
-  /** Whether part of the message may have left this machine. */
+  /** Whether a part of the message may have left this machine. */
   get isSent(): boolean {
     return this.#isSent;
   }
@@ -137,6 +138,8 @@ interface SendRowOptions extends Omit<AttemptOptions, "note" | "start"> {
   readonly targets: Targets;
   /** Records the start of the request, and how many parts have arrived. */
   readonly store: Store;
+  /** Absent: the lines of files stay text. */
+  readonly files?: OutboundFiles | undefined;
 }
 
 /** An attempt cut by our own shutdown, on a platform that does not deduplicate. */
@@ -149,7 +152,7 @@ const CUT = {
 export async function sendRow(
   row: OutboxRow,
   attempt: Attempt,
-  { targets, store, ...options }: SendRowOptions,
+  { targets, store, files, ...options }: SendRowOptions,
 ): Promise<AttemptEnd> {
   const { platform } = parseTarget(row.target);
   const target = targets.get(platform);
@@ -163,10 +166,18 @@ export async function sendRow(
   if (payload === undefined) return { status: "permanent", error: "The message is not valid JSON." };
   const problem = idProblem(platform, payload.value);
   if (problem !== undefined) return { status: "permanent", error: problem };
+  // Most messages name no file.
+  const namesFiles = /"files":|MEDIA:/.test(row.payload);
+  const staged = namesFiles
+    ? await stageFiles(row, payload.value, { platform, store, files })
+    : { payload: payload.value };
+  if ("status" in staged) return staged;
+  const kept = namesFiles ? keptFiles(staged.payload) : [];
   const delivery: Delivery = {
     id: row.id,
     address: addressOf(target, row),
-    payload: payload.value,
+    payload: staged.payload,
+    ...(files && kept.length > 0 ? { files: files.open(row.id, kept) } : {}),
     ref: row.ref ?? undefined,
     attempt: row.attempts,
     partsSent: row.parts_sent,
@@ -198,4 +209,270 @@ function parsePayload(text: string): { readonly value: unknown } | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Called in the transaction that gives a message its final status: delivered, dead, or unknown. */
+export type Settled = (
+  tx: Tx,
+  row: OutboxRow,
+  end: { readonly status: "delivered" } | { readonly status: "dead" | "unknown"; readonly error: string },
+) => Promise<void>;
+
+interface RecordOptions {
+  /** Undefined when this process does not have the platform. */
+  readonly target: Target | undefined;
+  readonly rules: RetryRules;
+  readonly settled?: Settled | undefined;
+}
+
+type Written = Decision | { readonly status: "released" };
+
+/** What was written. `lost`: nothing, because another process holds the lease. */
+export type Recorded = Written | { readonly status: "lost" };
+
+/** Runs {@link recordIn} in a transaction of its own. */
+export async function recordEnd(
+  store: Store,
+  row: OutboxRow,
+  end: AttemptEnd,
+  options: RecordOptions,
+): Promise<Recorded> {
+  // The random number is drawn before the transaction, which may run twice.
+  const drawn = options.rules.random();
+  const rules = { ...options.rules, random: () => drawn };
+  return store.write((tx) => recordIn(tx, store, { row, end }, { ...options, rules }));
+}
+
+/**
+ * Records the outcome of an attempt: delivered, due again, unknown or dead. An attempt that our own shutdown cut is
+ * released and does not count.
+ */
+export async function recordIn(
+  tx: Tx,
+  store: Store,
+  { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
+  { target, rules, settled }: RecordOptions,
+): Promise<Recorded> {
+  const decision = decide(end, (outcome) => evaluate(outcome, row, { target, rules, nowMs: tx.nowMs }));
+  if (decision.status === "lost") return decision;
+  await storeAttempt(tx, store, { row, end });
+  if (!(await write(tx, store, row.id, decision))) return { status: "lost" };
+  if (decision.status !== "released" && decision.status !== "again") await settled?.(tx, row, decision);
+  return decision;
+}
+
+/** Appends the outcome to the attempt log of the message, before its lease ends. */
+export async function storeAttempt(
+  tx: Tx,
+  { outbox }: Store,
+  { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
+): Promise<void> {
+  const isUncertain = end.status === "unknown" || end.status === "stopped";
+  await outbox.recordAttempt(tx, row.id, { attemptLog: attemptLogOf(row, end, tx.nowMs), isUncertain });
+}
+
+function attemptLogOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {
+  const begunMs = row.attempted_at ?? nowMs;
+  const error = "error" in end ? { error: end.error } : {};
+  return addAttempt(row.attempt_log, {
+    atMs: begunMs,
+    tookMs: nowMs - begunMs,
+    outcome: end.status,
+    ...error,
+  });
+}
+
+function decide(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Decision): Recorded {
+  switch (end.status) {
+    case "stopped":
+      return { status: "released" };
+    case "lost":
+      return { status: "lost" };
+    default:
+      return evaluated(end);
+  }
+}
+
+/** Resolves to false when the lease was lost. */
+function write(tx: Tx, { outbox }: Store, id: string, decision: Written): Promise<boolean> {
+  switch (decision.status) {
+    case "delivered":
+      return outbox.delivered(tx, id);
+    case "again": {
+      const { error, delayMs, isCounted } = decision;
+      return outbox.retryAt(tx, id, { error, atMs: tx.nowMs + delayMs, isCounted });
+    }
+    case "dead":
+      return outbox.dead(tx, id, decision.error);
+    case "unknown":
+      return outbox.unknown(tx, id, decision.error);
+    case "released":
+      return outbox.release(tx, id);
+  }
+}
+
+/** What happens to a message after an attempt. */
+type Decision =
+  | { readonly status: "delivered" }
+  /** It is retried. With `isCounted` false the attempt does not count. */
+  | {
+      readonly status: "again";
+      readonly error: string;
+      readonly delayMs: number;
+      readonly isCounted: boolean;
+    }
+  /** No attempt is left. */
+  | { readonly status: "dead"; readonly error: string }
+  /** It may have arrived and is not sent again. */
+  | { readonly status: "unknown"; readonly error: string };
+
+/** Longest wait that a platform may ask for, and longest total time that it may throttle a message. */
+const MAX_WAIT_MS = 86_400_000;
+/** Shortest wait after a throttled attempt, even when the platform asks for less. */
+const MIN_THROTTLED_MS = 1_000;
+
+export type AttemptCounts = Pick<OutboxRow, "attempts" | "max_attempts" | "created_at" | "retried_at">;
+
+/** Returns the retry rules of a target: its own delays take precedence over those of the configuration. */
+export function rulesFor(target: Target | undefined, rules: RetryRules): RetryRules {
+  return target?.retryDelaysMs ? { ...rules, delaysMs: target.retryDelaysMs } : rules;
+}
+
+/** Returns how many attempts a message has in total. */
+export function attemptsOf(
+  { max_attempts: own }: Pick<AttemptCounts, "max_attempts">,
+  rules: RetryRules,
+): number {
+  return own > 0 ? own : rules.delaysMs.length + 1;
+}
+
+/**
+ * Decides what follows from the outcome of an attempt that `row` already counts. `rules` are those of {@link rulesFor}.
+ */
+export function evaluate(
+  outcome: SendOutcome,
+  row: AttemptCounts,
+  {
+    target,
+    rules,
+    nowMs,
+  }: { readonly target: Target | undefined; readonly rules: RetryRules; readonly nowMs: number },
+): Decision {
+  switch (outcome.status) {
+    case "delivered":
+      return outcome;
+    case "permanent":
+      return { status: "dead", error: outcome.error };
+    case "unknown":
+      return target?.supportsIdempotency && !outcome.isFinal && !isLast(row, rules)
+        ? again(outcome.error, retryDelayMs(row.attempts, rules))
+        : { status: "unknown", error: outcome.error };
+    case "retry": {
+      const { error, afterMs, isThrottled = false } = outcome;
+      const delayMs = Math.min(Math.max(0, afterMs ?? retryDelayMs(row.attempts, rules)), MAX_WAIT_MS);
+      if (isThrottled) return throttled(error, row, { delayMs: Math.max(delayMs, MIN_THROTTLED_MS), nowMs });
+      return isLast(row, rules) ? { status: "dead", error } : again(error, delayMs);
+    }
+  }
+}
+
+function isLast(row: AttemptCounts, rules: RetryRules): boolean {
+  return row.attempts >= attemptsOf(row, rules);
+}
+
+function again(error: string, delayMs: number): Decision {
+  return { status: "again", error, delayMs, isCounted: true };
+}
+
+function throttled(
+  error: string,
+  { created_at: createdAt, retried_at: retriedAt }: AttemptCounts,
+  { delayMs, nowMs }: { readonly delayMs: number; readonly nowMs: number },
+): Decision {
+  const isTooOld = nowMs + delayMs - (retriedAt ?? createdAt) > MAX_WAIT_MS;
+  if (!isTooOld) return { status: "again", error, delayMs, isCounted: false };
+  return {
+    status: "dead",
+    error: `${error} The platform throttled it for a day. Retry the message when the platform accepts messages again.`,
+  };
+}
+
+/** How messages are retried. */
+export interface RetryRules {
+  /** Delays before each retry, milliseconds. Further retries repeat the last delay. */
+  readonly delaysMs: readonly number[];
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
+}
+
+export const DEFAULT_RETRY_DELAYS_MS: readonly number[] = [60_000, 300_000, 1_800_000];
+
+/** Messages that failed together are not retried at the same instant. */
+const JITTER = 0.1;
+
+/** Returns the delay after attempt number `attempt` (1 for the first): the delay of the rules plus up to a tenth. */
+export function retryDelayMs(attempt: number, { delaysMs, random }: RetryRules): number {
+  const [fallback = 0] = DEFAULT_RETRY_DELAYS_MS;
+  const delayMs = delaysMs[attempt - 1] ?? delaysMs.at(-1) ?? fallback;
+  return Math.floor(delayMs * (1 + JITTER * random()));
+}
+
+interface DirectSendsOptions {
+  readonly targets: Targets;
+  readonly clock: Clock;
+  readonly tracer: Tracer;
+  readonly store: Store;
+  /** Delays before each retry where the target has none of its own, milliseconds. */
+  readonly retryDelaysMs: readonly number[];
+}
+
+/** Makes attempts at messages whose senders wait for the outcome; the callers hold the leases. */
+export class DirectSends {
+  readonly #options: DirectSendsOptions;
+  readonly #attempts = new Map<Attempt, Promise<AttemptEnd>>();
+  #isClosed = false;
+
+  constructor(options: DirectSendsOptions) {
+    this.#options = options;
+  }
+
+  /** Makes one attempt. `stopped`: the service stops, and the message will be sent again. Never rejects. */
+  async send(row: OutboxRow, timeoutMs: number): Promise<AttemptEnd> {
+    if (this.#isClosed) return { status: "stopped" };
+    const { platform } = parseTarget(row.target);
+    if (this.#options.targets.get(platform)?.isReady?.() === false) return notReady(platform);
+    const attempt = new Attempt();
+    const end = sendRow(row, attempt, { ...this.#options, timeoutMs });
+    this.#attempts.set(attempt, end);
+    await end;
+    this.#attempts.delete(attempt);
+    return end;
+  }
+
+  /**
+   * Records the outcome of an attempt like the dispatcher, which sends the message from then on if it is still pending.
+   */
+  record(tx: Tx, row: OutboxRow, end: AttemptEnd): Promise<Recorded> {
+    const { targets, store, retryDelaysMs: delaysMs } = this.#options;
+    const target = targets.get(parseTarget(row.target).platform);
+    const rules = rulesFor(target, { delaysMs, random: Math.random });
+    return recordIn(tx, store, { row, end }, { target, rules });
+  }
+
+  /** Waits up to `graceMs` for the running attempts and cuts the rest. */
+  async close(graceMs: number): Promise<void> {
+    await waitAtMost(this.#options.clock, graceMs, Promise.all(this.#attempts.values()));
+    this.#isClosed = true;
+    for (const attempt of this.#attempts.keys()) attempt.cut("stopped");
+    await Promise.all(this.#attempts.values());
+  }
+}
+
+/** Another process may hold the platform's only connection, or the platform asked to wait. */
+function notReady(platform: string): AttemptEnd {
+  return {
+    status: "retry",
+    isThrottled: true,
+    error: `${platform} accepts no messages from this process for now.`,
+  };
 }

@@ -1,7 +1,5 @@
-import { waitAtMost } from "../../base/deadline.ts";
-import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/observe/log.ts";
-import { offTracer, type Tracer } from "../../base/observe/trace.ts";
+import { waitAtMost, type Clock } from "../../base/time.ts";
+import { type Log, offTracer, type Tracer } from "../../base/observe.ts";
 import {
   AHEAD_MS,
   type BusyTargets,
@@ -10,8 +8,11 @@ import {
 } from "../../store/outbox/outbox.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
-import { Attempt, type AttemptEnd, canRepeatRow, sendRow } from "./attempt.ts";
 import {
+  Attempt,
+  type AttemptEnd,
+  canRepeatRow,
+  sendRow,
   DEFAULT_RETRY_DELAYS_MS,
   type RetryRules,
   recordEnd,
@@ -19,8 +20,8 @@ import {
   type Settled,
   attemptsOf,
   rulesFor,
-} from "./outcome.ts";
-import { Slots } from "./slots.ts";
+} from "./attempt.ts";
+import type { OutboundFiles } from "./files.ts";
 import { parseTarget, type Target, type Targets } from "../target.ts";
 
 export interface DispatcherOptions {
@@ -30,7 +31,7 @@ export interface DispatcherOptions {
   readonly log: Log;
   /** Default: nothing is traced. */
   readonly tracer?: Tracer;
-  /** Most concurrent attempts; default 256, so that every platform can send although all others hang. */
+  /** Most concurrent attempts; default 256, so that every platform can send even if all others hang. */
   readonly concurrency?: number;
   /** Most concurrent attempts to one address of a target without order; default 4. */
   readonly perAddress?: number;
@@ -45,6 +46,8 @@ export interface DispatcherOptions {
   /** Default: Math.random. */
   readonly random?: () => number;
   readonly settled?: Settled;
+  /** Keeps the files of messages. Absent: their lines stay text. */
+  readonly files?: OutboundFiles;
 }
 
 interface Claimed {
@@ -62,6 +65,8 @@ const MAX_FAILURE_MS = 30_000;
 /** Time for the last writes when the service stops. */
 const LAST_WRITES_MS = 4_000;
 const CLOSE_TARGETS_MS = 1_000;
+/** Time between two searches for files of messages that are over. */
+const SWEEP_MS = 6 * 3_600_000;
 const LOST = "The process that sent the message ended during the attempt. The message may have arrived.";
 const UNSENT = "The process that claimed the message ended before it sent it.";
 
@@ -72,11 +77,13 @@ const UNSENT = "The process that claimed the message ended before it sent it.";
  * the outbox.
  */
 export class Dispatcher {
-  readonly #options: Required<Omit<DispatcherOptions, "settled">> & Pick<DispatcherOptions, "settled">;
+  readonly #options: Required<Omit<DispatcherOptions, "settled" | "files">> &
+    Pick<DispatcherOptions, "settled" | "files">;
   readonly #slots: Slots;
   readonly #attempts = new Map<string, { readonly attempt: Attempt; readonly done: Promise<void> }>();
   #stopListening = () => {};
   #cancelPoll = () => {};
+  #cancelSweep = () => {};
   #cancelRenewal: (() => void) | undefined;
   #round: Promise<void> | undefined;
   #isWanted = false;
@@ -113,6 +120,7 @@ export class Dispatcher {
     } catch (error) {
       log.warn("cannot reclaim messages of dead processes; waiting until their leases expire", { error });
     }
+    void this.#sweepFiles();
     this.wake();
   }
 
@@ -139,6 +147,7 @@ export class Dispatcher {
   async #close(graceMs: number): Promise<void> {
     this.#stopListening();
     this.#cancelPoll();
+    this.#cancelSweep();
     const { clock } = this.#options;
     if (graceMs > 0) await waitAtMost(clock, graceMs, this.#settled());
     for (const { attempt } of this.#attempts.values()) attempt.cut("stopped");
@@ -287,8 +296,8 @@ export class Dispatcher {
   }
 
   #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
-    const { targets, store, clock, tracer, sendTimeoutMs } = this.#options;
-    return sendRow(row, attempt, { targets, store, clock, tracer, timeoutMs: sendTimeoutMs });
+    const { targets, store, clock, tracer, sendTimeoutMs, files } = this.#options;
+    return sendRow(row, attempt, { targets, store, clock, tracer, files, timeoutMs: sendTimeoutMs });
   }
 
   /** When the outcome cannot be recorded, the lease expires and the message is sent again with the same id. */
@@ -296,10 +305,37 @@ export class Dispatcher {
     const { store, log, settled } = this.#options;
     const fields = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
-      this.#logEnd(await recordEnd(store, row, end, { ...this.#rulesOf(row), settled }), fields);
+      const recorded = await recordEnd(store, row, end, { ...this.#rulesOf(row), settled });
+      this.#logEnd(recorded, fields);
+      if (recorded.status === "delivered") await this.#removeFiles(row);
     } catch (error) {
       log.warn("cannot record the outcome of an attempt", { ...fields, error });
     }
+  }
+
+  /** The payload as it was claimed may not name its files yet. */
+  async #removeFiles({ id, payload }: OutboxRow): Promise<void> {
+    const { files, log } = this.#options;
+    if (!files || !/"files":|MEDIA:/.test(payload)) return;
+    await files
+      .remove(id)
+      .catch((error: unknown) =>
+        log.warn("cannot remove the files of a message that was sent", { id, error }),
+      );
+  }
+
+  /** Removes the files of messages that were delivered by processes that ended then, or that are dropped or deleted. */
+  async #sweepFiles(): Promise<void> {
+    const { store, files, log, clock } = this.#options;
+    if (!files || this.#closing) return;
+    const isDone = async (id: string) => {
+      const row = await store.find("outbox", { id });
+      return row === undefined || row.status === "delivered" || row.status === "dropped";
+    };
+    await files
+      .sweep(isDone)
+      .catch((error: unknown) => log.warn("cannot remove the files of old messages", { error }));
+    if (!this.#closing) this.#cancelSweep = clock.after(SWEEP_MS, () => void this.#sweepFiles());
   }
 
   #logEnd(end: Recorded, fields: Readonly<Record<string, unknown>>): void {
@@ -336,4 +372,99 @@ export class Dispatcher {
       log.warn("cannot renew the leases of messages; retrying", { error });
     }
   }
+}
+
+interface SlotMessage {
+  /** Whole address. */
+  readonly target: string;
+  readonly ordering_key: string | null;
+}
+
+interface SlotLimits {
+  /** Most concurrent attempts. */
+  readonly total: number;
+  /** Of these, to one address, of messages without an ordering key. */
+  readonly perAddress: number;
+}
+
+const PER_PLATFORM = 8;
+
+/**
+ * Attempts under way, counted by platform, and by address those without an ordering key; each with its limit: a target
+ * that hangs occupies only its own slots.
+ */
+export class Slots {
+  readonly #limits: SlotLimits;
+  readonly #targets: Targets;
+  readonly #taken = new Counts();
+
+  constructor(targets: Targets, limits: SlotLimits) {
+    this.#targets = targets;
+    this.#limits = limits;
+  }
+
+  get isFull(): boolean {
+    return this.#taken.total >= this.#limits.total;
+  }
+
+  /** Addresses and platforms that accept no further attempt for now. */
+  get busy(): BusyTargets {
+    const { addresses, platforms } = this.#taken;
+    const full = [...addresses].filter(([, count]) => count >= this.#limits.perAddress);
+    const fullPlatforms = [...platforms].filter(([name, count]) => count >= this.#platformLimit(name));
+    const waiting = [...this.#targets.values()].filter((target) => target.isReady?.() === false);
+    const names = new Set([...fullPlatforms.map(([name]) => name), ...waiting.map(({ name }) => name)]);
+    return { targets: full.map(([target]) => target), platforms: [...names] };
+  }
+
+  /** Returns the messages that fit the limits, in order. */
+  choose<M extends SlotMessage>(messages: readonly M[]): readonly M[] {
+    const taken = this.#taken.copy();
+    return messages.filter((message) => {
+      const { target } = message;
+      const { platform } = parseTarget(target);
+      const fits =
+        taken.total < this.#limits.total &&
+        (taken.platforms.get(platform) ?? 0) < this.#platformLimit(platform) &&
+        (message.ordering_key !== null || (taken.addresses.get(target) ?? 0) < this.#limits.perAddress);
+      if (fits) taken.add(message, 1);
+      return fits;
+    });
+  }
+
+  /** Takes a slot. The returned function releases it. */
+  take(message: SlotMessage): () => void {
+    this.#taken.add(message, 1);
+    return () => this.#taken.add(message, -1);
+  }
+
+  #platformLimit(platform: string): number {
+    return this.#targets.get(platform)?.concurrency ?? PER_PLATFORM;
+  }
+}
+
+class Counts {
+  total = 0;
+  readonly addresses = new Map<string, number>();
+  readonly platforms = new Map<string, number>();
+
+  add({ target, ordering_key }: SlotMessage, by: 1 | -1): void {
+    this.total += by;
+    if (ordering_key === null) step(this.addresses, target, by);
+    step(this.platforms, parseTarget(target).platform, by);
+  }
+
+  copy(): Counts {
+    const copy = new Counts();
+    copy.total = this.total;
+    for (const [key, count] of this.addresses) copy.addresses.set(key, count);
+    for (const [key, count] of this.platforms) copy.platforms.set(key, count);
+    return copy;
+  }
+}
+
+function step(counts: Map<string, number>, key: string, by: 1 | -1): void {
+  const count = (counts.get(key) ?? 0) + by;
+  if (count > 0) counts.set(key, count);
+  else counts.delete(key);
 }

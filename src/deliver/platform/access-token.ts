@@ -1,6 +1,5 @@
-import { abortable } from "../../base/deadline.ts";
-import type { Clock } from "../../base/clock.ts";
-import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
+import { abortable, type Clock } from "../../base/time.ts";
+import { forgetSecret, registerSecret } from "../../base/observe.ts";
 import type { NoAnswer, SendFailure } from "./call.ts";
 import type { SendOptions } from "../target.ts";
 

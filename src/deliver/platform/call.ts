@@ -1,13 +1,16 @@
 import { createClient } from "../../../generated/http/client/client/index.ts";
 import { DeliveryClient } from "../../../generated/delivery/client/sdk.gen.ts";
 import { schemas, type SchemaTypes } from "../../../generated/delivery/schemas.gen.ts";
-import type { Clock } from "../../base/clock.ts";
-import { FetchFailedError, guardedFetch, type GuardedResponse } from "../../base/net/fetch.ts";
-import { UnresolvedNameError } from "../../base/net/guard.ts";
-import { parseRetryAfter } from "../../base/net/retry-after.ts";
-import { SchemaSet } from "../../base/json/validate.ts";
-import type { SendOptions, SendOutcome } from "../target.ts";
-import { cleanText } from "../text/text.ts";
+import type { Clock } from "../../base/time.ts";
+import {
+  FetchFailedError,
+  guardedFetch,
+  type GuardedResponse,
+  UnresolvedNameError,
+  parseRetryAfter,
+} from "../../base/net/fetch.ts";
+import { SchemaSet } from "../../base/schema.ts";
+import { type SendOptions, type SendOutcome, type LoadedFile, cleanText } from "../target.ts";
 
 export type SendFailure = Exclude<SendOutcome, { readonly status: "delivered" }>;
 
@@ -83,6 +86,38 @@ export function createCall(caller: CallerOptions): Call {
     if (!sent.answer) throw new TypeError(`${caller.title}: the operation made no request.`);
     options.span.set({ "http.response.status_code": sent.answer.status });
     return toAnswer(schema, sent.answer, caller.clock.now());
+  };
+}
+
+/** Posts the bytes of a file to an address that the platform named for it. */
+export type Upload = (
+  url: string,
+  file: Pick<LoadedFile, "bytes" | "type">,
+  options: Pick<SendOptions, "signal" | "span">,
+) => Promise<SendOutcome>;
+
+/** Creates the function for uploads of one platform. `delivered` means that the platform has the bytes. */
+export function createUpload(caller: CallerOptions): Upload {
+  const { title, baseUrl, version, timeoutMs = TIMEOUT_MS } = caller;
+  return async (url, { bytes, type }, { signal }) => {
+    try {
+      const { status } = await guardedFetch(url, {
+        method: "POST",
+        headers: { "content-type": type, "user-agent": `agentd/${version}` },
+        body: bytes,
+        timeoutMs,
+        maxBytes: MAX_ANSWER_BYTES,
+        maxRedirects: 0,
+        allowedPrivateHosts: [URL.parse(baseUrl)?.host ?? ""],
+        signal,
+      });
+      if (status < 300) return { status: "delivered" };
+      const error = `${title} answered ${status} to the bytes of a file.`;
+      return { status: status >= 500 || status === 429 ? "retry" : "permanent", error };
+    } catch (error) {
+      signal.throwIfAborted();
+      return failureOf(error, caller);
+    }
   };
 }
 

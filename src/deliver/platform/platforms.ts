@@ -9,8 +9,7 @@ import {
   type PlatformName,
   type PlatformSettings,
 } from "../../config/platform-settings.ts";
-import { platforms as traits } from "../message.ts";
-import type { Platform, PlatformParts, Target } from "../target.ts";
+import { platforms as traits, type Platform, type PlatformParts, type Target } from "../target.ts";
 
 type Loaders = { readonly [Name in PlatformName]: () => Promise<Platform<PlatformSettings<Name>>> };
 
@@ -162,13 +161,14 @@ function lateTarget(name: PlatformName, find: () => Promise<Target>): Target {
       });
       return (await finding).send(delivery, options);
     },
-    isReady: () => target?.isReady?.() !== false,
     close: async () => target?.close?.(),
   };
   return late;
 }
 
-function traitsOf({ concurrency, isOrdered, supportsIdempotency, retryDelaysMs }: Target): Partial<Target> {
-  const all = { concurrency, isOrdered, supportsIdempotency, retryDelaysMs };
+function traitsOf(target: Target): Partial<Target> {
+  const { concurrency, isOrdered, supportsIdempotency, retryDelaysMs } = target;
+  const isReady = target.isReady === undefined ? undefined : () => target.isReady?.() !== false;
+  const all = { concurrency, isOrdered, supportsIdempotency, retryDelaysMs, isReady };
   return Object.fromEntries(Object.entries(all).filter(([, trait]) => trait !== undefined));
 }

@@ -1,4 +1,14 @@
-import type { Clock } from "../../base/clock.ts";
+import type { Clock } from "../../base/time.ts";
+import {
+  readMessage,
+  sendParts,
+  type Delivery,
+  type Message,
+  type SendOptions,
+  type SendOutcome,
+  type Target,
+} from "../target.ts";
+import { throttled } from "./call.ts";
 
 /** Webhooks of group robots, as DingTalk and WeCom show them: a URL with a key in its query. Pure. */
 export interface RobotWebhook {
@@ -18,6 +28,83 @@ export function parseRobotWebhook(url: string, path: string, query: string): Rob
   const key = searchParams.get(query);
   if (!key || !pathname.endsWith(path)) return undefined;
   return { baseUrl: `${origin}${pathname.slice(0, -path.length)}`, key };
+}
+
+/**
+ * Whether a robot gets a message as plain text: when `deliver_extra.msgtype` says so, and for values from outside, since
+ * the Markdown of these platforms has no escapes.
+ */
+export function isPlainText({ text, extra }: Pick<Message, "text" | "extra">): boolean {
+  return extra["msgtype"] === "text" || typeof text !== "string";
+}
+
+/** Sends the messages of a target: the robot of one group, or the app or bot that writes to many chats. */
+export interface RobotSender {
+  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
+}
+
+export interface GroupRobot extends RobotSender {
+  /** Milliseconds until the next message is allowed; 0: now. */
+  readonly waitMs: number;
+}
+
+interface RobotTargetOptions extends Pick<Target, "name" | "isReady" | "close"> {
+  readonly home: string | undefined;
+  readonly webhook: GroupRobot | undefined;
+  readonly app: RobotSender | undefined;
+  /** The errors of a message without a chat, and of one to a chat, whose sender is not configured. */
+  readonly noChat: string;
+  readonly noApp: string;
+}
+
+/** Returns the target that sends messages without a chat, or to `webhook`, to the group, and the others through the app. */
+export function createRobotTarget(options: RobotTargetOptions): Target {
+  const { name, isReady, close, webhook, app, noChat, noApp } = options;
+  const home = (app && options.home) ?? (webhook && WEBHOOK_CHAT);
+  return {
+    name,
+    ...(home === undefined ? {} : { home }),
+    ...(isReady ? { isReady } : {}),
+    ...(close ? { close } : {}),
+    async send(delivery, sendOptions) {
+      const message = readMessage(name, delivery);
+      if (!message) return { status: "permanent", error: "The message has no text." };
+      const isForWebhook = message.chat === "" || message.chat === WEBHOOK_CHAT;
+      const robot = isForWebhook ? webhook : app;
+      if (robot) return robot.send(message, delivery, sendOptions);
+      return { status: "permanent", error: isForWebhook ? noChat : noApp };
+    },
+  };
+}
+
+/** DingTalk, "Custom robot access", and WeCom, "Message push configuration": 20 messages a minute. */
+const PER_MINUTE = 20;
+const MINUTE_MS = 60_000;
+
+interface GroupRobotOptions<Body> {
+  readonly clock: Clock;
+  /** Returns the requests of a message; they may use half of what a minute allows. */
+  readonly bodiesOf: (message: Message) => readonly Body[];
+  readonly post: (body: Body, options: SendOptions) => Promise<SendOutcome>;
+}
+
+/** Returns the robot of one group, which keeps the platform's rate limit: above it, the robot would be blocked. */
+export function createGroupRobot<Body>({ clock, bodiesOf, post }: GroupRobotOptions<Body>): GroupRobot {
+  const pace = new Pace({ clock, limit: PER_MINUTE, windowMs: MINUTE_MS });
+  const sendOne = async (body: Body, options: SendOptions): Promise<SendOutcome> => {
+    const waitMs = pace.take();
+    if (waitMs > 0) return throttled("The rate limit of the robot is reached.", waitMs);
+    const outcome = await post(body, options);
+    if (outcome.status === "retry" && outcome.isThrottled) pace.hold(outcome.afterMs ?? MINUTE_MS);
+    return outcome;
+  };
+  return {
+    get waitMs() {
+      return pace.waitMs;
+    },
+    send: (message, delivery, options) =>
+      sendParts(bodiesOf(message), { delivery, options }, (body) => sendOne(body, options)),
+  };
 }
 
 interface PaceOptions {

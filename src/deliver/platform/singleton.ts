@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import type { Clock } from "../../base/time.ts";
 import type { Store } from "../../store/store.ts";
 
 interface SingletonOptions {

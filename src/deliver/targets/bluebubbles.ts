@@ -1,10 +1,9 @@
 import type { BluebubblesAnswer, BluebubblesMessage } from "../../../generated/delivery/client/types.gen.ts";
-import { MASK, registerSecret } from "../../base/observe/redact.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { MASK, registerSecret } from "../../base/observe.ts";
+import { isRecord } from "../../base/data.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import { createCall, type PlatformAnswer, outcomeOfAnswer } from "../platform/call.ts";
-import { readMessage, readPhoneNumber } from "../message.ts";
-import { sendParts, type Platform, type SendOutcome } from "../target.ts";
+import { readMessage, readPhoneNumber, sendParts, type Platform, type SendOutcome } from "../target.ts";
 import { renderParts } from "../text/parts.ts";
 
 type Settings = PlatformSettings<"bluebubbles">;

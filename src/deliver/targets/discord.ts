@@ -1,5 +1,5 @@
-import type { Clock } from "../../base/clock.ts";
-import { registerSecret } from "../../base/observe/redact.ts";
+import type { Clock } from "../../base/time.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { DiscordAnswer, DiscordMessage } from "../../../generated/delivery/client/types.gen.ts";
 import {
@@ -13,18 +13,19 @@ import {
 } from "../platform/call.ts";
 import {
   staleUncertainty,
-  sendParts,
+  sendWithFiles,
+  type LoadedFile,
   type Platform,
   repeatMark,
   type Delivery,
   type SendOptions,
   type SendOutcome,
+  readMessage,
+  type Message,
 } from "../target.ts";
-import { readMessage, type Message } from "../message.ts";
-import { renderParts } from "../text/parts.ts";
-import type { Part } from "../text/source.ts";
+import { renderParts, type Part } from "../text/parts.ts";
 import { shorten } from "../../base/text.ts";
-import { LruMap } from "../../base/lru.ts";
+import { LruMap } from "../../base/data.ts";
 
 type Settings = PlatformSettings<"discord">;
 
@@ -43,7 +44,7 @@ const FLAGS = { disable_web_page_preview: 4, disable_notification: 4096 };
 const MAX_POSTS = 1000;
 
 /**
- * Discord HTTP API v10, Create Message: Markdown without mentions unless `allow_mentions` is set. A thread is a
+ * Discord HTTP API v10, Create Message: Markdown and files, without mentions unless `allow_mentions` is set. A thread is a
  * channel; in a forum a message opens a post. The API deduplicates for some minutes, except for posts.
  */
 export const discord: Platform<Settings> = {
@@ -66,12 +67,23 @@ export const discord: Platform<Settings> = {
         const problem = findProblem(message);
         if (problem !== undefined) return { status: "permanent", error: problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
-        const parts = renderParts(message.text, { format: "commonmark", limit, unit: "codepoints" });
+        const parts = renderParts(message.text, {
+          format: "commonmark",
+          dialect: "discord",
+          limit,
+          unit: "codepoints",
+          // A post begins with a text.
+          mayBeEmpty: delivery.files !== undefined && message.extra["forum"] !== true,
+        });
         const request = { ...bot, message, delivery, options };
-        return sendParts(parts, request, async (part, index) => {
-          const { outcome, quietMs = 0 } = await sendPart(request, part, index);
+        const noted = async (end: Promise<PartEnd>) => {
+          const { outcome, quietMs = 0 } = await end;
           quietUntilMs = Math.max(quietUntilMs, clock.now() + quietMs);
           return outcome;
+        };
+        return sendWithFiles(parts, request, {
+          sendText: (part, index) => noted(sendPart(request, part, index)),
+          sendFile: (file, index) => noted(sendFile(request, file, index)),
         });
       },
     };
@@ -117,6 +129,36 @@ async function sendPart(request: SendRequest, part: Part, index: number): Promis
   if (isForum(answer) && post === undefined && message.thread === undefined) {
     return openPost(request, part, index);
   }
+  const outcome = outcomeOf(answer, words);
+  return { outcome, ...quietAfter(answer, outcome) };
+}
+
+/** Create Message with multipart/form-data: the message as `payload_json` beside the bytes. */
+async function sendFile(request: SendRequest, file: LoadedFile, index: number): Promise<PartEnd> {
+  const { message, posts, delivery, call, headers, options } = request;
+  const stale = staleOf(request, index, NONCE_WINDOW_MS);
+  if (stale) return { outcome: stale };
+  const nonce = { nonce: repeatMark(delivery, index, NONCE_LENGTH), enforce_nonce: true };
+  const body = { ...bodyOf(message, ""), ...nonce };
+  const bodySerializer = (payload: unknown) => {
+    const form = new FormData();
+    form.append("payload_json", JSON.stringify(payload));
+    form.append("files[0]", new File([file.bytes], file.name, { type: file.type }));
+    return form;
+  };
+  const path = { channel_id: posts.get(delivery.id) ?? message.thread ?? message.chat };
+  const answer = await call(
+    "DiscordAnswer",
+    (client) =>
+      client.discordCreateMessage({
+        path,
+        body,
+        bodySerializer,
+        headers: { ...headers, "Content-Type": null },
+      }),
+    options,
+  );
+  if (answer.kind === "none") return { outcome: answer.outcome };
   const outcome = outcomeOf(answer, words);
   return { outcome, ...quietAfter(answer, outcome) };
 }

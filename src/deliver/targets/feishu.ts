@@ -1,4 +1,4 @@
-import { registerSecret } from "../../base/observe/redact.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type {
   FeishuAnswer,
@@ -23,15 +23,15 @@ import {
   type Delivery,
   type SendOptions,
   type SendOutcome,
+  readMessage,
+  type Message,
 } from "../target.ts";
-import { readMessage, type Message } from "../message.ts";
-import { defuseMentions } from "../text/source.ts";
-import { renderParts } from "../text/parts.ts";
+import { defuseMentions, renderParts } from "../text/parts.ts";
 
 type Settings = PlatformSettings<"feishu">;
 
 const words = { title: "Feishu", name: "feishu" };
-/** Send message: content of at most 150 KB, also with several bytes a character. */
+/** Send message: content of at most 150 KB, even with several bytes per character. */
 const TEXT_LIMIT = 8000;
 /** Send message: `uuid` has up to 50 characters and deduplicates for 1 hour; we rely on less, because clocks differ. */
 const MARK_LENGTH = 50;

@@ -1,6 +1,6 @@
 import type { HomeassistantAnswer } from "../../../generated/delivery/client/types.gen.ts";
-import { registerSecret } from "../../base/observe/redact.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { registerSecret } from "../../base/observe.ts";
+import { isRecord } from "../../base/data.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import {
   createCall,
@@ -9,10 +9,17 @@ import {
   type PlatformAnswer,
   outcomeOfAnswer,
 } from "../platform/call.ts";
-import { readMessage, type Message } from "../message.ts";
-import { sendParts, type Platform, type SendOptions, type SendOutcome } from "../target.ts";
+import {
+  readMessage,
+  type Message,
+  type MessageText,
+  sendParts,
+  type Platform,
+  type SendOptions,
+  type SendOutcome,
+  cleanText,
+} from "../target.ts";
 import { renderParts } from "../text/parts.ts";
-import { cleanText } from "../text/text.ts";
 
 type Settings = PlatformSettings<"homeassistant">;
 
@@ -127,8 +134,8 @@ function outcomeOf(answer: PlatformAnswer<HomeassistantAnswer> | NoAnswer): Send
   return status === 401 ? { ...failure, error: `${failure.error} (token, HASS_TOKEN)` } : failure;
 }
 
-interface Notice {
-  readonly text: string;
+interface Notice<Text = string> {
+  readonly text: Text;
   /** One line, without markup and templates. */
   readonly title?: string;
   /** Further data for the notify service. */
@@ -145,10 +152,11 @@ const JOINER = "\u2060";
  * Returns the title and the text. The title is that of `deliver_extra`; default: the heading that the Markdown begins
  * with.
  */
-function noticeOf({ text, extra }: Message): Notice {
+function noticeOf({ text, extra }: Message): Notice<MessageText> {
   const given = extra["title"];
   const data = isRecord(extra["data"]) ? { data: extra["data"] } : {};
   if (typeof given === "string") return { text, ...titled(cleanText(given)), ...data };
+  if (typeof text !== "string") return { text, ...data };
   const [whole = "", heading = ""] = HEADING.exec(text) ?? [];
   const title = titled(plain(heading));
   return { text: "title" in title ? text.slice(whole.length) : text, ...title, ...data };

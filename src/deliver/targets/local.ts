@@ -1,13 +1,11 @@
 /** Targets on this machine: files in the home, and the log. Touches the machine. */
 import { join } from "node:path";
-import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/observe/log.ts";
+import type { Clock } from "../../base/time.ts";
+import { type Log, redact } from "../../base/observe.ts";
 import { writePrivateFile } from "../../config/home.ts";
-import { readMessage } from "../message.ts";
-import type { Delivery, SendOutcome, Target } from "../target.ts";
-import { cleanText, EMPTY_ANSWER } from "../text/text.ts";
+import { joinText, readMessage, type Delivery, type SendOutcome, type Target, cleanText } from "../target.ts";
+import { EMPTY_ANSWER } from "../text/document.ts";
 import { lstat, readdir, rm, rmdir } from "node:fs/promises";
-import { redact } from "../../base/observe/redact.ts";
 
 export interface LocalTargetOptions {
   /** Absolute path of the home of the service. */
@@ -71,7 +69,7 @@ async function writeMessage(
   try {
     const problem = (await folderProblem(root)) ?? (await folderProblem(folder)) ?? (await fileProblem(path));
     if (problem !== undefined) return { status: "permanent", error: problem };
-    const text = cleanText(message.text) || EMPTY_ANSWER;
+    const text = cleanText(joinText(message.text)) || EMPTY_ANSWER;
     await write(path, `${text.trimEnd()}\n`);
     return { status: "delivered" };
   } catch (error) {
@@ -170,9 +168,22 @@ export function createLogTarget(log: Log): Target {
     supportsIdempotency: true,
     async send({ payload, ref }) {
       const { text = "" } = payload as { readonly text?: string };
-      const shown = Array.from(redact(text)).slice(0, SHOWN_CHARACTERS).join("");
-      log.info("a response for the log", { ref, text: shown });
+      logMessage(log, { ref, text });
       return { status: "delivered" };
     },
   };
+}
+
+/** Writes the start of a message to the log. */
+export function logMessage(
+  log: Log,
+  { ref, text }: { readonly ref: string | null | undefined; readonly text: string },
+): void {
+  const characters = Array.from(redact(text));
+  const left = characters.length - SHOWN_CHARACTERS;
+  const shown = characters.slice(0, SHOWN_CHARACTERS).join("");
+  log.info("a response for the log", {
+    ref,
+    text: left > 0 ? `${shown}… (${left} more characters)` : shown,
+  });
 }

@@ -1,4 +1,4 @@
-import { registerSecret } from "../../base/observe/redact.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { MatrixAnswer, MatrixMessage } from "../../../generated/delivery/client/types.gen.ts";
 import {
@@ -10,18 +10,19 @@ import {
   outcomeOfAnswer,
   throttled,
 } from "../platform/call.ts";
-import { readMessage, type Message } from "../message.ts";
 import {
-  sendParts,
+  readMessage,
+  type Message,
+  sendWithFiles,
+  type LoadedFile,
   type Platform,
   repeatMark,
   type Delivery,
   type SendOptions,
   type SendOutcome,
 } from "../target.ts";
-import { renderParts } from "../text/parts.ts";
-import type { Part } from "../text/source.ts";
-import type { Clock } from "../../base/clock.ts";
+import { renderParts, type Part } from "../text/parts.ts";
+import type { Clock } from "../../base/time.ts";
 
 type Settings = PlatformSettings<"matrix">;
 
@@ -31,8 +32,9 @@ const TEXT_LIMIT = 4000;
 const MARK_LENGTH = 64;
 
 /**
- * Matrix Client-Server API 1.4 and later: text with an HTML form, also in threads, without mentions. A retry has the
- * same transaction id, so it makes no second message. Encrypted rooms are refused unless `allow_encrypted` is set.
+ * Matrix Client-Server API 1.4 and later: text with an HTML form, and files, including in threads, without mentions. A
+ * retry has the same transaction id, so it makes no second message. Encrypted rooms are refused unless
+ * `allow_encrypted` is set.
  */
 export const matrix: Platform<Settings> = {
   name: words.name,
@@ -57,7 +59,8 @@ export const matrix: Platform<Settings> = {
         const room = await rooms.find(message.chat, options);
         if (room.kind === "none") return room.outcome;
         const limit = settings.text_limit ?? TEXT_LIMIT;
-        const parts = renderParts(message.text, { format: "matrix", limit, unit: "codepoints" });
+        const mayBeEmpty = delivery.files !== undefined;
+        const parts = renderParts(message.text, { format: "matrix", limit, unit: "codepoints", mayBeEmpty });
         const request: SendRequest = {
           call,
           headers,
@@ -67,7 +70,10 @@ export const matrix: Platform<Settings> = {
           options,
           last: message.thread,
         };
-        return sendParts(parts, request, (part, index) => sendPart(request, part, index));
+        return sendWithFiles(parts, request, {
+          sendText: (part, index) => sendPart(request, part, index),
+          sendFile: (file, index) => sendFile(request, file, index),
+        });
       },
     };
   },
@@ -91,6 +97,37 @@ async function sendPart(request: SendRequest, part: Part, index: number): Promis
   if (part.html !== undefined && answer.kind === "answer" && isTooLarge(answer)) {
     answer = await put(request, `${mark}.plain`, bodyOf(request, part, undefined));
   }
+  if (answer.kind === "none") return answer.outcome;
+  request.last = request.last === undefined ? undefined : (answer.body?.event_id ?? request.last);
+  return outcomeOf(answer, "event_id");
+}
+
+/** Stores the file on the homeserver; the event that names it is sent once, like a text. */
+async function sendFile(request: SendRequest, file: LoadedFile, index: number): Promise<SendOutcome> {
+  const { call, headers, message, options } = request;
+  const { name, type, sizeBytes } = file;
+  const stored = await call(
+    "MatrixAnswer",
+    (client) =>
+      client.matrixUpload({
+        query: { filename: name },
+        body: new Blob([file.bytes], { type }),
+        headers: { ...headers, "Content-Type": type },
+      }),
+    options,
+  );
+  const url = stored.kind === "answer" && stored.status < 300 ? stored.body?.content_uri : undefined;
+  if (url === undefined) return lookupFailure(stored);
+  const { thread } = message;
+  const answer = await put(request, repeatMark(request.delivery, index, MARK_LENGTH), {
+    msgtype: type.startsWith("image/") ? "m.image" : "m.file",
+    body: name,
+    filename: name,
+    url,
+    info: { mimetype: type, size: sizeBytes },
+    "m.mentions": {},
+    ...(thread === undefined ? {} : { "m.relates_to": relationTo(thread, request.last ?? thread) }),
+  });
   if (answer.kind === "none") return answer.outcome;
   request.last = request.last === undefined ? undefined : (answer.body?.event_id ?? request.last);
   return outcomeOf(answer, "event_id");

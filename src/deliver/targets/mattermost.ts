@@ -1,11 +1,18 @@
-import { registerSecret } from "../../base/observe/redact.ts";
-import type { Clock } from "../../base/clock.ts";
+import { registerSecret } from "../../base/observe.ts";
+import type { Clock } from "../../base/time.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { MattermostAnswer } from "../../../generated/delivery/client/types.gen.ts";
 import { createCall, type PlatformAnswer, outcomeOfAnswer, throttled } from "../platform/call.ts";
-import { readMessage, type Message } from "../message.ts";
-import { sendParts, type Platform, repeatMark, type SendOutcome } from "../target.ts";
-import { cleanText } from "../text/text.ts";
+import {
+  readMessage,
+  type Message,
+  type MessageText,
+  sendParts,
+  type Platform,
+  repeatMark,
+  type SendOutcome,
+  cleanText,
+} from "../target.ts";
 import { renderParts } from "../text/parts.ts";
 
 type Settings = PlatformSettings<"mattermost">;
@@ -14,10 +21,11 @@ const words = { title: "Mattermost", name: "mattermost" };
 /** Servers accept posts of 16383 code points; those with a database from before 5.0 accept 4000. */
 const TEXT_LIMIT = 16_383;
 /**
- * Matches the sign of a channel-wide mention, in any case, also when it or the letters after it are character
+ * Matches the sign of a channel-wide mention, in any case, even if it or the letters after it are character
  * references (`&#64;`). No API parameter disables these mentions. After an ASCII letter or digit, as in email
  * addresses, it is not a mention.
  */
+const MENTIONS = ["@all", "@channel", "@here"];
 const EVERYBODY =
   /(?<![a-z0-9])(?:@|&#0{0,5}64;|&#x0{0,5}40;|&commat;)(?=(?:all|channel|here)(?![a-z0-9])|[a-z]{0,8}&)/gi;
 /** Word joiner after the sign: it is invisible and disarms the mention. */
@@ -67,7 +75,13 @@ export const mattermost: Platform<Settings> = {
         const problem = findProblem(message);
         if (problem !== undefined) return { status: "permanent", error: problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
-        const parts = renderParts(textOf(message), { format: "commonmark", limit, unit: "codepoints" });
+        const parts = renderParts(textOf(message), {
+          format: "commonmark",
+          dialect: "mattermost",
+          limit,
+          unit: "codepoints",
+          mentions: mentionsOf(message),
+        });
         return sendParts(parts, { delivery, options }, async (part, index) => {
           const body = {
             channel_id: message.chat,
@@ -88,9 +102,14 @@ export const mattermost: Platform<Settings> = {
 };
 
 /** Cleans the text first: removing characters must not create a mention. */
-function textOf({ text, extra }: Message): string {
-  if (extra["allow_mentions"] === true) return text;
+function textOf({ text, extra }: Message): MessageText {
+  if (extra["allow_mentions"] === true || typeof text !== "string") return text;
   return cleanText(text).replace(EVERYBODY, (sign) => `${sign}${JOINER}`);
+}
+
+/** A text in pieces is rendered before its mentions are disarmed: they may come from several pieces. */
+function mentionsOf({ text, extra }: Message): readonly string[] {
+  return typeof text === "string" || extra["allow_mentions"] === true ? [] : MENTIONS;
 }
 
 function outcomeOf(answer: PlatformAnswer<MattermostAnswer>, clock: Clock): SendOutcome {

@@ -1,6 +1,6 @@
 import type { QqbotAnswer, QqbotMessage, QqbotToken } from "../../../generated/delivery/client/types.gen.ts";
-import { sha256 } from "../../base/digest.ts";
-import { registerSecret } from "../../base/observe/redact.ts";
+import { sha256 } from "../../base/text.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import { AccessTokens, type RequestToken } from "../platform/access-token.ts";
 import {
@@ -12,8 +12,15 @@ import {
   outcomeOfAnswer,
   throttled,
 } from "../platform/call.ts";
-import { readMessage, type Message } from "../message.ts";
-import { sendParts, type Platform, type Delivery, type SendOptions, type SendOutcome } from "../target.ts";
+import {
+  readMessage,
+  type Message,
+  sendParts,
+  type Platform,
+  type Delivery,
+  type SendOptions,
+  type SendOutcome,
+} from "../target.ts";
 import { renderParts } from "../text/parts.ts";
 
 type Settings = PlatformSettings<"qqbot">;

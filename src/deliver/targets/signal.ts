@@ -14,11 +14,18 @@ import {
   summarize,
   throttled,
 } from "../platform/call.ts";
-import { readMessage, type Message, readPhoneNumber } from "../message.ts";
-import { sendParts, type Platform, type SendOptions, type SendOutcome } from "../target.ts";
-import { renderParts } from "../text/parts.ts";
-import type { Part } from "../text/source.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import {
+  readMessage,
+  type Message,
+  readPhoneNumber,
+  sendWithFiles,
+  type LoadedFile,
+  type Platform,
+  type SendOptions,
+  type SendOutcome,
+} from "../target.ts";
+import { renderParts, type Part } from "../text/parts.ts";
+import { isRecord } from "../../base/data.ts";
 
 type Settings = PlatformSettings<"signal">;
 
@@ -47,9 +54,17 @@ export const signal: Platform<Settings> = {
         const recipient = readRecipient(message);
         if (typeof recipient === "string") return { status: "permanent", error: recipient };
         const limit = settings.text_limit ?? TEXT_LIMIT;
-        const parts = renderParts(message.text, { format: "signal", limit, unit: "utf16" });
-        return sendParts(parts, { delivery, options }, (part, index) =>
-          post({ call, account, recipient, id: `${delivery.id}-${index + 1}` }, part, options),
+        const mayBeEmpty = delivery.files !== undefined;
+        const parts = renderParts(message.text, { format: "signal", limit, unit: "utf16", mayBeEmpty });
+        const send = (part: SignalPart, index: number) =>
+          post({ call, account, recipient, id: `${delivery.id}-${index + 1}` }, part, options);
+        return sendWithFiles(
+          parts,
+          { delivery, options },
+          {
+            sendText: send,
+            sendFile: (file, index) => send({ text: "", attachment: dataUrlOf(file) }, index),
+          },
         );
       },
     };
@@ -65,9 +80,20 @@ interface SendRequest {
   readonly id: string;
 }
 
+/** A text, or a file without one. */
+interface SignalPart extends Pick<Part, "text" | "styles"> {
+  /** Data URL with the name of the file. */
+  readonly attachment?: string;
+}
+
+/** signal-cli, manual page, `--attachment`: "data:<MIME-TYPE>;filename=<FILENAME>;base64,<BASE64 ENCODED DATA>". */
+function dataUrlOf({ name, type, bytes }: LoadedFile): string {
+  return `data:${type};filename=${name.replace(/[;,\s]+/g, "_")};base64,${Buffer.from(bytes).toString("base64")}`;
+}
+
 async function postRpc(
   { call, account, recipient, id }: SendRequest,
-  { text, styles = [] }: Part,
+  { text, styles = [], attachment }: SignalPart,
   options: SendOptions,
 ): Promise<SendOutcome> {
   const body: SignalRpcRequest = {
@@ -79,6 +105,7 @@ async function postRpc(
       ...rpcRecipient(recipient),
       message: text,
       ...(styles.length > 0 ? { textStyle: [...styles] } : {}),
+      ...(attachment === undefined ? {} : { attachment: [attachment] }),
     },
   };
   const answer = await call("SignalRpcAnswer", (client) => client.signalRpcSend({ body }), options);
@@ -95,7 +122,7 @@ function rpcRecipient({
 
 async function postRest(
   { call, account, recipient: { kind, id } }: SendRequest,
-  part: Part,
+  part: SignalPart,
   options: SendOptions,
 ): Promise<SendOutcome> {
   const styled = styledText(part);
@@ -104,6 +131,7 @@ async function postRest(
     number: account,
     recipients: [kind === "group" ? restGroup(id) : id],
     text_mode: styled === undefined ? ("normal" as const) : ("styled" as const),
+    ...(part.attachment === undefined ? {} : { base64_attachments: [part.attachment] }),
   };
   const answer = await call("SignalRestAnswer", (client) => client.signalRestSend({ body }), options);
   return answer.kind === "none" ? answer.outcome : restOutcome(answer);

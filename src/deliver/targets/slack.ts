@@ -1,16 +1,26 @@
-import { registerSecret } from "../../base/observe/redact.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { SlackMessage, SlackAnswer } from "../../../generated/delivery/client/types.gen.ts";
 import {
   createCall,
+  createUpload,
+  type Call,
+  type Upload,
   type PlatformAnswer,
   outcomeOfAnswer,
   throttled,
   type OutcomeWords,
 } from "../platform/call.ts";
-import { readMessage, type Message } from "../message.ts";
-import { sendParts, type Platform, type SendOutcome } from "../target.ts";
-import { renderParts } from "../text/parts.ts";
+import {
+  readMessage,
+  sendWithFiles,
+  type LoadedFile,
+  type Message,
+  type Platform,
+  type SendOptions,
+  type SendOutcome,
+} from "../target.ts";
+import { renderParts, type Part } from "../text/parts.ts";
 
 type Settings = PlatformSettings<"slack">;
 
@@ -29,11 +39,11 @@ export const slack: Platform<Settings> = {
   missing: ({ token }) => (token === undefined ? ["token (SLACK_BOT_TOKEN)"] : []),
   create({ token = "", base_url: baseUrl = "https://slack.com/api", ...settings }, { clock, version }) {
     registerSecret(token.trim());
-    const call = createCall({ title: words.title, baseUrl, clock, version });
-    const headers = {
-      authorization: `Bearer ${token.trim()}`,
-      "content-type": "application/json; charset=utf-8",
-    };
+    const caller = { title: words.title, baseUrl, clock, version };
+    const call = createCall(caller);
+    const authorization = `Bearer ${token.trim()}`;
+    const headers = { authorization, "content-type": "application/json; charset=utf-8" };
+    const uploader: Uploader = { call, authorization, postBytes: createUpload(caller), baseUrl };
     return {
       name: words.name,
       ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
@@ -43,8 +53,9 @@ export const slack: Platform<Settings> = {
         const problem = findProblem(message);
         if (problem !== undefined) return { status: "permanent", error: problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
-        const parts = renderParts(message.text, { format: "slack", limit, unit: "utf16" });
-        return sendParts(parts, { delivery, options }, async ({ text }) => {
+        const mayBeEmpty = delivery.files !== undefined;
+        const parts = renderParts(message.text, { format: "slack", limit, unit: "utf16", mayBeEmpty });
+        const sendText = async ({ text }: Part) => {
           const body = bodyOf(message, text);
           const answer = await call(
             "SlackAnswer",
@@ -52,7 +63,9 @@ export const slack: Platform<Settings> = {
             options,
           );
           return answer.kind === "none" ? answer.outcome : outcomeOf(answer, words);
-        });
+        };
+        const sendFile = (file: LoadedFile) => upload(uploader, { file, message, options });
+        return sendWithFiles(parts, { delivery, options }, { sendText, sendFile });
       },
     };
   },
@@ -67,6 +80,70 @@ function bodyOf({ chat, thread, extra }: Message, text: string): SlackMessage {
     ...(thread === undefined ? {} : { thread_ts: thread }),
     ...(Object.fromEntries(flags) as Partial<SlackMessage>),
   };
+}
+
+interface Uploader {
+  readonly call: Call;
+  readonly authorization: string;
+  readonly postBytes: Upload;
+  readonly baseUrl: string;
+}
+
+interface UploadRequest {
+  readonly file: LoadedFile;
+  readonly message: Message;
+  readonly options: SendOptions;
+}
+
+const CHANNEL_ID = /^[CDGU][A-Z0-9]{4,20}$/;
+
+/** Slack, "Uploading files": asks for an address, posts the bytes there, and shares the file in the channel. */
+async function upload(uploader: Uploader, { file, message, options }: UploadRequest): Promise<SendOutcome> {
+  const { call, authorization, postBytes } = uploader;
+  const { chat, thread } = message;
+  if (!CHANNEL_ID.test(chat)) {
+    const error =
+      "Slack takes files for the id of a channel only, such as C0123456789. Use it in place of #name.";
+    return { status: "permanent", error };
+  }
+  const headers = { authorization };
+  const ticket = await call(
+    "SlackAnswer",
+    (client) => client.slackGetUploadUrl({ body: { filename: file.name, length: file.sizeBytes }, headers }),
+    options,
+  );
+  if (ticket.kind === "none") return withoutMessage(ticket.outcome);
+  const { upload_url: url = "", file_id: id = "" } = ticket.body ?? {};
+  if (ticket.body?.ok !== true || id === "") return withoutMessage(outcomeOf(ticket, words));
+  if (!isSlacks(url, uploader.baseUrl))
+    return { status: "permanent", error: "Slack named an address for the file that is not its own." };
+  const stored = await postBytes(url, file, options);
+  if (stored.status !== "delivered") return withoutMessage(stored);
+  const body = {
+    files: [{ id, title: file.name }],
+    channel_id: chat,
+    ...(thread === undefined ? {} : { thread_ts: thread }),
+  };
+  const answer = await call(
+    "SlackAnswer",
+    (client) => client.slackCompleteUpload({ body, headers }),
+    options,
+  );
+  return answer.kind === "none" ? answer.outcome : outcomeOf(answer, words);
+}
+
+/** Before the last step nothing is in the channel. */
+function withoutMessage(outcome: SendOutcome): SendOutcome {
+  if (outcome.status === "delivered")
+    return { status: "retry", error: "Slack named no address for the file." };
+  if (outcome.status !== "unknown") return outcome;
+  return { status: "retry", error: `${outcome.baseError ?? outcome.error} No message was sent.` };
+}
+
+function isSlacks(url: string, baseUrl: string): boolean {
+  const { protocol, hostname, host } = URL.parse(url) ?? {};
+  if (host !== undefined && host === URL.parse(baseUrl)?.host) return true;
+  return protocol === "https:" && /(^|\.)slack\.com$/.test(hostname ?? "");
 }
 
 function findProblem({ chat, thread }: Message): string | undefined {

@@ -1,9 +1,8 @@
 import type { SmsMessage, SmsAnswer } from "../../../generated/delivery/client/types.gen.ts";
-import { registerSecret } from "../../base/observe/redact.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import { createCall, type PlatformAnswer, outcomeOfAnswer, summarize, throttled } from "../platform/call.ts";
-import { readMessage, readPhoneNumber } from "../message.ts";
-import { sendParts, type Platform, type SendOutcome } from "../target.ts";
+import { readMessage, readPhoneNumber, sendParts, type Platform, type SendOutcome } from "../target.ts";
 import { renderParts } from "../text/parts.ts";
 
 type Settings = PlatformSettings<"sms">;

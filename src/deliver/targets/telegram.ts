@@ -1,4 +1,4 @@
-import { registerSecret } from "../../base/observe/redact.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { TelegramAnswer, TelegramMessage } from "../../../generated/delivery/client/types.gen.ts";
 import {
@@ -10,10 +10,16 @@ import {
   outcomeOfAnswer,
   throttled,
 } from "../platform/call.ts";
-import { readMessage, type Message } from "../message.ts";
-import { sendParts, type Platform, type SendOptions, type SendOutcome } from "../target.ts";
-import { renderParts } from "../text/parts.ts";
-import type { Part } from "../text/source.ts";
+import {
+  readMessage,
+  type Message,
+  sendWithFiles,
+  type LoadedFile,
+  type Platform,
+  type SendOptions,
+  type SendOutcome,
+} from "../target.ts";
+import { renderParts, type Part } from "../text/parts.ts";
 
 type Settings = PlatformSettings<"telegram">;
 
@@ -23,7 +29,7 @@ const TEXT_LIMIT = 4096;
 /** The general topic of a forum is not sent: the API does not accept its number. */
 const GENERAL_TOPIC = 1;
 
-/** Telegram Bot API 10.1, sendMessage: HTML text, also in topics. The API does not deduplicate. */
+/** Telegram Bot API 10.1, sendMessage: HTML text and files, including in topics. The API does not deduplicate. */
 export const telegram: Platform<Settings> = {
   name: words.name,
   missing: ({ token }) => (token === undefined ? ["token (TELEGRAM_BOT_TOKEN)"] : []),
@@ -39,9 +45,17 @@ export const telegram: Platform<Settings> = {
         const problem = findProblem(message);
         if (problem !== undefined) return { status: "permanent", error: problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
-        const parts = renderParts(message.text, { format: "telegram", limit, unit: "utf16" });
+        const mayBeEmpty = delivery.files !== undefined;
+        const parts = renderParts(message.text, { format: "telegram", limit, unit: "utf16", mayBeEmpty });
         const chat = { call, token, message, id: message.chat };
-        return sendParts(parts, { delivery, options }, (part) => sendPart(chat, part, options));
+        return sendWithFiles(
+          parts,
+          { delivery, options },
+          {
+            sendText: (part) => sendPart(chat, part, options),
+            sendFile: (file) => sendFile(chat, file, options),
+          },
+        );
       },
     };
   },
@@ -57,30 +71,76 @@ interface Chat {
 
 /** Sends the plain text when the API rejects the HTML, and follows a group that moved, each once. */
 async function sendPart(chat: Chat, part: Part, options: SendOptions): Promise<SendOutcome> {
-  let answer = await post(chat, { text: part.text, isHtml: true }, options);
-  const moved = answer.kind === "answer" ? answer.body?.parameters?.migrate_to_chat_id : undefined;
-  if (moved !== undefined) {
-    chat.id = String(moved);
-    answer = await post(chat, { text: part.text, isHtml: true }, options);
-  }
+  let answer = await following(chat, () => post(chat, { text: part.text, isHtml: true }, options));
   if (answer.kind === "answer" && cannotParse(answer)) {
     answer = await post(chat, { text: part.plain, isHtml: false }, options);
   }
   return answer.kind === "none" ? answer.outcome : outcomeOf(answer);
 }
 
+/** Makes the request again, once, in the group that replaced a group. */
+async function following(chat: Chat, request: () => Promise<Answer>): Promise<Answer> {
+  const answer = await request();
+  const moved = answer.kind === "answer" ? answer.body?.parameters?.migrate_to_chat_id : undefined;
+  if (moved === undefined) return answer;
+  chat.id = String(moved);
+  return request();
+}
+
+type Answer = PlatformAnswer<TelegramAnswer> | NoAnswer;
+
+/** sendPhoto: types that Telegram shows. It refuses images that are too wide or too high. */
+const PHOTOS = new Set(["image/png", "image/jpeg", "image/webp"]);
+
+/** Sends an image as a photo, and as a document when the API refuses the photo. */
+async function sendFile(chat: Chat, file: LoadedFile, options: SendOptions): Promise<SendOutcome> {
+  let answer = await following(chat, () => postFile(chat, file, { isPhoto: PHOTOS.has(file.type), options }));
+  const isRefused =
+    answer.kind === "answer" && answer.status === 400 && /photo|image/i.test(answer.body?.description ?? "");
+  if (PHOTOS.has(file.type) && isRefused) answer = await postFile(chat, file, { isPhoto: false, options });
+  return answer.kind === "none" ? answer.outcome : outcomeOf(answer);
+}
+
+function postFile(
+  { call, token, message, id }: Chat,
+  { bytes, name, type }: LoadedFile,
+  { isPhoto, options }: { readonly isPhoto: boolean; readonly options: SendOptions },
+): Promise<Answer> {
+  const file = new File([bytes], name, { type });
+  const place = { chat_id: id, ...placeOf(message) };
+  const path = { token };
+  return call(
+    "TelegramAnswer",
+    (client) =>
+      isPhoto
+        ? client.telegramSendPhoto({ path, body: { ...place, photo: file } })
+        : client.telegramSendDocument({ path, body: { ...place, document: file } }),
+    options,
+  );
+}
+
+/** Returns the topic of a message, and whether it makes a sound. */
+function placeOf({
+  thread,
+  extra,
+}: Message): Pick<TelegramMessage, "message_thread_id" | "disable_notification"> {
+  const topic = thread === undefined ? undefined : Number(thread);
+  return {
+    ...(topic === undefined || topic === GENERAL_TOPIC ? {} : { message_thread_id: topic }),
+    ...(extra["disable_notification"] === true ? { disable_notification: true } : {}),
+  };
+}
+
 function post(
   { call, token, message, id }: Chat,
   { text, isHtml }: { readonly text: string; readonly isHtml: boolean },
   options: SendOptions,
-): Promise<PlatformAnswer<TelegramAnswer> | NoAnswer> {
-  const topic = message.thread === undefined ? undefined : Number(message.thread);
+): Promise<Answer> {
   const body: TelegramMessage = {
     chat_id: id,
     text,
     ...(isHtml ? { parse_mode: "HTML" } : {}),
-    ...(topic === undefined || topic === GENERAL_TOPIC ? {} : { message_thread_id: topic }),
-    ...(message.extra["disable_notification"] === true ? { disable_notification: true } : {}),
+    ...placeOf(message),
     ...(message.extra["disable_web_page_preview"] === true
       ? { link_preview_options: { is_disabled: true } }
       : {}),

@@ -1,7 +1,12 @@
-import type { Clock } from "../../base/clock.ts";
-import { FetchFailedError, guardedFetch, type GuardedFetchOptions } from "../../base/net/fetch.ts";
-import { BlockedAddressError, UnresolvedNameError } from "../../base/net/guard.ts";
-import { parseRetryAfter } from "../../base/net/retry-after.ts";
+import type { Clock } from "../../base/time.ts";
+import {
+  FetchFailedError,
+  guardedFetch,
+  type GuardedFetchOptions,
+  BlockedAddressError,
+  UnresolvedNameError,
+  parseRetryAfter,
+} from "../../base/net/fetch.ts";
 import { isWebhookSecret, signWebhook } from "../../base/net/standard-webhook.ts";
 import type { SendOutcome, Target } from "../target.ts";
 

@@ -1,9 +1,10 @@
 import type { WeixinRequest, WeixinAnswer } from "../../../generated/delivery/client/types.gen.ts";
-import { registerSecret } from "../../base/observe/redact.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import { createCall, type Call, type PlatformAnswer, outcomeOfAnswer, throttled } from "../platform/call.ts";
-import { readMessage, type Message } from "../message.ts";
 import {
+  readMessage,
+  type Message,
   sendParts,
   type Platform,
   repeatMark,

@@ -4,13 +4,19 @@ import type {
   WhatsappAnswer,
   WhatsappBridgeAnswer,
 } from "../../../generated/delivery/client/types.gen.ts";
-import { registerSecret } from "../../base/observe/redact.ts";
+import { registerSecret } from "../../base/observe.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import { createCall, type PlatformAnswer, outcomeOfAnswer, summarize, throttled } from "../platform/call.ts";
-import { readMessage, type Message } from "../message.ts";
-import { sendParts, type Platform, type SendOptions, type SendOutcome } from "../target.ts";
+import {
+  readMessage,
+  type Message,
+  sendParts,
+  type Platform,
+  type SendOptions,
+  type SendOutcome,
+} from "../target.ts";
 import { renderParts } from "../text/parts.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { isRecord } from "../../base/data.ts";
 
 type Settings = PlatformSettings<"whatsapp">;
 type Parts = Parameters<Platform<Settings>["create"]>[1];

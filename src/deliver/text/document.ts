@@ -1,5 +1,4 @@
 /** Parsed Markdown: plain text with marked ranges. Any slice of it renders on its own. */
-
 import { eastAsianWidth } from "get-east-asian-width";
 
 /** In nesting order, the outermost first. */
@@ -24,6 +23,8 @@ export interface Run {
   readonly link?: Link;
   /** Whether this is the gap between two table cells. */
   readonly isGap?: boolean;
+  /** Whether it is text from outside, in which no platform may see markup. */
+  readonly isLiteral?: boolean;
 }
 
 export interface Container {
@@ -76,6 +77,7 @@ export interface Words {
   /** Whether the link ends here; its address then follows the text. */
   readonly endsLink: boolean;
   readonly isGap: boolean;
+  readonly isLiteral?: boolean;
 }
 
 /** The part of a block inside a slice. */
@@ -109,6 +111,7 @@ export function slice({ text, blocks, runs }: MarkdownDocument, from: number, to
         ...(run.link ? { link: run.link } : {}),
         endsLink: run.link?.end === stop,
         isGap: run.isGap === true,
+        ...(run.isLiteral ? { isLiteral: true } : {}),
       });
     }
     pieces.push({ block, index, text: text.slice(start, end), words, isStart: start === block.start });
@@ -116,13 +119,13 @@ export function slice({ text, blocks, runs }: MarkdownDocument, from: number, to
   return pieces;
 }
 
-/** Returns a document without marks. */
-export function literalDocument(text: string): MarkdownDocument {
+/** Returns a document without marks. `isLiteral`: the text comes from outside. */
+export function literalDocument(text: string, isLiteral = false): MarkdownDocument {
   const range = { start: 0, end: text.length };
   return {
     text,
     blocks: [{ kind: "paragraph", ...range, containers: [], isTight: true }],
-    runs: [{ ...range, marks: [] }],
+    runs: [{ ...range, marks: [], ...(isLiteral ? { isLiteral } : {}) }],
   };
 }
 
@@ -161,6 +164,8 @@ export interface LayoutStyle {
   readonly quotes: "sign" | "span";
   /** Whether the platform shows code unchanged, so that narrow tables can be aligned in a code block. */
   readonly hasCode: boolean;
+  /** Whether headings begin with `#`; otherwise they are bold. */
+  readonly hasHeadings?: boolean;
 }
 
 /** The output in order. `raw` is generated text without marks; it may need escapes. */
@@ -212,6 +217,12 @@ function putPiece(items: LayoutItem[], piece: Piece, style: LayoutStyle): void {
   if (first !== "") items.push({ kind: "raw", text: first });
   if (kind === "rule") items.push({ kind: "raw", text: style.rule });
   if (kind === "code") items.push({ kind: "raw", text: piece.text.replaceAll("\n", `\n${rest}`) });
+  if (kind === "heading" && style.hasHeadings) {
+    items.push({ kind: "raw", text: `${"#".repeat(piece.block.level ?? 1)} ` });
+    for (const words of piece.words)
+      putWords(items, { ...words, text: words.text.replaceAll("\n", " ") }, rest);
+    return;
+  }
   for (const words of piece.words) putWords(items, kind === "heading" ? emboldened(words) : words, rest);
 }
 
@@ -288,3 +299,8 @@ function columnsOf({ block, words }: Piece): readonly string[] {
   const rule = widths.map((width) => "-".repeat(width)).join("-+-");
   return [line.join(" | ").trimEnd(), ...(block.isHeader ? [rule] : [])];
 }
+
+/** Text of an empty answer. It is delivered so that people see that the run ended. */
+export const EMPTY_ANSWER = "(The answer was empty.)";
+/** Text of an empty message that is not an answer. */
+export const EMPTY_MESSAGE = "(The message was empty.)";

@@ -66,7 +66,15 @@ function row(words: readonly Words[], tag: string): string {
 }
 
 function lines(words: readonly Words[]): string {
-  return nestMarks(words, TAGS).replaceAll("\n", "<br>");
+  const indented = words.map((each) =>
+    each.isLiteral ? { ...each, text: withFixedIndent(each.text) } : each,
+  );
+  return nestMarks(indented, TAGS).replaceAll("\n", "<br>");
+}
+
+/** HTML collapses spaces at the start of a line, and Markdown takes them for code. */
+function withFixedIndent(text: string): string {
+  return text.replace(/^ +/gm, (spaces) => "\u00a0".repeat(spaces.length));
 }
 
 /** Wraps text in the tags of its marks, with as few tags as possible, all closed at the end. */
@@ -186,7 +194,7 @@ const WORD_START = /^[\p{L}\p{N}_]/u;
  * no escapes.
  */
 export function renderWhatsApp(pieces: readonly Piece[]): string {
-  return renderMarked(pieces, { escape: (text) => text, wordsOf: plainWords });
+  return renderMarked(pieces, { escape: (text) => text, wordsOf: (words) => plainWords(disarmed(words)) });
 }
 
 /**
@@ -194,7 +202,7 @@ export function renderWhatsApp(pieces: readonly Piece[]): string {
  * mention.
  */
 export function renderSlack(pieces: readonly Piece[]): string {
-  return renderMarked(pieces, { escape: escapeSlack, wordsOf: linkForSlack });
+  return renderMarked(pieces, { escape: escapeSlack, wordsOf: (words) => linkForSlack(disarmed(words)) });
 }
 
 interface Signs {
@@ -232,6 +240,18 @@ function marked(
   const signs = shown.map((mark) => SIGNS[mark]).filter((sign) => !words.includes(sign));
   if (body === "" || !isApart || signs.length === 0) return text;
   return `${head}${signs.join("")}${body}${signs.toReversed().join("")}${tail}`;
+}
+
+/** Word joiner: invisible, and part of a word, so that no platform sees a mark beside it. */
+const JOINER = "\u2060";
+
+/** Returns literal words in which Slack and WhatsApp, which have no escapes, see no marks, quotes and lists. */
+function disarmed(words: Words): Words {
+  if (!words.isLiteral || words.marks.includes("code")) return words;
+  const text = words.text
+    .replace(/(?<![\p{L}\p{N}])[*_~`]|[*_~`](?![\p{L}\p{N}])/gu, (sign) => `${JOINER}${sign}${JOINER}`)
+    .replace(/^(?=[ \t]*(?:>|[-*] |\d+[.)] ))/gm, JOINER);
+  return { ...words, text };
 }
 
 function linkForSlack({ text, link }: Words): string {
@@ -275,4 +295,102 @@ export function renderSignal(pieces: readonly Piece[]): {
     text += plainWords(item.words);
   }
   return { text, styles };
+}
+
+/**
+ * How a platform reads Markdown. github: CommonMark, with HTML and character references. mattermost: the same without
+ * HTML. discord: without both. without escapes: a platform that may show a backslash.
+ */
+export type MarkdownDialect = "github" | "mattermost" | "discord" | "without escapes";
+
+const MARKDOWN_LAYOUT: LayoutStyle = {
+  bullet: "-",
+  rule: "---",
+  quotes: "sign",
+  hasCode: true,
+  hasHeadings: true,
+};
+const MARKDOWN_SIGNS: Readonly<Record<Mark, string>> = { bold: "**", italic: "*", strike: "~~", code: "`" };
+
+/** The start of a line inside quotes and lists, where another block may begin. */
+const PREFIX = /^(?:[ >]|- |\d{1,9}\. )*$/;
+
+/** Renders CommonMark in which all text is escaped, so that only the marks of the document are markup. */
+export function renderMarkdown(pieces: readonly Piece[], dialect: MarkdownDialect): string {
+  let out = "";
+  for (const item of layOut(pieces, MARKDOWN_LAYOUT)) {
+    if (item.kind === "raw") out += item.text;
+    if (item.kind === "words") {
+      const isLineStart = PREFIX.test(out.slice(out.lastIndexOf("\n") + 1));
+      out += markdownWords(item.words, (text) => escapeMarkdown(text, { dialect, isLineStart }));
+    }
+    if (item.kind === "code") {
+      const fence = "`".repeat(Math.max(3, longestBackticks(item.text) + 1));
+      out += `${fence}${item.language}\n${item.text}\n${fence}`;
+    }
+  }
+  return out;
+}
+
+function markdownWords({ text, marks, link }: Words, escape: (text: string) => string): string {
+  const body = text.trim();
+  const head = text.slice(0, text.length - text.trimStart().length);
+  const tail = text.slice(head.length + body.length);
+  if (body === "" || (marks.length === 0 && !link)) return escape(text);
+  const signs = marks.filter((mark) => mark !== "code").map((mark) => MARKDOWN_SIGNS[mark]);
+  const inner = marks.includes("code") ? codeSpan(body) : escape(body);
+  const marked = `${signs.join("")}${inner}${signs.toReversed().join("")}`;
+  if (!link) return `${escape(head)}${marked}${tail}`;
+  const href = link.href.replace(/[\s<>()\\]/g, percentEncoded);
+  return `${escape(head)}[${marked}](${href})${tail}`;
+}
+
+function percentEncoded(sign: string): string {
+  return `%${sign.charCodeAt(0).toString(16).padStart(2, "0")}`;
+}
+
+function codeSpan(text: string): string {
+  const fence = "`".repeat(longestBackticks(text) + 1);
+  const pad = text.startsWith("`") || text.endsWith("`") ? " " : "";
+  return `${fence}${pad}${text}${pad}${fence}`;
+}
+
+function longestBackticks(text: string): number {
+  return Math.max(0, ...Array.from(text.matchAll(/`+/g), ([run]) => run.length));
+}
+
+/** For a backtick: nothing invisible keeps two of them from marking code. */
+const LOOKALIKE = "\u02cb";
+/** Platforms link addresses as they are; an escape in one would change it. */
+const BARE_URL = /(https?:\/\/[\w\-.~:/?#@!$&'+,;=%]*[\w/])/;
+/** What may begin a block, at the start of a line. */
+const BLOCK_SIGN = /(?<=^[ \t]*)[-+=#>:]|(?<=^[ \t]*\d{1,9})[.)](?=\s|$)/gm;
+
+function escapeMarkdown(
+  text: string,
+  { dialect, isLineStart }: { readonly dialect: MarkdownDialect; readonly isLineStart: boolean },
+): string {
+  // A line that goes on after other words begins no block.
+  if (!isLineStart) return escapeMarkdown(`x${text}`, { dialect, isLineStart: true }).slice(1);
+  const armed = (sign: string) => {
+    if (dialect !== "without escapes") return `\\${sign}`;
+    return sign === "`" ? LOOKALIKE : `${JOINER}${sign}${JOINER}`;
+  };
+  const escaped = text
+    .split(BARE_URL)
+    .map((each, at) => (at % 2 === 1 ? bareUrl(each, dialect) : escapeSigns(each, dialect, armed)))
+    .join("")
+    .replace(BLOCK_SIGN, armed);
+  return dialect === "discord" ? escaped : withFixedIndent(escaped);
+}
+
+function escapeSigns(text: string, dialect: MarkdownDialect, armed: (sign: string) => string): string {
+  const hasReferences = dialect === "github" || dialect === "mattermost";
+  const signs = dialect === "mattermost" ? /[\\`*_[\]~|]/g : /[\\`*_[\]~|<]/g;
+  return (hasReferences ? text.replaceAll("&", "&amp;") : text).replace(signs, armed);
+}
+
+/** The other platforms recognize an address before the marks inside it. */
+function bareUrl(url: string, dialect: MarkdownDialect): string {
+  return dialect === "github" && /[_~&]/.test(url) ? `<${url}>` : url;
 }

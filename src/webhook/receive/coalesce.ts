@@ -1,10 +1,11 @@
-import type { Prompt } from "../../agent/run/prompt.ts";
-import type { RunScheduler } from "../../agent/run/scheduler.ts";
-import { sha256 } from "../../base/digest.ts";
-import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/observe/log.ts";
+import type { Prompt } from "../../agent/run/run.ts";
+import type { Agent } from "../../agent/agent.ts";
+import { sha256 } from "../../base/text.ts";
+import type { Clock } from "../../base/time.ts";
+import type { Log } from "../../base/observe.ts";
+import { changeDelivery } from "../deliveries/deliveries.ts";
 import { deletePendingEvent, duePendingEvents } from "../queries.ts";
-import { isDuplicateKey } from "../../store/tx/failure.ts";
+import { isDuplicateKey } from "../../store/tx/group.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { PendingEventRow, RunRow } from "../../store/schema/tables.ts";
 
@@ -27,7 +28,7 @@ export interface NewEvent {
 
 export interface CoalescerOptions {
   readonly store: Store;
-  readonly runs: Pick<RunScheduler, "submit" | "draining">;
+  readonly runs: Pick<Agent["runs"], "submit" | "draining">;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -124,7 +125,7 @@ export class Coalescer {
       // A newer event superseded this one, or another process submitted it: nothing is lost.
       if (!(await deletePendingEvent(tx, row))) throw new Contended();
       const started = status === "running" ? { status } : {};
-      await tx.update("deliveries", { id: row.delivery }, { run_id: id, ...started });
+      await changeDelivery(tx, { id: row.delivery }, { run_id: id, ...started });
     };
     try {
       await runs.submit({ ...withNote(JSON.parse(row.prompt) as Prompt, row.superseded), alsoRecord });
@@ -154,7 +155,7 @@ async function put(tx: Tx, event: NewEvent): Promise<void> {
   });
   if (changed !== 1) throw new Contended();
   const reason = `superseded by a newer event of the same key: ${delivery}`;
-  await tx.update("deliveries", { id: old.delivery }, { status: "ignored", reason, ended_at: tx.nowMs });
+  await changeDelivery(tx, { id: old.delivery }, { status: "ignored", reason, ended_at: tx.nowMs });
 }
 
 const unchanged = ({ id, delivery, due_at }: PendingEventRow) => ({ id, delivery, due_at });

@@ -1,12 +1,26 @@
-import { isRecord } from "../../base/json/schema.ts";
-import { isExactNumber } from "../../base/json/exact-json.ts";
-import { duplicate, ignored, refuse, type WebhookAnswer } from "./answer.ts";
+/**
+ * The stages of a request between the rate limit and the record, and every answer of the receiver, typed by the operations
+ * of specs/webhook.openapi.yaml. Pure.
+ */
+import type { OperationId, Operations } from "../../../generated/webhook/server.gen.ts";
+import type {
+  WebhookAccepted,
+  WebhookCoalesced,
+  WebhookDelivered,
+  WebhookIgnored,
+  WebhookRefusal,
+  WebhookRefusalCode,
+} from "../../../generated/webhook/types/types.gen.ts";
+import { isRecord } from "../../base/data.ts";
+import type { Tx } from "../../store/store.ts";
+import { isExactNumber } from "../../base/data.ts";
 import { deliveryIdOf, eventTypeOf, parsePayload, type PayloadProblem } from "./event.ts";
-import { filterFiles, passesFilters } from "./filter.ts";
-import type { DedupeKey } from "./dedupe.ts";
+import { explainFilters, filterFiles, passesFilters } from "./filter.ts";
 import type { WebhookRoute } from "../routes/route.ts";
-import type { LoadSkill, RunScript } from "./script.ts";
-import { renderPrompt, renderRoute, type WebhookSubject } from "./template.ts";
+import { answerHandshake } from "./handshake.ts";
+import type { EvaluationPorts } from "./ports.ts";
+import { joinText, type TextPiece } from "../../deliver/target.ts";
+import { renderMessage, renderPrompt, type WebhookSubject } from "./template.ts";
 
 /** The stages after the body is read, in order. */
 export const STAGES = [
@@ -36,20 +50,26 @@ export interface VerifiedRequest {
   readonly route: WebhookRoute;
   readonly headers: Headers;
   readonly body: Uint8Array;
+  /** The secret in the path of the URL. */
+  readonly pathSecret?: string | undefined;
   /** The delivery id when the sender gives none. */
   readonly requestId: string;
   /** Identifies the signature, when its scheme signs the time. */
   readonly nonce?: string | undefined;
+  /** Present: it is no request of a sender, but the replay of a delivery. */
+  readonly replay?: Replay;
 }
 
-export interface EvaluationPorts {
-  /** Returns the values that a file lists; undefined when it cannot be read. */
-  readonly valuesIn: (path: string) => Promise<readonly unknown[] | undefined>;
-  readonly runScript: RunScript;
-  readonly loadSkill: LoadSkill;
-  readonly warn: (problem: string) => void;
-  /** Returns the id of the delivery that has one of these keys. */
-  readonly findDuplicate: (key: DedupeKey) => Promise<string | undefined>;
+/** Who replays a delivery, and the record that it becomes. */
+export interface Replay {
+  /** Id of the delivery that it becomes. */
+  readonly id: string;
+  /** Id of the delivery that it replays. */
+  readonly of: string;
+  /** Name of the key. */
+  readonly by: string;
+  /** Records more in the transaction that records the delivery. */
+  readonly alsoRecord: (tx: Tx) => Promise<void>;
 }
 
 /** The result of the stages up to the record. */
@@ -63,6 +83,8 @@ export interface Evaluated {
   readonly stop?: WebhookAnswer;
   /** The prompt, or the message, of a request that goes on. */
   readonly text?: string;
+  /** The message in pieces: the words of the route, and those of the sender. */
+  readonly pieces?: readonly TextPiece[];
 }
 
 /**
@@ -95,11 +117,12 @@ export function unevaluated(request: VerifiedRequest, stop: WebhookAnswer): Eval
 class Evaluation {
   readonly request: VerifiedRequest;
   readonly stages: StageResult[] = [];
-  readonly deliveryId: string;
+  deliveryId: string;
   subject: WebhookSubject;
   bodyText: string | undefined;
   stop: WebhookAnswer | undefined;
   text: string | undefined;
+  pieces: readonly TextPiece[] | undefined;
 
   constructor(request: VerifiedRequest) {
     const { headers, requestId } = request;
@@ -118,7 +141,7 @@ class Evaluation {
   }
 
   result(): Evaluated {
-    const { stages, deliveryId, subject, bodyText, stop, text } = this;
+    const { stages, deliveryId, subject, bodyText, stop, text, pieces } = this;
     return {
       stages,
       deliveryId,
@@ -126,6 +149,7 @@ class Evaluation {
       ...(bodyText === undefined ? {} : { bodyText }),
       ...(stop ? { stop } : {}),
       ...(text === undefined ? {} : { text }),
+      ...(pieces === undefined ? {} : { pieces }),
     };
   }
 }
@@ -133,14 +157,19 @@ class Evaluation {
 type Step = (evaluation: Evaluation, ports: EvaluationPorts) => void | Promise<void>;
 
 const parse: Step = (evaluation) => {
-  const { headers, body } = evaluation.request;
+  const { route, headers, body, requestId } = evaluation.request;
+  const { sender } = route;
   const parsed = parsePayload(body, headers);
   evaluation.bodyText = parsed.text;
   if ("problem" in parsed) {
     const [code, detail] = PAYLOAD_PROBLEMS[parsed.problem];
     return evaluation.stopped("parse", refuse(code), detail);
   }
-  evaluation.subject = { payload: parsed.payload, event: eventTypeOf(headers, parsed.payload), headers };
+  const { payload } = parsed;
+  evaluation.subject = { payload, event: eventTypeOf(headers, payload, sender), headers };
+  if (sender) evaluation.deliveryId = deliveryIdOf(headers, payload, sender) ?? requestId;
+  const reply = sender?.handshake && answerHandshake(route, payload);
+  if (reply) return evaluation.stopped("parse", { status: 200, body: reply }, "it verifies the URL");
   evaluation.passed("parse");
 };
 
@@ -172,12 +201,14 @@ function filter(
   lists: ReadonlyMap<string, readonly unknown[]>,
 ): void {
   const { route } = evaluation.request;
-  const passes = passesFilters(route.filters, evaluation.subject, {
-    valuesIn: (path) => lists.get(path),
-    warn: (problem) => warn(`${route.name}: ${problem}`),
-  });
-  if (passes) return evaluation.passed("filters");
-  evaluation.stopped("filters", ignored({ reason: "filter", route: route.name }), "no match");
+  const ports = {
+    valuesIn: (path: string) => lists.get(path),
+    warn: (problem: string) => warn(`${route.name}: ${problem}`),
+  };
+  const { subject } = evaluation;
+  if (passesFilters(route.filters, subject, ports)) return evaluation.passed("filters");
+  const detail = explainFilters(route.filters, subject, ports) ?? "no match";
+  evaluation.stopped("filters", ignored({ reason: "filter", route: route.name }), detail);
 }
 
 const script: Step = (evaluation, ports) => {
@@ -208,7 +239,8 @@ async function runScript(evaluation: Evaluation, ports: EvaluationPorts, path: s
 const render: Step = (evaluation, ports) => {
   const { route } = evaluation.request;
   if (!route.deliverOnly) return renderForAgent(evaluation, ports);
-  evaluation.text = renderRoute(route, evaluation.subject);
+  evaluation.pieces = renderMessage(route, evaluation.subject);
+  evaluation.text = joinText(evaluation.pieces);
   evaluation.passed("render");
 };
 
@@ -266,3 +298,88 @@ async function readLists(
   }
   return lists;
 }
+
+type Responses<K extends OperationId> = Operations[K]["response"];
+type RefusalResponse = Extract<Responses<OperationId>, { readonly body: WebhookRefusal }>;
+type KeyOf<T> = T extends unknown ? keyof T : never;
+type RefusalHeader = KeyOf<NonNullable<RefusalResponse["headers"]>>;
+
+/** What a handler of operation `K` may answer: the successes that the spec lists for it, and refusals. */
+export type AnswerOf<K extends OperationId> =
+  | Exclude<Responses<K>, { readonly body: WebhookRefusal }>
+  | Refused;
+
+export type WebhookAnswer = AnswerOf<"receiveWebhook">;
+
+export interface Refused {
+  readonly status: RefusalResponse["status"];
+  readonly headers?: { readonly [Name in RefusalHeader]?: string };
+  /** For the log only: the sender must not learn it. */
+  readonly why?: string;
+  /** The binder adds the request id. */
+  readonly body: Omit<WebhookRefusal, "request_id">;
+}
+
+/** The texts, which senders compare word for word, with their statuses. */
+const REFUSALS = {
+  unknown_route: [404, "Unknown route"],
+  route_disabled: [403, "Route disabled"],
+  no_secret: [403, "Webhook route is missing a webhook secret"],
+  invalid_signature: [401, "Invalid signature"],
+  rate_limited: [429, "Rate limit exceeded"],
+  body_too_large: [413, "Payload too large"],
+  body_timeout: [408, "The body did not arrive in time"],
+  bad_request: [400, "Bad request"],
+  unparsable_body: [400, "Cannot parse body"],
+  unsupported_type: [415, "Send JSON, or a form, without a content encoding"],
+  method_not_allowed: [405, "Method not allowed"],
+  not_found: [404, "Not found"],
+  script_failed: [503, "The route's script failed"],
+  delivery_failed: [502, "Delivery failed"],
+  draining: [503, "The receiver is shutting down"],
+  store_unavailable: [503, "The receiver cannot record this now"],
+  internal: [500, "Internal error"],
+} as const satisfies Readonly<Record<WebhookRefusalCode, readonly [Refused["status"], string]>>;
+
+/** A status that the spec lists for refusals, and that no code has, is a compile error here. */
+type UnusedStatus = Exclude<Refused["status"], (typeof REFUSALS)[WebhookRefusalCode][0]>;
+const refusals: [UnusedStatus] extends [never] ? typeof REFUSALS : never = REFUSALS;
+
+/** Returns the refusal with the status and text of `code`. */
+export function refuse(
+  code: WebhookRefusalCode,
+  more: Omit<Refused["body"], "error" | "code"> & { readonly retryAfterSeconds?: number } = {},
+): Refused {
+  const [status, error] = refusals[code];
+  const { retryAfterSeconds, ...rest } = more;
+  return {
+    status,
+    body: { error, code, ...rest },
+    ...(retryAfterSeconds === undefined ? {} : { headers: { "retry-after": String(retryAfterSeconds) } }),
+  };
+}
+
+export const accepted = (body: Omit<WebhookAccepted, "status">): WebhookAnswer => ({
+  status: 202,
+  body: { status: "accepted", ...body },
+});
+
+export const coalesced = (body: Omit<WebhookCoalesced, "status">): WebhookAnswer => ({
+  status: 202,
+  body: { status: "coalesced", ...body },
+});
+
+export const ignored = (body: Omit<WebhookIgnored, "status">): WebhookAnswer => ({
+  status: 200,
+  body: { status: "ignored", ...body },
+});
+
+export const duplicate = (deliveryId: string): WebhookAnswer => ({
+  status: 200,
+  body: { status: "duplicate", delivery_id: deliveryId },
+});
+
+export const delivered = (body: Omit<WebhookDelivered, "status">): WebhookAnswer => ({
+  status: 200,
+  body: { status: "delivered", ...body },
+});

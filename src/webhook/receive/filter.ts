@@ -1,7 +1,9 @@
 import { RE2JS } from "re2js";
-import { isRecord } from "../../base/json/schema.ts";
-import { isExactNumber } from "../../base/json/exact-json.ts";
-import { fieldOf, MISSING, type WebhookSubject } from "./template.ts";
+import { isRecord, isExactNumber } from "../../base/data.ts";
+import { fieldOf, MISSING, type WebhookSubject, jsonExcerpt } from "./template.ts";
+import type { ExactNumber } from "../../base/data.ts";
+import { redact } from "../../base/observe.ts";
+import { shorten } from "../../base/text.ts";
 
 export interface FilterPorts {
   /** Returns the values that a file lists; undefined when it cannot be read. */
@@ -50,6 +52,55 @@ export function passesFilters(filters: unknown, subject: WebhookSubject, ports: 
     return false;
   }
   return every(entries, (entry) => matchEntry(entry, { subject, ports, depth: 0 })) === true;
+}
+
+/** Texts longer than this are cut: a person wants the value, not the payload. */
+const MAX_SHOWN_CHARACTERS = 100;
+const MAX_READ_CHARACTERS = 1_000;
+
+/**
+ * Returns which entry keeps filters from passing, in words: its place, field and operator, and the value of the field.
+ * Undefined when they pass. The values of headers are left out, because they may be credentials.
+ */
+export function explainFilters(
+  filters: unknown,
+  subject: WebhookSubject,
+  ports: Pick<FilterPorts, "valuesIn">,
+): string | undefined {
+  const context = { subject, ports: { ...ports, warn: () => {} }, depth: 0 };
+  const entries = entriesOf(filters);
+  if (!entries) return "filters must be a list";
+  const at = entries.findIndex((entry) => matchEntry(entry, context) !== true);
+  return at === -1 ? undefined : explainEntry(entries[at], `filters[${at}]`, context);
+}
+
+function explainEntry(entry: unknown, where: string, context: Context): string {
+  const inner = { ...context, depth: context.depth + 1 };
+  const clauses = isRecord(entry) && context.depth <= MAX_DEPTH ? clausesOf(entry) : [];
+  const clause = clauses.find((each) => matchClause(each, entry as Entry, context) !== true);
+  if (!isRecord(entry) || clause === undefined) return `${where} has no operator`;
+  const problem = clauseProblem(clause, entry);
+  if (problem !== undefined) return `${where}.${clause} ${problem}`;
+  const operand = entry[clause];
+  if (clause === "any") return `${where}.any: none of its entries matches`;
+  if (clause === "not") return `${where}.not: its entry matches, or is invalid`;
+  if (clause === "all") {
+    const nested = operand as readonly unknown[];
+    const at = nested.findIndex((each) => matchEntry(each, inner) !== true);
+    return explainEntry(nested[at], `${where}.all[${at}]`, inner);
+  }
+  const field = entry["field"] as string;
+  const value = fieldOf(context.subject, field);
+  const isHeader = /^\.*headers(\.|$)/.test(field);
+  const wanted = clause === "missing" || isHeader ? clause : `${clause} ${shown(operand)}`;
+  const found = value === MISSING ? "missing" : isHeader ? "another value" : shown(value);
+  return `${where}: ${field} ${wanted}, but it is ${found}`;
+}
+
+/** Redacts before it cuts: half a secret is not recognized. */
+function shown(value: unknown): string {
+  const text = redact(jsonExcerpt(value, MAX_READ_CHARACTERS)).replaceAll(/\s+/g, " ");
+  return shorten(text, MAX_SHOWN_CHARACTERS);
 }
 
 /** Returns the files that the result of {@link passesFilters} may depend on. */
@@ -232,7 +283,7 @@ function sorted(value: unknown): unknown {
  */
 export function isSameJson(a: unknown, b: unknown): boolean {
   if (a === b) return true;
-  if (isExactNumber(a)) return isExactNumber(b) ? a.rawJSON === b.rawJSON : Number(a.rawJSON) === b;
+  if (isExactNumber(a)) return isExactNumber(b) ? isSameNumber(a, b) : Number(a.rawJSON) === b;
   if (isExactNumber(b)) return a === Number(b.rawJSON);
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
   if (Array.isArray(a) !== Array.isArray(b)) return false;
@@ -243,13 +294,22 @@ export function isSameJson(a: unknown, b: unknown): boolean {
   );
 }
 
+/** 1.0 and 1.00 are the same; two integers beyond 2^53 are when they have the same digits. */
+function isSameNumber(a: ExactNumber, b: ExactNumber): boolean {
+  const [one, other] = [Number(a.rawJSON), Number(b.rawJSON)];
+  const isHeld = Number.isFinite(one) && (!Number.isInteger(one) || Number.isSafeInteger(one));
+  return a.rawJSON === b.rawJSON || (isHeld && one === other);
+}
+
 /** Whether a text contains a match, in linear time. Undefined: the text is too long. */
 export type Pattern = (text: string) => boolean | undefined;
 
 const MAX_PATTERN_CHARACTERS = 1_000;
 /** Steps of a compiled pattern; a repetition counts once for each time it may repeat. */
 const MAX_STEPS = 1_000;
-/** Steps times characters of one match: some tenths of a second at worst. Searching only a part could miss the match. */
+/**
+ * Steps times characters of one match: a few tenths of a second at worst. Searching only a part could miss the match.
+ */
 const MAX_WORK = 2_000_000;
 /** A pattern this small compiles to few states and searches a megabyte quickly. */
 const FEW_STEPS = 12;

@@ -1,14 +1,253 @@
-import type { Clock } from "../../base/clock.ts";
+/** POST /webhooks/{route}: reads a request, verifies it, runs the stages and answers. */
+import { H3, type H3Event, type HTTPError } from "h3";
+import { FastResponse } from "srvx";
+import { operations, type OperationId, type Operations } from "../../../generated/webhook/server.gen.ts";
 import { toServiceError } from "../../base/errors.ts";
-import type { Log, LogFields } from "../../base/observe/log.ts";
-import type { RateRefusal } from "../../base/rate-limiter.ts";
-import { admit } from "./admit.ts";
-import { duplicate, refuse, type WebhookAnswer } from "./answer.ts";
-import type { EvaluatedRequest } from "../deliveries/deliveries.ts";
-import { deliverDirect } from "../deliveries/direct.ts";
-import { evaluate, unevaluated, type Evaluated, type StageResult, type VerifiedRequest } from "./evaluate.ts";
+import { createId } from "../../base/text.ts";
+import type { LogFields, Log } from "../../base/observe.ts";
+import { readBody } from "../../base/net/request.ts";
+import {
+  refuse,
+  type AnswerOf,
+  type Refused,
+  type WebhookAnswer,
+  duplicate,
+  evaluate,
+  ignored,
+  unevaluated,
+  type Evaluated,
+  type StageResult,
+  type VerifiedRequest,
+} from "./evaluate.ts";
 import type { WebhookDeps } from "../deps.ts";
-import { verifySignature } from "./signature.ts";
+import type { Clock } from "../../base/time.ts";
+import { RateLimiter, type RateRefusal } from "../../base/time.ts";
+import { admit, deliverDirect } from "./admit.ts";
+import type { EvaluatedRequest } from "../deliveries/deliveries.ts";
+import { validSecrets, type WebhookRoute } from "../routes/route.ts";
+import { answerGet, answersGet, verificationTokenOf } from "./handshake.ts";
+import { describeRefusal, verifySignature } from "./signature.ts";
+
+/** One handler for each operation of the spec: a new operation, path parameter or status is a compile error. */
+type Handlers = {
+  readonly [K in OperationId]: (event: H3Event, path: PathOf<K>) => AnswerOf<K> | Promise<AnswerOf<K>>;
+};
+
+type PathOf<K extends OperationId> = Operations[K]["request"] extends { readonly path: infer Path }
+  ? Path
+  : undefined;
+
+type Handler = (event: H3Event, path: unknown) => Answer | Promise<Answer>;
+type Answer = AnswerOf<OperationId>;
+
+/** Returns the receiver as an h3 app that serves the operations of specs/webhook.openapi.yaml. */
+export function createWebhookApp(deps: WebhookDeps): H3 {
+  const log = new ReceiverLog(deps);
+  const answer = (event: H3Event, given: Answer): Response => {
+    if (isRefused(given)) log.refused(() => refusalFields(event, given));
+    return respond(event, given);
+  };
+  const app = new H3({
+    silent: true,
+    onError: (error, event) => answer(event, outsideAnswer(deps, event, error)),
+  });
+  const handlers: Handlers = {
+    getHealth: () => ({ status: 200, body: { status: "ok", platform: "webhook" } }),
+    verifyWebhook: (event, { route_name: name }) => verifyAt(deps, event, name),
+    receiveWebhook: (event, { route_name: name }) => measured(deps, { event, name, log }),
+    receiveWebhookAtSecretPath: (event, { route_name: name, path_secret: secret }) =>
+      measured(deps, { event, name, log, pathSecret: decoded(secret) }),
+  };
+  for (const [route, methods] of operationsByRoute()) {
+    app.on("", route.replace(/\{([^}]+)\}/g, ":$1"), async (event) => {
+      const id = methods.get(event.req.method);
+      if (id === undefined) return answer(event, notAllowed(allowedIn(methods)));
+      return answer(event, await (handlers[id] as Handler)(event, event.context.params));
+    });
+  }
+  app.on("", "/**", (event) => answer(event, unknownPath(event)));
+  return app;
+}
+
+/** GET is for the few routes whose service verifies the URL by it: the others are not to seem to have it. */
+function allowedIn(methods: ReadonlyMap<string, OperationId>): readonly string[] {
+  return [...methods].flatMap(([method, id]) => (id === "verifyWebhook" ? [] : [method]));
+}
+
+/** Returns the operation of each method of each route. */
+function operationsByRoute(): ReadonlyMap<string, ReadonlyMap<string, OperationId>> {
+  const routes = new Map<string, Map<string, OperationId>>();
+  for (const id of Object.keys(operations) as OperationId[]) {
+    const { route, method } = operations[id];
+    const methods = routes.get(route) ?? new Map<string, OperationId>();
+    for (const name of method === "GET" ? ["GET", "HEAD"] : [method]) methods.set(name, id);
+    routes.set(route, methods);
+  }
+  return routes;
+}
+
+interface ArrivedRequest {
+  readonly event: H3Event;
+  /** Name of the route. */
+  readonly name: string;
+  readonly pathSecret?: string;
+  readonly log: ReceiverLog;
+}
+
+async function measured(deps: WebhookDeps, arrived: ArrivedRequest): Promise<WebhookAnswer> {
+  const startMs = performance.now();
+  const given = await receiveAt(deps, arrived);
+  const outcome = "code" in given.body ? given.body.code : (statusIn(given) ?? "verified");
+  deps.metrics?.answered(outcome, (performance.now() - startMs) / 1000);
+  return given;
+}
+
+/** Answers the GET request with which a service verifies the URL of a route. To others it does not reveal the routes. */
+async function verifyAt(
+  deps: WebhookDeps,
+  { url }: H3Event,
+  name: string,
+): Promise<AnswerOf<"verifyWebhook">> {
+  const route = await deps.routes.find(name);
+  if (!route?.isEnabled || !answersGet(route)) return notAllowed(["POST"]);
+  const answer = answerGet(route, url.searchParams);
+  if ("refused" in answer) return { ...refuse(answer.refused), why: "verification request" };
+  return { status: 200, raw: answer.challenge, contentType: "text/plain" };
+}
+
+/** Finds the route and reads the body; the pipeline does the rest. */
+async function receiveAt(
+  deps: WebhookDeps,
+  { event, name, log, pathSecret }: ArrivedRequest,
+): Promise<WebhookAnswer> {
+  if (deps.runs.draining) return refuse("draining", { retryAfterSeconds: 1 });
+  try {
+    const route = await deps.routes.find(name);
+    if (!route || (pathSecret !== undefined && route.auth !== "path")) return unknownRoute(name);
+    if (!route.isEnabled) return refuse("route_disabled", { route: route.name });
+    const body = await readBody(event, {
+      maxBytes: deps.maxBodyBytes,
+      timeoutMs: deps.bodyTimeoutMs,
+      clock: deps.clock,
+      settings: { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" },
+    });
+    const { headers } = event.req;
+    const answer = await receive(
+      deps,
+      { route, headers, body, pathSecret, requestId: requestIdOf(event) },
+      log,
+    );
+    return answer.status === 202 && wants200(route, headers) ? { ...answer, status: 200 } : answer;
+  } catch (thrown) {
+    return failure(deps, event, thrown);
+  }
+}
+
+/** Refuses a path without an operation: one below `/webhooks/`, or any other. */
+function unknownPath({ url }: H3Event): Refused {
+  const [, name] = /^\/webhooks\/(.*)$/.exec(url.pathname) ?? [];
+  return name === undefined ? refuse("not_found") : unknownRoute(name);
+}
+
+/** Linear sends an event again, up to three times, unless the status is 200. */
+function wants200({ sender }: WebhookRoute, headers: Headers): boolean {
+  return sender === undefined ? headers.get("linear-delivery") !== null : sender.wants200 === true;
+}
+
+function statusIn({ body }: WebhookAnswer): string | undefined {
+  return "status" in body ? body.status : undefined;
+}
+
+function isRefused(answer: Answer): answer is Refused {
+  return "body" in answer && "code" in answer.body;
+}
+
+/** A secret that cannot be decoded is wrong as it is. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const MAX_SHOWN_NAME = 128;
+
+function unknownRoute(name: string): Refused {
+  return refuse("unknown_route", { route: name.slice(0, MAX_SHOWN_NAME) });
+}
+
+function notAllowed(methods: readonly string[]): Refused {
+  return { ...refuse("method_not_allowed"), headers: { allow: methods.join(", ") } };
+}
+
+function failure(deps: WebhookDeps, event: H3Event, thrown: unknown): Refused {
+  const error = toServiceError(thrown);
+  switch (error.code) {
+    case "body_too_large":
+      return refuse("body_too_large");
+    case "request_timeout":
+      return refuse("body_timeout");
+    case "invalid_request":
+      return refuse("bad_request");
+    case "server_draining":
+      return refuse("draining", { retryAfterSeconds: 1 });
+    case "state_store_unavailable":
+    case "too_many_concurrent_runs":
+    case "queue_full":
+      return { ...refuse("store_unavailable", { retryAfterSeconds: 5 }), why: error.code };
+    default:
+      deps.log.error("cannot receive a webhook", { request: requestIdOf(event), error: thrown });
+      return refuse("internal");
+  }
+}
+
+/** Answers what fails before a handler is called: malformed paths, and bugs. */
+function outsideAnswer(deps: WebhookDeps, event: H3Event, error: HTTPError): Refused {
+  return error.status === 400 ? refuse("bad_request") : failure(deps, event, error.cause ?? error);
+}
+
+function refusalFields(event: H3Event, { body, why }: Refused): LogFields {
+  // The query may hold secrets, and so may what follows the name of a route.
+  const path = event.url.pathname.replace(/^(\/webhooks\/[^/]*\/).+$/, "$1...").slice(0, MAX_SHOWN_NAME);
+  const { code } = body;
+  return { request: requestIdOf(event), path, code, ...(why === undefined ? {} : { why }) };
+}
+
+function respond(event: H3Event, given: Answer): Response {
+  const id = requestIdOf(event);
+  const { status, headers } = given;
+  const shown = isRefused(given)
+    ? { ...given.body, request_id: id }
+    : "body" in given
+      ? given.body
+      : undefined;
+  const isRaw = "raw" in given;
+  return new FastResponse(isRaw ? given.raw : JSON.stringify(shown), {
+    status,
+    headers: {
+      "content-type": isRaw ? given.contentType : "application/json",
+      "x-request-id": id,
+      // A sender's text must not pass for a page.
+      ...(isRaw ? { "x-content-type-options": "nosniff" } : {}),
+      // The rest of a body that came too late must not pass for the next request.
+      ...(status === 408 ? { connection: "close" } : {}),
+      ...headers,
+    },
+  });
+}
+
+const createdIds = new WeakMap<H3Event, string>();
+const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
+
+/** Returns the sender's request id when a header can repeat it, else one of ours. */
+function requestIdOf(event: H3Event): string {
+  const given = event.req.headers.get("x-request-id");
+  if (given !== null && REQUEST_ID.test(given)) return given;
+  const id = createdIds.get(event) ?? createId("req");
+  createdIds.set(event, id);
+  return id;
+}
 
 /** A request whose body is read and whose signature is not checked yet. */
 export type UnverifiedRequest = Omit<VerifiedRequest, "nonce">;
@@ -22,9 +261,11 @@ export async function receive(
   const { route } = unverified;
   const nowMs = deps.clock.now();
   if (route.secrets.length === 0) return refuse("no_secret");
+  const token = route.sender && verificationTokenOf(route, unverified);
+  if (token !== undefined) return keepToken(deps, route.name, { token, nowMs });
   const proof = proofOf(unverified, nowMs);
   if ("why" in proof) return { ...refuse("invalid_signature"), why: proof.why };
-  log.verified(route.name, proof.stage.detail);
+  log.verified(route, proof.stage.detail);
   const request: VerifiedRequest = { ...unverified, nonce: proof.nonce };
   const wait = deps.rate.take(route.name, nowMs);
   if (wait) return overRate(deps, { request, proof: proof.stage, wait });
@@ -47,15 +288,27 @@ interface Proof {
   readonly nonce?: string | undefined;
 }
 
-function proofOf(
-  { route, headers, body }: UnverifiedRequest,
-  nowMs: number,
-): Proof | { readonly why: string } {
-  const { secrets, toleranceSeconds, takesBearer } = route;
+/** Keeps the verification token of a service for the owner. Anyone may send one: it changes nothing by itself. */
+async function keepToken(
+  { rate, log, keepVerificationToken }: WebhookDeps,
+  route: string,
+  { token, nowMs }: { readonly token: string; readonly nowMs: number },
+): Promise<WebhookAnswer> {
+  // Its own limit: strangers must not use up that of the route. No route has such a name.
+  const wait = rate.take(`${route} (verification)`, nowMs);
+  if (wait) return refuse("rate_limited", { retryAfterSeconds: wait.seconds });
+  const file = await keepVerificationToken(route, token);
+  log.info("a service sent the verification token of a webhook route", { route, file });
+  return ignored({ reason: "verification", route });
+}
+
+function proofOf(request: UnverifiedRequest, nowMs: number): Proof | { readonly why: string } {
+  const { secrets, toleranceSeconds, auth, sender: scheme } = request.route;
   const pass = { stage: "signature", result: "pass" } as const;
   if (secrets === "none") return { stage: { ...pass, detail: "not required" } };
-  const checked = verifySignature({ headers, body }, { secrets, toleranceSeconds, takesBearer, nowMs });
-  if (checked.status === "invalid") return { why: `${checked.scheme ?? "no signature"}: ${checked.reason}` };
+  const valid = validSecrets(request.route, nowMs);
+  const checked = verifySignature(request, { secrets: valid, toleranceSeconds, auth, scheme, nowMs });
+  if (checked.status === "invalid") return { why: describeRefusal(checked, request) };
   return { stage: { ...pass, detail: checked.scheme }, nonce: checked.nonce };
 }
 
@@ -77,8 +330,8 @@ async function overRate(
   return answer;
 }
 
-/** Hands the request to the agent, or to its target. */
-async function take(
+/** Hands a request that passed all stages to the agent, or to its target. */
+export async function take(
   deps: WebhookDeps,
   { request, evaluated, stages }: EvaluatedRequest,
 ): Promise<WebhookAnswer> {
@@ -97,7 +350,8 @@ async function take(
     const answer = await (request.route.deliverOnly ? deliverDirect : admit)(deps, admission);
     if (answer) return answer;
   } catch (error) {
-    await recordStopped(refuse("store_unavailable"), toServiceError(error).code);
+    // The caller that replays a delivery gets the error itself.
+    if (!request.replay) await recordStopped(refuse("store_unavailable"), toServiceError(error).code);
     throw error;
   }
   // Another request with the same key passed the dedupe stage at the same time, and was recorded first.
@@ -109,34 +363,34 @@ async function take(
   return answer;
 }
 
-const WINDOW_MS = 60_000;
 /** Strangers must not be able to fill the disk with log lines. */
-const MAX_LINES = 60;
+const LINES_PER_MINUTE = 60;
 const MAX_ROUTES = 1_000;
 
 /** Logs what the receiver does with requests, without secrets and payloads. */
 export class ReceiverLog {
   readonly #log: Log;
   readonly #clock: Pick<Clock, "now">;
-  readonly #deprecatedRoutes = new Set<string>();
-  #startMs = Number.NEGATIVE_INFINITY;
-  #lines = 0;
+  readonly #weakRoutes = new Set<string>();
+  readonly #lines = new RateLimiter(LINES_PER_MINUTE);
+  /** Refusals of this minute that were not logged. */
+  #unlogged = 0;
 
   constructor({ log, clock }: { readonly log: Log; readonly clock: Pick<Clock, "now"> }) {
     this.#log = log;
     this.#clock = clock;
   }
 
-  /** Logs the first refusals of each minute, and later how many more followed. */
+  /** Logs the first refusals of each minute, and with the next one the number of those in between. */
   refused(fields: () => LogFields): void {
-    const nowMs = this.#clock.now();
-    if (nowMs < this.#startMs || nowMs >= this.#startMs + WINDOW_MS) {
-      const count = this.#lines - MAX_LINES;
-      if (count > 0) this.#log.info("more webhooks were refused", { count });
-      this.#startMs = nowMs;
-      this.#lines = 0;
+    const over = this.#lines.take("refused", this.#clock.now());
+    if (over) {
+      this.#unlogged = over.count;
+      return;
     }
-    if (++this.#lines <= MAX_LINES) this.#log.info("a webhook was refused", fields());
+    if (this.#unlogged > 0) this.#log.info("more webhooks were refused", { count: this.#unlogged });
+    this.#unlogged = 0;
+    this.#log.info("a webhook was refused", fields());
   }
 
   /** Logs a request that a stage ignored or found to be a duplicate. Pings come with every new hook: debug only. */
@@ -147,19 +401,24 @@ export class ReceiverLog {
     const { stop, subject, deliveryId } = evaluated;
     if (stop?.status !== 200) return;
     const { event } = subject;
-    const reason = stages.at(-1)?.detail;
+    const { stage, detail } = stages.at(-1) ?? {};
+    // What filters and scripts say may contain the payload.
+    const reason = stage === "filters" || stage === "script" ? stage : detail;
     const fields = { request: requestId, route: route.name, event, delivery: deliveryId, reason };
     if (event === "ping") this.#log.debug("a webhook was ignored", fields);
-    else if (stop.body.status === "ignored") this.#log.info("a webhook was ignored", fields);
-    else this.#log.info("a webhook was a duplicate", fields);
+    else if ("status" in stop.body && stop.body.status === "duplicate")
+      this.#log.info("a webhook was a duplicate", fields);
+    else this.#log.info("a webhook was ignored", fields);
   }
 
-  /** Warns once per route about the signature that anyone who sees it can replay. */
-  verified(route: string, scheme: string | undefined): void {
-    const routes = this.#deprecatedRoutes;
-    if (scheme !== "v1" || routes.has(route) || routes.size >= MAX_ROUTES) return;
+  /** Warns once per route about a signature that anyone who sees it can replay. */
+  verified({ name: route, sender }: WebhookRoute, scheme: string | undefined): void {
+    const hint = sender?.warning ?? (scheme === "v1" ? V1_HINT : undefined);
+    const routes = this.#weakRoutes;
+    if (hint === undefined || routes.has(route) || routes.size >= MAX_ROUTES) return;
     routes.add(route);
-    const hint = "X-Webhook-Signature does not sign the time. Send X-Webhook-Signature-V2.";
     this.#log.warn("a webhook route uses a deprecated signature", { route, scheme, hint });
   }
 }
+
+const V1_HINT = "X-Webhook-Signature does not sign the time. Send X-Webhook-Signature-V2.";

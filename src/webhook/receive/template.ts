@@ -1,7 +1,7 @@
-import { Fence } from "../../agent/context/fence.ts";
-import { skillInstructions, type ReportedSkill } from "../../agent/skills/skills.ts";
-import { isExactNumber } from "../../base/json/exact-json.ts";
+import { Fence, skillInstructions, type ReportedSkill } from "../../agent/skills/skills.ts";
+import { isExactNumber } from "../../base/data.ts";
 import { headOf } from "../../base/text.ts";
+import type { TextPiece } from "../../deliver/target.ts";
 
 /** What filters and templates read. */
 export interface WebhookSubject {
@@ -60,11 +60,26 @@ function isPlain(text: string): boolean {
   return HASH.test(text) || text.split(/[^A-Za-z]+|(?<=[a-z])(?=[A-Z])/).filter(Boolean).length <= MAX_WORDS;
 }
 
-/** Returns the text of a route, for the agent (with `mark`) or as a message. */
-export function renderRoute(route: RenderedRoute, subject: WebhookSubject, mark: Mark = unmarked): string {
+/** Returns the text of a route for the agent. */
+function renderRoute(route: RenderedRoute, subject: WebhookSubject, mark: Mark = unmarked): string {
   if (route.prompt !== undefined) return renderTemplate(route.prompt, subject, mark);
   const block = `\`\`\`json\n${jsonExcerpt(subject.payload, MAX_PAYLOAD_CHARACTERS)}\n\`\`\``;
   return `Webhook event '${mark(subject.event)}' on route '${route.name}':\n\n${mark(block)}`;
+}
+
+/**
+ * Returns the text of a route as a message: the words of the template are Markdown, and what the sender wrote is literal, so
+ * that it reaches people as it is.
+ */
+export function renderMessage(route: RenderedRoute, subject: WebhookSubject): readonly TextPiece[] {
+  if (route.prompt !== undefined) return renderPieces(route.prompt, subject);
+  return [
+    { markdown: "Webhook event '" },
+    { literal: subject.event },
+    { markdown: `' on route '${route.name}':\n\n\`\`\`json\n` },
+    { literal: jsonExcerpt(subject.payload, MAX_PAYLOAD_CHARACTERS) },
+    { markdown: "\n```" },
+  ];
 }
 
 /**
@@ -72,19 +87,31 @@ export function renderRoute(route: RenderedRoute, subject: WebhookSubject, mark:
  * type. Names of missing fields stay as written. Values are not expanded again.
  */
 export function renderTemplate(template: string, subject: WebhookSubject, mark: Mark = unmarked): string {
-  let left = MAX_VALUES_CHARACTERS;
-  return template.replaceAll(TOKEN, (token, path: string) => {
-    const value = valueOf(subject, path);
-    if (value === undefined) return token;
-    const text = headOf(value, left);
-    left -= text.length;
-    return mark(text);
-  });
+  return renderPieces(template, subject)
+    .map((piece) => ("literal" in piece ? mark(piece.literal) : piece.markdown))
+    .join("");
 }
 
-/** Whether a template names a field that the payload does not have. */
-export function hasMissingField(template: string, subject: WebhookSubject): boolean {
-  return [...template.matchAll(TOKEN)].some(([, path = ""]) => valueOf(subject, path) === undefined);
+/** Like {@link renderTemplate}, with the values apart from the words of the template. */
+function renderPieces(template: string, subject: WebhookSubject): readonly TextPiece[] {
+  const pieces: TextPiece[] = [];
+  let left = MAX_VALUES_CHARACTERS;
+  let from = 0;
+  for (const { 0: token, 1: path = "", index } of template.matchAll(TOKEN)) {
+    const value = valueOf(subject, path);
+    if (value === undefined) continue;
+    const literal = headOf(value, left);
+    left -= literal.length;
+    pieces.push({ markdown: template.slice(from, index) }, { literal });
+    from = index + token.length;
+  }
+  return [...pieces, { markdown: template.slice(from) }];
+}
+
+/** Returns the fields that a template names and the payload does not have, as they are written. */
+export function missingFields(template: string, subject: WebhookSubject): readonly string[] {
+  const tokens = [...template.matchAll(TOKEN)];
+  return tokens.flatMap(([token, path = ""]) => (valueOf(subject, path) === undefined ? [token] : []));
 }
 
 /** Renders the templates in all texts of `value`, at any depth. */

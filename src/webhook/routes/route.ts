@@ -1,10 +1,48 @@
-/** The routes of the receiver, checked and with their defaults. Pure. */
-import type { WebhookRouteConfig, Config } from "../../../generated/config/types.gen.ts";
+/** The settings of the receiver and its routes, checked and with their defaults. Pure. */
+import type {
+  Config,
+  WebhookReceiverConfig,
+  WebhookRouteConfig,
+} from "../../../generated/config/types.gen.ts";
 import { findAddressProblems, platformsOf } from "../../deliver/address.ts";
 import { checkFilters } from "../receive/filter.ts";
+import { resolveScheme, type Sender } from "../receive/schemes.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Environment } from "../../config/home.ts";
-import { webhookSettings, type WebhookSettings } from "../settings.ts";
+
+export interface WebhookSettings {
+  readonly isEnabled: boolean;
+  readonly host: string;
+  readonly port: number;
+  readonly isLoopback: boolean;
+  /** As configured: references are not resolved. */
+  readonly secrets: readonly string[];
+  /** Requests per minute and route. */
+  readonly rateLimit: number;
+  readonly maxBodyBytes: number;
+  readonly scriptTimeoutMs: number;
+  readonly routes: NonNullable<WebhookReceiverConfig["routes"]>;
+}
+
+const LOOPBACK = new Set(["127.0.0.1", "localhost", "::1", "[::1]", "ip6-localhost", "ip6-loopback"]);
+
+/** Returns the settings of `platforms.webhook`. Keys under `extra` override the keys beside it. */
+export function webhookSettings({ platforms }: Pick<Config, "platforms">): WebhookSettings {
+  const { enabled, extra, ...beside } = platforms.webhook;
+  const all: WebhookReceiverConfig = { ...beside, ...extra };
+  const host = all.host?.trim() ?? "0.0.0.0";
+  return {
+    isEnabled: enabled,
+    host,
+    port: all.port ?? 8644,
+    isLoopback: LOOPBACK.has(host.toLowerCase()),
+    secrets: [...(all.secret ? [all.secret] : []), ...(all.secrets ?? [])],
+    rateLimit: all.rate_limit ?? 30,
+    maxBodyBytes: all.max_body_bytes ?? 1_048_576,
+    scriptTimeoutMs: (all.script_timeout_seconds ?? 30) * 1000,
+    routes: { ...beside.routes, ...extra.routes },
+  };
+}
 
 /** Stands for a secret and turns the signature check off, on loopback addresses only. */
 export const NO_AUTH = "INSECURE_NO_AUTH";
@@ -13,11 +51,20 @@ export interface WebhookRoute {
   readonly name: string;
   /** static: from the configuration; dynamic: from the subscriptions file. */
   readonly origin: "static" | "dynamic";
+  /** Owner of its runs, deliveries and messages. */
+  readonly owner: string;
   readonly isEnabled: boolean;
   readonly events: readonly string[];
   /** The valid secrets; `none` turns the signature check off. */
   readonly secrets: readonly string[] | "none";
-  readonly takesBearer: boolean;
+  /** Earlier secrets, which a rotation keeps valid for some time. */
+  readonly retiring: readonly RetiringSecret[];
+  /** How a sender may prove itself with the secret instead of a signature. */
+  readonly auth: NonNullable<WebhookRouteConfig["auth"]>;
+  /** The only sender whose signature is accepted. Undefined: any that its headers identify. */
+  readonly sender: Sender | undefined;
+  /** Answers the GET request of a sender that asks for it. */
+  readonly verifyToken: string | undefined;
   readonly toleranceSeconds: number;
   /** Undefined: the payload itself. */
   readonly prompt: string | undefined;
@@ -40,6 +87,21 @@ export interface WebhookRoute {
   readonly coalesce: WebhookRouteConfig["coalesce"];
 }
 
+export interface RetiringSecret {
+  readonly secret: string;
+  /** Exclusive. */
+  readonly untilMs: number;
+}
+
+/** Returns the secrets that a request may prove itself with at this time. */
+export function validSecrets(
+  { secrets, retiring }: Pick<WebhookRoute, "secrets" | "retiring">,
+  nowMs: number,
+): readonly string[] {
+  const earlier = retiring.filter(({ untilMs }) => nowMs < untilMs).map(({ secret }) => secret);
+  return [...(secrets === "none" ? [] : secrets), ...earlier];
+}
+
 export interface RouteDefaults {
   /** Secrets of routes that name none, as configured. */
   readonly secrets: readonly string[];
@@ -54,7 +116,7 @@ const INSECURE_PROBLEM = `${NO_AUTH} is for loopback addresses only; give a secr
 export type CheckedRoute =
   | {
       readonly route: WebhookRoute;
-      /** Problems that do not keep it from being served: filters that never match. */
+      /** Problems that do not keep it from being served: filters that never match, weak signatures. */
       readonly warnings: readonly string[];
     }
   | { readonly problems: readonly string[] };
@@ -63,20 +125,34 @@ export type CheckedRoute =
 export function checkRoute(
   name: string,
   written: Partial<WebhookRouteConfig>,
-  defaults: RouteDefaults & { readonly origin: WebhookRoute["origin"] },
+  defaults: RouteDefaults & {
+    readonly origin: WebhookRoute["origin"];
+    /** As written. */
+    readonly retiring?: readonly RetiringSecret[];
+  },
 ): CheckedRoute {
   const found = secretsOf(written, defaults);
+  const scheme = resolveScheme(written);
+  const verifyToken = written.verify_token === undefined ? undefined : defaults.resolve(written.verify_token);
   const problems = [
     ...nameProblems(name),
     ...("problem" in found ? [found.problem] : []),
     ...("secrets" in found && found.secrets === "none" && !defaults.isLoopback ? [INSECURE_PROBLEM] : []),
     ...deliveryProblems(written),
+    ...("problems" in scheme ? scheme.problems : []),
+    ...(written.verify_token !== undefined && !verifyToken
+      ? ["its verify_token is empty, or names a variable that is not set"]
+      : []),
   ];
-  const { origin } = defaults;
+  const { origin, retiring = [] } = defaults;
   const filterProblems = checkFilters(written.filters);
   const refused = origin === "static" ? [...problems, ...filterProblems] : problems;
-  if (refused.length > 0 || "problem" in found) return { problems: refused };
-  return { route: toRoute(name, written, { origin, secrets: found.secrets }), warnings: filterProblems };
+  if (refused.length > 0 || "problem" in found || "problems" in scheme) return { problems: refused };
+  const { sender } = scheme;
+  const warnings = [...filterProblems, ...(sender?.warning === undefined ? [] : [sender.warning])];
+  const more = { origin, secrets: found.secrets, sender, verifyToken };
+  const route = toRoute(name, written, { ...more, retiring: resolveAll(retiring, defaults) });
+  return { route, warnings };
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
@@ -103,6 +179,8 @@ function deliveryProblems({
 }
 
 const LOG = "log";
+/** Owner of routes that name none. */
+export const DEFAULT_OWNER = "default";
 
 type FoundSecrets = { readonly secrets: WebhookRoute["secrets"] } | { readonly problem: string };
 
@@ -138,18 +216,39 @@ function secretsOf(
   return { secrets: resolved };
 }
 
+/** Resolves references. A variable that is not set any more admits no request. */
+function resolveAll(
+  retiring: readonly RetiringSecret[],
+  { resolve }: RouteDefaults,
+): WebhookRoute["retiring"] {
+  return retiring.flatMap(({ secret, untilMs }) => {
+    const value = resolve(secret);
+    return value && value !== NO_AUTH ? [{ secret: value, untilMs }] : [];
+  });
+}
+
 function toRoute(
   name: string,
   written: Partial<WebhookRouteConfig>,
-  { origin, secrets }: Pick<WebhookRoute, "origin" | "secrets">,
+  {
+    origin,
+    secrets,
+    retiring,
+    sender,
+    verifyToken,
+  }: Pick<WebhookRoute, "origin" | "secrets" | "retiring" | "sender" | "verifyToken">,
 ): WebhookRoute {
   return {
     name,
     origin,
     secrets,
+    retiring,
     isEnabled: written.enabled !== false,
     events: written.events ?? [],
-    takesBearer: written.auth === "bearer",
+    auth: written.auth ?? "signature",
+    sender,
+    verifyToken,
+    owner: written.owner ?? DEFAULT_OWNER,
     toleranceSeconds: written.tolerance_seconds ?? 300,
     prompt: written.prompt,
     filters: written.filters,
@@ -166,6 +265,16 @@ function toRoute(
     maxConcurrent: written.max_concurrent,
     coalesce: written.coalesce,
   };
+}
+
+/** Returns what a route lacks to deliver, a sentence each without its full stop, besides the settings of its platforms. */
+export function findDeliveryGaps({
+  deliver,
+  deliverExtra: { repo, pr_number: number },
+}: Pick<WebhookRoute, "deliver" | "deliverExtra">): readonly string[] {
+  const comments = platformsOf(deliver).includes("github_comment");
+  if (!comments || (repo !== undefined && number !== undefined)) return [];
+  return ["github_comment needs repo and pr_number in deliver_extra"];
 }
 
 export interface StaticRoutes {
@@ -215,4 +324,17 @@ export function requireUsableRoutes(
   if (problems.length === 0) return routes;
   const list = problems.map((problem) => `  ${problem}`).join("\n");
   throw new ServiceError("invalid_config", `The webhook receiver cannot start:\n${list}`);
+}
+
+/** Returns the address of the receiver from this machine, without a route path. */
+export function receiverUrl({ host, port }: Pick<WebhookSettings, "host" | "port">): string {
+  const bare = host.trim().replace(/^\[(.*)\]$/, "$1");
+  const isEverywhere = bare === "0.0.0.0" || bare === "::" || bare === "";
+  const name = isEverywhere ? "localhost" : bare.includes(":") ? `[${bare}]` : bare;
+  return `http://${name}:${port}`;
+}
+
+/** Returns the address of a route at a receiver. */
+export function routeUrl(base: string, name: string): string {
+  return `${base.replace(/\/+$/, "")}/webhooks/${encodeURIComponent(name)}`;
 }

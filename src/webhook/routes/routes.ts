@@ -1,10 +1,8 @@
-import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/observe/log.ts";
+import type { Clock } from "../../base/time.ts";
+import { type Log, forgetSecret, registerSecret } from "../../base/observe.ts";
 import { platformsOf } from "../../deliver/address.ts";
-import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
-import { checkRoute, type RouteDefaults, type WebhookRoute } from "./route.ts";
-import { checkSubscription, parseSubscriptions, type Subscriptions } from "./subscription.ts";
-import type { FileState } from "./files.ts";
+import { type RouteDefaults, type WebhookRoute, findDeliveryGaps } from "./route.ts";
+import { checkEntry, parseSubscriptions, type FileState, type Subscriptions } from "./subscriptions.ts";
 
 export interface RoutesOptions {
   /** The routes of the configuration; a subscription of the same name is ignored. */
@@ -63,11 +61,12 @@ export class WebhookRoutes {
   async warnOfPlatforms(routes: Iterable<WebhookRoute> = this.#static.values()): Promise<void> {
     const { platformProblems, log } = this.#options;
     try {
-      for (const { name: route, deliver } of routes) {
-        const problems = (await platformProblems?.(platformsOf(deliver))) ?? [];
+      for (const route of routes) {
+        const unready = (await platformProblems?.(platformsOf(route.deliver))) ?? [];
+        const problems = [...findDeliveryGaps(route), ...unready];
         if (problems.length > 0)
           log.warn("a webhook route delivers to a platform that is not set up", {
-            route,
+            route: route.name,
             problems: problems.join("; "),
           });
       }
@@ -123,17 +122,16 @@ export class WebhookRoutes {
         log.warn("a webhook subscription is ignored: a configured route has its name", { route });
         continue;
       }
-      const { written, problems, unknown } = checkSubscription(subscription);
-      const checked = checkRoute(route, written, { ...defaults, origin: "dynamic" });
+      const checked = checkEntry(route, subscription, defaults);
+      const { unknown } = checked;
       if (unknown.length > 0) log.warn("a webhook subscription has unknown keys", { route, unknown });
-      if ("problems" in checked || problems.length > 0) {
-        const all = [...problems, ...("problems" in checked ? checked.problems : [])];
-        log.warn("a webhook subscription cannot be used", { route, problems: all.join("; ") });
+      if ("problems" in checked) {
+        log.warn("a webhook subscription cannot be used", { route, problems: checked.problems.join("; ") });
         continue;
       }
       const { warnings } = checked;
       if (warnings.length > 0)
-        log.warn("filters of a webhook subscription never match", { route, problems: warnings.join("; ") });
+        log.warn("a webhook subscription needs attention", { route, problems: warnings.join("; ") });
       routes.set(route, checked.route);
     }
     return routes;
@@ -141,7 +139,12 @@ export class WebhookRoutes {
 }
 
 function secretsOf(routes: ReadonlyMap<string, WebhookRoute>): ReadonlySet<string> {
-  return new Set([...routes.values()].flatMap(({ secrets }) => (secrets === "none" ? [] : secrets)));
+  const all = [...routes.values()].flatMap(({ secrets, retiring, verifyToken = [] }) => [
+    ...(secrets === "none" ? [] : secrets),
+    ...retiring.map(({ secret }) => secret),
+    ...[verifyToken].flat(),
+  ]);
+  return new Set(all);
 }
 
 const UNREADABLE = "the webhook subscriptions file cannot be used; the last valid one applies";

@@ -1,10 +1,8 @@
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
-import { readMessage, type Message } from "../../message.ts";
 import {
   type Platform,
   sendParts,
   type PlatformParts,
-  type Delivery,
   type SendOptions,
   type SendOutcome,
 } from "../../target.ts";
@@ -17,16 +15,23 @@ import {
   type DingtalkText,
   outcomeOfWebhook,
 } from "./text.ts";
-import { WEBHOOK_CHAT, Pace, parseRobotWebhook, type RobotWebhook } from "../../platform/robot-webhook.ts";
+import {
+  createGroupRobot,
+  createRobotTarget,
+  parseRobotWebhook,
+  type GroupRobot,
+  type RobotSender,
+  type RobotWebhook,
+} from "../../platform/robot-webhook.ts";
 import type {
   DingtalkAnswer,
   DingtalkRobotMessage,
 } from "../../../../generated/delivery/client/types.gen.ts";
-import { registerSecret } from "../../../base/observe/redact.ts";
+import { registerSecret } from "../../../base/observe.ts";
 import { AccessTokens, type RequestToken } from "../../platform/access-token.ts";
-import { createCall, type Call, type NoAnswer, type PlatformAnswer, throttled } from "../../platform/call.ts";
-import type { Clock } from "../../../base/clock.ts";
-import { hmacSha256 } from "../../../base/digest.ts";
+import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../../platform/call.ts";
+import type { Clock } from "../../../base/time.ts";
+import { hmacSha256 } from "../../../base/text.ts";
 
 type Settings = PlatformSettings<"dingtalk">;
 
@@ -53,21 +58,16 @@ export const dingtalk: Platform<Settings> = {
     const address = parseWebhook(settings.webhook_url ?? "");
     const webhook = address && createWebhookRobot(address, settings, parts);
     const app = settings.client_id === undefined ? undefined : createAppRobot(settings, parts);
-    const home = (app && settings.home_channel) ?? (webhook && WEBHOOK_CHAT);
-    return {
+    return createRobotTarget({
       name: dingtalkWords.name,
-      ...(home === undefined ? {} : { home }),
+      home: settings.home_channel,
+      webhook,
+      app,
+      noChat: NO_CHAT,
+      noApp: NO_APP,
       // Messages through the app's robot need not wait for the webhook.
       isReady: () => app !== undefined || webhook?.waitMs === 0,
-      async send(delivery, options) {
-        const message = readMessage(dingtalkWords.name, delivery);
-        if (!message) return { status: "permanent", error: "The message has no text." };
-        const isForWebhook = message.chat === "" || message.chat === WEBHOOK_CHAT;
-        const robot = isForWebhook ? webhook : app;
-        if (robot) return robot.send(message, delivery, options);
-        return { status: "permanent", error: isForWebhook ? NO_CHAT : NO_APP };
-      },
-    };
+    });
   },
 };
 
@@ -86,10 +86,6 @@ const USER = "user:";
 const GROUP_ID = /^[\w+/=.-]{1,128}$/;
 const USER_ID = /^[\w@.-]{1,64}$/;
 
-interface AppRobot {
-  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
-}
-
 interface SendRequest {
   readonly call: Call;
   readonly tokens: AccessTokens;
@@ -102,7 +98,7 @@ interface SendRequest {
 function createAppRobot(
   { client_id: id = "", client_secret: secret = "", ...settings }: PlatformSettings<"dingtalk">,
   { clock, version }: Pick<PlatformParts, "clock" | "version">,
-): AppRobot {
+): RobotSender {
   registerSecret(secret.trim());
   const call = createCall({ title: dingtalkWords.title, baseUrl: settings.base_url ?? HOST, clock, version });
   const tokens = new AccessTokens(clock, tokenRequest(call, { appKey: id.trim(), appSecret: secret.trim() }));
@@ -186,55 +182,36 @@ const MAX_BODY_BYTES = 20_000;
 /** Bytes of a text, which is longer as JSON. */
 const WEBHOOK_TEXT_LIMIT = 15_000;
 const MAX_WEBHOOK_TEXT_LIMIT = 19_000;
-/** "Custom robot access": 20 messages a minute; one text may use half of them. */
-const PER_MINUTE = 20;
 const MAX_WEBHOOK_PARTS = 10;
-const MINUTE_MS = 60_000;
-
-interface WebhookRobot {
-  /** Milliseconds until the next message is allowed; 0: now. */
-  readonly waitMs: number;
-  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
-}
 
 function parseWebhook(url: string): RobotWebhook | undefined {
   return parseRobotWebhook(url, "/robot/send", "access_token");
 }
 
-/** Creates the robot of one group, which keeps the rate limit: DingTalk blocks a robot that exceeds it. */
+/** Creates the robot of one group. */
 function createWebhookRobot(
   { baseUrl, key }: RobotWebhook,
   { webhook_secret: secret = "", ...settings }: PlatformSettings<"dingtalk">,
   { clock, version }: Pick<PlatformParts, "clock" | "version">,
-): WebhookRobot {
+): GroupRobot {
   registerSecret(key);
   registerSecret(secret.trim());
   const call = createCall({ title: dingtalkWords.title, baseUrl, clock, version });
-  const pace = new Pace({ clock, limit: PER_MINUTE, windowMs: MINUTE_MS });
-  const sendOne = async (body: DingtalkRobotMessage, options: SendOptions): Promise<SendOutcome> => {
-    const waitMs = pace.take();
-    if (waitMs > 0) return throttled("The rate limit of the robot is reached.", waitMs);
-    const query = { access_token: key, ...signed(secret.trim(), clock) };
-    const answer = await call(
-      "DingtalkRobotAnswer",
-      (client) => client.dingtalkRobotSend({ query, body }),
-      options,
-    );
-    const outcome = answer.kind === "none" ? answer.outcome : outcomeOfWebhook(answer);
-    if (outcome.status === "retry" && outcome.isThrottled) pace.hold(outcome.afterMs ?? MINUTE_MS);
-    return outcome;
-  };
-  return {
-    get waitMs() {
-      return pace.waitMs;
+  const limit = Math.min(settings.text_limit ?? WEBHOOK_TEXT_LIMIT, MAX_WEBHOOK_TEXT_LIMIT);
+  const fits = (text: DingtalkText) => sizeOf(toBody(text)) <= MAX_BODY_BYTES;
+  return createGroupRobot({
+    clock,
+    bodiesOf: (message) => dingtalkTexts(message, { limit, maxParts: MAX_WEBHOOK_PARTS, fits }).map(toBody),
+    async post(body: DingtalkRobotMessage, options) {
+      const query = { access_token: key, ...signed(secret.trim(), clock) };
+      const answer = await call(
+        "DingtalkRobotAnswer",
+        (client) => client.dingtalkRobotSend({ query, body }),
+        options,
+      );
+      return answer.kind === "none" ? answer.outcome : outcomeOfWebhook(answer);
     },
-    async send(message, delivery, options) {
-      const fits = (text: DingtalkText) => sizeOf(toBody(text)) <= MAX_BODY_BYTES;
-      const limit = Math.min(settings.text_limit ?? WEBHOOK_TEXT_LIMIT, MAX_WEBHOOK_TEXT_LIMIT);
-      const texts = dingtalkTexts(message, { limit, maxParts: MAX_WEBHOOK_PARTS, fits });
-      return sendParts(texts, { delivery, options }, (text) => sendOne(toBody(text), options));
-    },
-  };
+  });
 }
 
 /** "Custom robot security settings": the signature is valid for an hour. */

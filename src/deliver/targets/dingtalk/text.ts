@@ -1,9 +1,8 @@
 /** A text as DingTalk takes it: a Markdown with a title for the list of chats, or plain. Pure. */
+import { isPlainText } from "../../platform/robot-webhook.ts";
 import { shorten } from "../../../base/text.ts";
-import type { Message } from "../../message.ts";
-import { renderParts } from "../../text/parts.ts";
-import type { Part } from "../../text/source.ts";
-import { cleanText } from "../../text/text.ts";
+import { type Message, type SendOutcome, cleanText } from "../../target.ts";
+import { renderParts, type Part } from "../../text/parts.ts";
 import type {
   DingtalkAnswer,
   DingtalkRobotAnswer,
@@ -16,7 +15,6 @@ import {
   outcomeOfAnswer,
   throttled,
 } from "../../platform/call.ts";
-import type { SendOutcome } from "../../target.ts";
 
 export type DingtalkText =
   | { readonly kind: "markdown"; readonly title: string; readonly text: string }
@@ -35,14 +33,14 @@ interface DingtalkTextOptions {
 }
 
 /**
- * Splits a text into messages. `deliver_extra.msgtype: text` sends plain text. `deliver_extra.title` is the title;
+ * Splits a text into messages. `deliver_extra.msgtype: text` sends plain text, and so do values from outside. `deliver_extra.title` is the title;
  * default: the start of each part.
  */
 export function dingtalkTexts(
   { text, extra }: Message,
   { limit, maxParts, fits }: DingtalkTextOptions,
 ): readonly DingtalkText[] {
-  const isPlain = extra["msgtype"] === "text";
+  const isPlain = isPlainText({ text, extra });
   const title = typeof extra["title"] === "string" ? cleanText(extra["title"]) : undefined;
   // JSON escapes at most double the size, so half of the limit always fits.
   for (const bytes of [limit, Math.floor(limit / 2)]) {

@@ -1,11 +1,18 @@
-import { registerSecret } from "../../../base/observe/redact.ts";
+import { registerSecret } from "../../../base/observe.ts";
+import { shorten, toOneLine, isBlank } from "../../../base/text.ts";
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
-import { readMessage, type Message } from "../../message.ts";
-import { sendParts, type Platform } from "../../target.ts";
-import { renderParts } from "../../text/parts.ts";
-import type { Part } from "../../text/source.ts";
+import {
+  joinText,
+  loadFiles,
+  readMessage,
+  sendParts,
+  type LoadedFile,
+  type Message,
+  type Platform,
+  cleanText,
+} from "../../target.ts";
+import { renderParts, type Part } from "../../text/parts.ts";
 import { sendMail, type Mail, type SmtpServer } from "./smtp.ts";
-import { cleanText } from "../../text/text.ts";
 
 type Settings = PlatformSettings<"email">;
 
@@ -39,8 +46,13 @@ export const email: Platform<Settings> = {
         if (!message) return { status: "permanent", error: "The message has no text." };
         const problem = findProblem(message);
         if (problem !== undefined) return { status: "permanent", error: problem };
-        const parts = renderParts(message.text, { format: "email", limit: TEXT_LIMIT, unit: "utf16" });
-        const envelope = { id: delivery.id, from, message };
+        const attachments = await loadFiles(delivery.files ?? []);
+        if ("status" in attachments) return attachments;
+        const names = attachments.map(({ name }) => ({ literal: `${name}\n` }));
+        const hasText = attachments.length === 0 || !isBlank(joinText(message.text));
+        const rendering = { format: "email", limit: TEXT_LIMIT, unit: "utf16" } as const;
+        const parts = renderParts(hasText ? message.text : names, rendering);
+        const envelope = { id: delivery.id, from, message, attachments };
         return sendParts(parts, { delivery, options }, (_, index) =>
           sendMail(toMail(parts, index, envelope), server, { clock, signal: options.signal }),
         );
@@ -89,6 +101,7 @@ interface Envelope {
   readonly id: string;
   readonly from: string;
   readonly message: Message;
+  readonly attachments: readonly LoadedFile[];
 }
 
 const MAX_ADDRESS_CHARACTERS = 254;
@@ -110,10 +123,10 @@ function isAddress(text: string): boolean {
 }
 
 /**
- * Returns the mail of one part. `subject`, `in_reply_to` and `references` come from `deliver_extra`; the default
+ * Returns the mail of one part; the first has the attachments. `subject`, `in_reply_to` and `references` come from `deliver_extra`; the default
  * subject is the first line of the text. Later parts reply to the first.
  */
-function toMail(parts: readonly Part[], index: number, { id, from, message }: Envelope): Mail {
+function toMail(parts: readonly Part[], index: number, { id, from, message, attachments }: Envelope): Mail {
   const { text = "", plain = "", html } = parts[index] ?? {};
   const { extra, chat, thread } = message;
   const counter = parts.length > 1 ? ` (${index + 1}/${parts.length})` : "";
@@ -128,6 +141,7 @@ function toMail(parts: readonly Part[], index: number, { id, from, message }: En
     text,
     html: html === undefined ? undefined : `<!doctype html><html><body>${html}</body></html>`,
     messageId: messageId(id, index, from),
+    attachments: index === 0 ? attachments : [],
     inReplyTo,
     references: [...new Set(references)].slice(-MAX_REFERENCES),
   };
@@ -140,20 +154,15 @@ function messageId(id: string, index: number, from: string): string {
 }
 
 function subjectOf(value: unknown, text: string): string {
-  const given = typeof value === "string" ? oneLine(value, MAX_SUBJECT_CHARACTERS) : "";
+  const given = typeof value === "string" ? lineOf(value, MAX_SUBJECT_CHARACTERS) : "";
   if (given !== "") return given;
   const first = text.split("\n").find((line) => /[\p{L}\p{N}]/u.test(line)) ?? text;
-  return oneLine(first, MAX_LINE_CHARACTERS) || "Message";
+  return lineOf(first, MAX_LINE_CHARACTERS) || "Message";
 }
 
 /** Removes line breaks, which would begin another header. */
-function oneLine(text: string, maxCharacters: number): string {
-  const characters = Array.from(cleanText(text.slice(0, 10_000)).replace(/\s+/g, " ").trim());
-  const cut = characters
-    .slice(0, maxCharacters - 1)
-    .join("")
-    .trimEnd();
-  return characters.length > maxCharacters ? `${cut}…` : characters.join("");
+function lineOf(text: string, maxCharacters: number): string {
+  return shorten(toOneLine(cleanText(text.slice(0, 10_000))), maxCharacters);
 }
 
 /** Skips invalid message ids: a mail outside its thread is better than none. */

@@ -1,10 +1,8 @@
 /** Sends mails through an SMTP server. Touches the machine. */
 import { readFile } from "node:fs/promises";
-import type { Clock } from "../../../base/clock.ts";
-import type { SendOutcome } from "../../target.ts";
-
+import type { Clock } from "../../../base/time.ts";
+import { type SendOutcome, type LoadedFile, cleanText } from "../../target.ts";
 import type { SendFailure } from "../../platform/call.ts";
-import { cleanText } from "../../text/text.ts";
 
 export interface Mail {
   readonly from: string;
@@ -16,6 +14,7 @@ export interface Mail {
   readonly messageId: string;
   readonly inReplyTo: string | undefined;
   readonly references: readonly string[];
+  readonly attachments: readonly LoadedFile[];
 }
 
 export interface SmtpServer {
@@ -95,7 +94,7 @@ export async function sendMail(
   }
 }
 
-function contentOf({ from, to, html, inReplyTo, references, ...rest }: Mail, clock: Clock) {
+function contentOf({ from, to, html, inReplyTo, references, attachments, ...rest }: Mail, clock: Clock) {
   return {
     ...rest,
     // Given as objects, so that nodemailer does not parse them.
@@ -106,6 +105,11 @@ function contentOf({ from, to, html, inReplyTo, references, ...rest }: Mail, clo
     ...(html === undefined ? {} : { html }),
     ...(inReplyTo === undefined ? {} : { inReplyTo }),
     ...(references.length > 0 ? { references: [...references] } : {}),
+    attachments: attachments.map(({ name, type, bytes }) => ({
+      filename: name,
+      contentType: type,
+      content: Buffer.from(bytes),
+    })),
     // RFC 3834: suppresses automatic replies.
     headers: { "Auto-Submitted": "auto-generated" },
   };

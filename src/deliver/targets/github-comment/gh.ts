@@ -4,10 +4,10 @@ import { spawn, type ChildProcessByStdio } from "node:child_process";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
 import { killOnExit } from "../../../exec/process-group.ts";
-import type { Clock } from "../../../base/clock.ts";
+import type { Clock } from "../../../base/time.ts";
 import type { SendFailure } from "../../platform/call.ts";
-import { cleanText } from "../../text/text.ts";
-import { parseRetryAfter } from "../../../base/net/retry-after.ts";
+import { cleanText } from "../../target.ts";
+import { parseRetryAfter } from "../../../base/net/fetch.ts";
 
 /** How a run of gh ended. */
 type GhEnd =

@@ -1,9 +1,8 @@
-import type { Clock } from "../../../base/clock.ts";
-import { registerSecret } from "../../../base/observe/redact.ts";
+import type { Clock } from "../../../base/time.ts";
+import { registerSecret } from "../../../base/observe.ts";
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
-import { readMessage } from "../../message.ts";
-import { Pace } from "../../platform/robot-webhook.ts";
 import {
+  readMessage,
   sendParts,
   type Platform,
   type Delivery,
@@ -11,6 +10,7 @@ import {
   type SendOutcome,
   type Target,
 } from "../../target.ts";
+import { Pace } from "../../platform/robot-webhook.ts";
 import { renderParts } from "../../text/parts.ts";
 import { failureOf, parseAnswer, createRunGh, type RunGh } from "./gh.ts";
 

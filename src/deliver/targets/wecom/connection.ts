@@ -1,7 +1,6 @@
 import type { WSClient } from "@wecom/aibot-node-sdk";
-import { abortable } from "../../../base/deadline.ts";
-import type { Clock } from "../../../base/clock.ts";
-import type { Log } from "../../../base/observe/log.ts";
+import { abortable, type Clock } from "../../../base/time.ts";
+import type { Log } from "../../../base/observe.ts";
 import type { Store } from "../../../store/store.ts";
 import {
   type NoAnswer,

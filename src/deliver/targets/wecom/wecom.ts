@@ -1,19 +1,19 @@
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
-import { readMessage, type Message } from "../../message.ts";
+import { type Message, type Platform, sendParts, type PlatformParts } from "../../target.ts";
 import {
-  type Platform,
-  sendParts,
-  type PlatformParts,
-  type Delivery,
-  type SendOptions,
-  type SendOutcome,
-} from "../../target.ts";
-import { WEBHOOK_CHAT, Pace, parseRobotWebhook, type RobotWebhook } from "../../platform/robot-webhook.ts";
+  createGroupRobot,
+  isPlainText,
+  createRobotTarget,
+  parseRobotWebhook,
+  type GroupRobot,
+  type RobotSender,
+  type RobotWebhook,
+} from "../../platform/robot-webhook.ts";
 import { wecomWords, WecomConnection, type WecomSdk, outcomeOfWebhook } from "./connection.ts";
-import { registerSecret } from "../../../base/observe/redact.ts";
+import { registerSecret } from "../../../base/observe.ts";
 import { renderParts } from "../../text/parts.ts";
 import type { WecomRobotMessage } from "../../../../generated/delivery/client/types.gen.ts";
-import { createCall, throttled } from "../../platform/call.ts";
+import { createCall } from "../../platform/call.ts";
 
 type Settings = PlatformSettings<"wecom">;
 
@@ -38,22 +38,17 @@ export const wecom: Platform<Settings> = {
     const address = parseWebhook(settings.webhook_url ?? "");
     const webhook = address && createWebhookRobot(address, settings, parts);
     const bot = settings.bot_id === undefined ? undefined : createWecomBot(settings, parts);
-    const home = (bot && settings.home_channel) ?? (webhook && WEBHOOK_CHAT);
-    const isForWebhook = ({ chat }: Message) => chat === "" || chat === WEBHOOK_CHAT;
-    return {
+    return createRobotTarget({
       name: wecomWords.name,
-      ...(home === undefined ? {} : { home }),
+      home: settings.home_channel,
+      webhook,
+      app: bot,
+      noChat: NO_CHAT,
+      noApp: NO_BOT,
       // Messages through one of the two need not wait for the other.
       isReady: () => (bot?.isReady ?? false) || webhook?.waitMs === 0,
-      async send(delivery, options) {
-        const message = readMessage(wecomWords.name, delivery);
-        if (!message) return { status: "permanent", error: "The message has no text." };
-        const way = isForWebhook(message) ? webhook : bot;
-        if (way) return way.send(message, delivery, options);
-        return { status: "permanent", error: isForWebhook(message) ? NO_CHAT : NO_BOT };
-      },
       close: async () => bot?.close(),
-    };
+    });
   },
 };
 
@@ -67,9 +62,8 @@ const BOT_TEXT_LIMIT = 20_480;
 const MAX_BOT_PARTS = 10;
 const CHAT = /^[\w@.-]{1,128}$/;
 
-interface WecomBot {
+interface WecomBot extends RobotSender {
   readonly isReady: boolean;
-  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
   close(): Promise<void>;
 }
 
@@ -100,6 +94,7 @@ export function createWecomBot(
       }
       const parts = renderParts(text, {
         format: "commonmark",
+        dialect: "without escapes",
         limit,
         unit: "bytes",
         maxParts: MAX_BOT_PARTS,
@@ -127,64 +122,50 @@ async function loadSdk(): Promise<WecomSdk | undefined> {
 /** "Message push configuration": bytes of a Markdown and of a plain text. */
 const MARKDOWN_LIMIT = 4096;
 const PLAIN_LIMIT = 2048;
-/** "Message push configuration": 20 messages a minute; one text may use half of them. */
-const PER_MINUTE = 20;
 const MAX_PARTS = 10;
-const MINUTE_MS = 60_000;
 /** "Message push configuration": this begins a mention in Markdown. */
 const MENTIONS = ["<@"];
-
-interface WecomRobot {
-  /** Milliseconds until the next message is allowed; 0: now. */
-  readonly waitMs: number;
-  send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
-}
 
 function parseWebhook(url: string): RobotWebhook | undefined {
   return parseRobotWebhook(url, "/cgi-bin/webhook/send", "key");
 }
 
-/** Creates the robot of one group. `deliver_extra.msgtype: text` sends plain text. */
+/** Creates the robot of one group. `deliver_extra.msgtype: text` sends plain text, and so do values from outside. */
 function createWebhookRobot(
   { baseUrl, key }: RobotWebhook,
   settings: PlatformSettings<"wecom">,
   { clock, version }: Pick<PlatformParts, "clock" | "version">,
-): WecomRobot {
+): GroupRobot {
   registerSecret(key);
   const call = createCall({ title: wecomWords.title, baseUrl, clock, version });
-  const pace = new Pace({ clock, limit: PER_MINUTE, windowMs: MINUTE_MS });
-  const sendOne = async (body: WecomRobotMessage, options: SendOptions): Promise<SendOutcome> => {
-    const waitMs = pace.take();
-    if (waitMs > 0) return throttled("The rate limit of the robot is reached.", waitMs);
-    const answer = await call(
-      "WecomRobotAnswer",
-      (client) => client.wecomRobotSend({ query: { key }, body }),
-      options,
-    );
-    const outcome = answer.kind === "none" ? answer.outcome : outcomeOfWebhook(answer);
-    if (outcome.status === "retry" && outcome.isThrottled) pace.hold(outcome.afterMs ?? MINUTE_MS);
-    return outcome;
-  };
-  return {
-    get waitMs() {
-      return pace.waitMs;
-    },
-    async send({ text, extra }, delivery, options) {
-      const isPlain = extra["msgtype"] === "text";
-      const most = isPlain ? PLAIN_LIMIT : MARKDOWN_LIMIT;
-      const parts = renderParts(text, {
-        format: isPlain ? "plain" : "commonmark",
-        limit: Math.min(settings.text_limit ?? most, most),
-        unit: "bytes",
-        maxParts: MAX_PARTS,
-        mentions: MENTIONS,
-      });
-      return sendParts(parts, { delivery, options }, ({ text: content }) =>
-        sendOne(
-          isPlain ? { msgtype: "text", text: { content } } : { msgtype: "markdown", markdown: { content } },
-          options,
-        ),
+  return createGroupRobot({
+    clock,
+    bodiesOf: (message) => robotBodies(message, settings),
+    async post(body: WecomRobotMessage, options) {
+      const answer = await call(
+        "WecomRobotAnswer",
+        (client) => client.wecomRobotSend({ query: { key }, body }),
+        options,
       );
+      return answer.kind === "none" ? answer.outcome : outcomeOfWebhook(answer);
     },
-  };
+  });
+}
+
+function robotBodies(
+  { text, extra }: Message,
+  settings: PlatformSettings<"wecom">,
+): readonly WecomRobotMessage[] {
+  const isPlain = isPlainText({ text, extra });
+  const most = isPlain ? PLAIN_LIMIT : MARKDOWN_LIMIT;
+  const parts = renderParts(text, {
+    format: isPlain ? "plain" : "commonmark",
+    limit: Math.min(settings.text_limit ?? most, most),
+    unit: "bytes",
+    maxParts: MAX_PARTS,
+    mentions: MENTIONS,
+  });
+  return parts.map(({ text: content }) =>
+    isPlain ? { msgtype: "text", text: { content } } : { msgtype: "markdown", markdown: { content } },
+  );
 }

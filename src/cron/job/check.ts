@@ -1,7 +1,63 @@
-/** Finds dangerous text in the prompts and scripts of jobs, which run unattended. Toolsets limit what a job may do. Pure. */
-import { redact } from "../../base/observe/redact.ts";
+/** Checks jobs: whether one can run at all, before it spends anything, and what its prompt must not contain. Touches the machine. */
+import { redact } from "../../base/observe.ts";
+import { stat } from "node:fs/promises";
+import { findScriptFile } from "../../exec/script-file.ts";
+import { isReady } from "../../agent/engine.ts";
+import { type ModelCatalog } from "../../agent/model.ts";
+import { type JobDefinition, toolsetNames } from "./job.ts";
+import type { PreflightDeps } from "../deps.ts";
 
-/** Returns the matching text, or undefined. */
+/** Returns why the job cannot run, in a sentence or two for people; undefined when it can. */
+export async function findBlock(deps: PreflightDeps, job: JobDefinition): Promise<string | undefined> {
+  return (await blockOfFiles(deps, job)) ?? (job.isScriptOnly ? undefined : blockOfAgent(deps, job));
+}
+
+async function blockOfFiles(
+  { scriptsFolder }: PreflightDeps,
+  { script, workdir, isScriptOnly }: JobDefinition,
+): Promise<string | undefined> {
+  if (script === undefined && isScriptOnly) return "The job has no agent, and no script either.";
+  if (script !== undefined && (await findScriptFile(script, scriptsFolder)) === undefined) {
+    return `The file ${JSON.stringify(script)} does not exist in the folder of scripts, ${scriptsFolder}.`;
+  }
+  if (workdir !== undefined && !(await isFolder(workdir))) {
+    return `The working directory of the job, ${workdir}, does not exist.`;
+  }
+  return undefined;
+}
+
+function blockOfAgent(deps: PreflightDeps, job: JobDefinition): string | undefined {
+  const wanted = job.toolsets ?? deps.settings.toolsets ?? [];
+  const offered = wanted.length > 0 ? toolsetNames(deps.toolsets) : [];
+  const unknown = wanted.filter((name) => !offered.includes(name));
+  if (unknown.length > 0) {
+    const names = unknown.map((name) => JSON.stringify(name)).join(", ");
+    return `Unknown toolset ${names}. The toolsets are: ${offered.join(", ")}.`;
+  }
+  return blockOfModel(deps, job) ?? scanPrompt(job.prompt);
+}
+
+function blockOfModel({ models, fallbacks = [] }: PreflightDeps, job: JobDefinition): string | undefined {
+  const ref = job.model === undefined ? models.default : models.resolve(job.model);
+  if (!ref) return `Unknown model ${JSON.stringify(job.model)}: no configured provider has it.`;
+  const others = fallbacks.flatMap((name) => models.resolve(name) ?? []);
+  if ([ref, ...others].some(({ provider }) => canBeCalled(models, provider))) return undefined;
+  return `The key for ${ref.provider}, the provider of the job's model, is missing.`;
+}
+
+function canBeCalled(models: ModelCatalog, provider: string): boolean {
+  const listed = models.list().find(({ name }) => name === provider);
+  return listed !== undefined && isReady(listed);
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}
+
+/** Finds dangerous text in prompts, which run unattended: the matching text, or undefined. Toolsets limit what a job may do. */
 type Find = (text: string) => string | undefined;
 
 interface Threat {
@@ -135,8 +191,6 @@ const COMMANDS: readonly Threat[] = [
   { id: "exfil_http", what: "a command that sends a secret away", find: leaksSecret },
 ];
 
-/** Commands that send secrets over the network. Pure. */
-
 const NETWORK_COMMAND = /\b(?:curl|wget)\b(?:\\\n|[^\n]){0,2000}/gi;
 const SECRET_VARIABLE = /\$\{?\w{0,64}(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API)\w{0,64}/gi;
 /** The option with which a command logs in at a code host. */
@@ -232,64 +286,3 @@ const MAYBE = new RegExp(
   String.raw`[\u00ad\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\u{fe00}-\u{fe0f}\ufeff\uffa0\u{e0000}-\u{e0fff}]`,
   "u",
 );
-
-/** Jobs that would stop or start the service that runs them, again and again. Pure. */
-
-const SERVICE = String.raw`["'\x60]?agentd(?:[.@]\S{0,60}|-gateway)?(?![\w-])`;
-const VERB = "(?:re)?start|stop|kill|reload|shutdown|disable|try-restart|kickstart|bootout|unload";
-const WORDS = String.raw`(?:\s+[^\s;|&\x60]{1,100}){0,6}?\s+`;
-const MANAGERS =
-  "systemctl|launchctl|(?:docker|podman)(?:[ -]compose)?|kubectl|supervisorctl|pm2|rc-service|initctl|brew\\s+services|nssm";
-
-/** Commands that stop or start the service, as typed. */
-const SERVICE_COMMANDS = [
-  String.raw`\b(?:${MANAGERS})${WORDS}(?:${VERB}|delete|rm|down)${WORDS}(?:\S{0,60}\/)?${SERVICE}`,
-  String.raw`\b(?:service|rc-service|sv|pm2)\s+${SERVICE}\s+(?:${VERB})\b`,
-  String.raw`\b(?:pkill|killall)${WORDS}${SERVICE}`,
-  String.raw`\bkill\b[^\n;]{0,40}\b(?:pidof|pgrep)\b[^\n;]{0,40}${SERVICE}`,
-  String.raw`\b(?:pidof|pgrep)\b[^\n;]{0,40}${SERVICE}[^\n;]{0,20}\|\s*xargs\b[^\n;]{0,20}\bkill\b`,
-  String.raw`\bagentd\s+gateway\s+(?:run|${VERB})\b`,
-];
-const TYPED = new RegExp(SERVICE_COMMANDS.join("|"), "gi");
-/** In a script, the command without a verb starts the service too. */
-const IN_SCRIPT = new RegExp(
-  `${TYPED.source}|^\\s*(?:sudo\\s+|exec\\s+|nohup\\s+)*agentd\\s+gateway\\b`,
-  "gim",
-);
-/** In a prompt, phrases count too. */
-const IN_PROMPT = new RegExp(
-  String.raw`${TYPED.source}|\b(?:restart|stop|kill|shut\s+down|reboot)\s+(?:the\s+)?agentd(?![\w-])(?!\s+(?:job|session|run)s?\b)|\b(?:run|execute|call|type)\s+["'\x60]?agentd\s+gateway\b(?!\s+setup)`,
-  "gi",
-);
-
-/** Words that only mention a command. */
-const MENTIONED =
-  /\b(?:never|not|don['’]?t|without|how\s+to|when\s+to|whether|why|who|did|does|explain|describe|document|documents?|mentions?|mentioning|contains?|says?|about|grep|search|look(?:ing)?\s+for|count|occurrences?|uses?\s+of)\b/i;
-const CLAUSE_CHARACTERS = 160;
-
-/** Returns why a text that stops or starts the service is refused; undefined when it does not. */
-export function lifecycleProblem(text: string, what: "prompt" | "script"): string | undefined {
-  const found = what === "script" ? inScript(text) : inPrompt(text);
-  if (found === undefined) return undefined;
-  const excerpt = JSON.stringify(found.replace(/\s+/g, " ").trim().slice(0, 80));
-  return `The ${what} would stop or start the service that runs the job (${excerpt}), which can become an endless loop. Use the service manager of the system instead.`;
-}
-
-function inPrompt(text: string): string | undefined {
-  for (const { 0: found, index } of text.matchAll(IN_PROMPT)) {
-    const before = text.slice(Math.max(0, index - CLAUSE_CHARACTERS), index);
-    const clause = before.split(/[.;:!?\n,]|\b(?:and|then|but)\b/i).at(-1) ?? "";
-    if (!MENTIONED.test(clause)) return found;
-  }
-  return undefined;
-}
-
-/** Comments and lines that only print do not count. */
-function inScript(text: string): string | undefined {
-  const lines = text
-    .split("\n")
-    .filter((line) => !/^\s*(?:#|\/\/|\*|(?:echo|printf|print|console\.log)\b[^|]*$)/.test(line));
-  // Languages other than the shell write the words of a command as a list.
-  const plain = lines.map((line) => line.replace(/["',[\]()]+/g, " ")).join("\n");
-  return plain.match(IN_SCRIPT)?.[0];
-}

@@ -1,3 +1,7 @@
+/** What the stages of the pipeline need from the machine: scripts, lists of filters, and skills. Touches the machine. */
+import { readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { Config } from "../../../generated/config/types.gen.ts";
 import { commandEnvironment } from "../../exec/process-group.ts";
 import {
   describeScriptFailure,
@@ -6,11 +10,54 @@ import {
   type ScriptEnd,
 } from "../../exec/script-file.ts";
 import { loadSkill, type LoadedSkill, type Skills } from "../../agent/skills/skills.ts";
-import { isExactNumber } from "../../base/json/exact-json.ts";
-import { isRecord } from "../../base/json/schema.ts";
-import type { Log } from "../../base/observe/log.ts";
-import { redact, redactValue } from "../../base/observe/redact.ts";
-import { fromJson } from "./event.ts";
+import { isExactNumber, parseExactJson } from "../../base/data.ts";
+import { isRecord } from "../../base/data.ts";
+import type { Log } from "../../base/observe.ts";
+import { redact, redactValue } from "../../base/observe.ts";
+import { resolveWithin, type Environment } from "../../config/home.ts";
+import { webhookSettings } from "../routes/route.ts";
+import { fromJson, type FindDuplicate } from "./event.ts";
+
+export interface EvaluationPorts {
+  /** Returns the values that a file lists; undefined when it cannot be read. */
+  readonly valuesIn: (path: string) => Promise<readonly unknown[] | undefined>;
+  readonly runScript: RunScript;
+  readonly loadSkill: LoadSkill;
+  readonly warn: (problem: string) => void;
+  readonly findDuplicate: FindDuplicate;
+}
+
+export interface PortOptions {
+  readonly config: Config;
+  readonly env: Environment;
+  /** Absolute. */
+  readonly paths: { readonly agentHome: string; readonly userHome: string; readonly workspace: string };
+  readonly skills: Pick<Skills, "find">;
+  readonly log: Log;
+}
+
+/** Returns what the stages of the pipeline need from the machine. The store finds duplicates. */
+export function createEvaluationPorts({
+  config,
+  env,
+  paths,
+  skills,
+  log,
+}: PortOptions): Omit<EvaluationPorts, "findDuplicate"> {
+  const { scriptTimeoutMs } = webhookSettings(config);
+  return {
+    valuesIn: (path) =>
+      readListFile(listFilePath(path, { home: paths.agentHome, userHome: paths.userHome, env })),
+    runScript: createRunScript({
+      folder: join(paths.agentHome, "scripts"),
+      timeoutMs: scriptTimeoutMs,
+      envPassthrough: config.terminal.env_passthrough,
+      log,
+    }),
+    loadSkill: createLoadSkill({ skills, cwd: paths.workspace, log }),
+    warn: (problem) => log.warn("a filter is invalid", { problem }),
+  };
+}
 
 export interface ScriptInput {
   readonly payload: unknown;
@@ -79,7 +126,7 @@ function run(
   return runScriptFile(path, { env, timeoutMs, input: JSON.stringify(payload ?? null) });
 }
 
-/** Senders choose these values: the system accepts neither a NUL nor a megabyte. */
+/** Senders choose these values, and the system accepts neither a NUL nor a megabyte in a variable. */
 function variable(text: string): string {
   return text.slice(0, MAX_VARIABLE_CHARACTERS).replaceAll("\u0000", "");
 }
@@ -149,4 +196,49 @@ export function createLoadSkill({
     }
     return undefined;
   };
+}
+
+const MAX_LIST_BYTES = 5_242_880;
+
+/** Resolves a filter's `in_file`: relative to the home, which may be written `<home>/`, with `$NAME` expanded. */
+export function listFilePath(
+  written: string,
+  { home, userHome, env }: { readonly home: string; readonly userHome: string; readonly env: Environment },
+): string {
+  const filled = written
+    .replace(/^<home>\//, "")
+    .replaceAll(
+      /\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))/g,
+      (whole, braced: string | undefined, bare: string | undefined) => env[braced ?? bare ?? ""] ?? whole,
+    );
+  return resolveWithin(home, filled, userHome);
+}
+
+/**
+ * Returns the values of a file: the elements of a JSON list, the names of a JSON object, one JSON value, or else the lines
+ * that are not blank. Undefined when it cannot be read. It reads the file each time, so that changes apply at once.
+ */
+export async function readListFile(path: string): Promise<readonly unknown[] | undefined> {
+  try {
+    // Reading a pipe would wait, and reading a huge file would fill the memory.
+    const found = await stat(path);
+    if (!found.isFile() || found.size > MAX_LIST_BYTES) return undefined;
+    const text = (await readFile(path, "utf8")).replace(/^\uFEFF/, "");
+    return valuesOf(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function valuesOf(text: string): readonly unknown[] {
+  try {
+    const value = parseExactJson(text);
+    if (Array.isArray(value)) return value;
+    return isRecord(value) && !isExactNumber(value) ? Object.keys(value) : [value];
+  } catch {
+    return text
+      .split(/\r?\n/)
+      .map((line) => line.trim())
+      .filter((line) => line !== "");
+  }
 }

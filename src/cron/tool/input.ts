@@ -1,15 +1,4 @@
-/** What the agent's tool and the command `/cron` work with. */
-import type { CronDeps } from "../deps.ts";
-
-/** Dependencies for creating and changing jobs, in any process. */
-export type JobService = Pick<
-  CronDeps,
-  "store" | "clock" | "settings" | "models" | "toolsets" | "workspace" | "scriptsFolder" | "outputFolder"
-> & {
-  /** More absolute folders that the agent may choose as the working directory of a job. */
-  readonly workspaceRoots?: readonly string[];
-};
-
+/** The input of the agent's tool for jobs. */
 export const JOB_ACTIONS = ["create", "list", "show", "update", "pause", "resume", "remove", "run"] as const;
 
 /** The input of the model. It cannot choose models and providers: those cost money, and scheduled runs are unattended. */
