@@ -6,28 +6,23 @@ export type { Service } from "./app/service.ts";
 
 // Extend
 export type { Engine, EngineEvent, EngineTurn, ModelRef, TurnEnd, TurnPorts, Usage } from "./agent/engine.ts";
-export {
-  createScriptedEngine,
-  type Script,
-  type ScriptState,
-  type ScriptStep,
-} from "./agent/engines/scripted.ts";
-export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/tool/tool.ts";
+export { createScriptedEngine, type Script, type ScriptState, type ScriptStep } from "./agent/model.ts";
+export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/engine.ts";
 
 // Use
 export type { Agent, SessionStatus } from "./agent/agent.ts";
-export type { Command, Commands, Directive } from "./agent/commands/command.ts";
+export type { Command, Commands, Directive } from "./agent/agent.ts";
 export {
   readAttachment,
   type AttachmentOptions,
   type ReadAttachment,
 } from "./agent/attachments/attachment.ts";
-export type { SessionPage, SessionSummary } from "./agent/session/list.ts";
-export type { Message } from "./agent/message.ts";
-export type { Prompt, Submitted } from "./agent/run/prompt.ts";
+export type { SessionPage, SessionSummary } from "./agent/session/queries.ts";
+export type { Message } from "./agent/engine.ts";
+export type { Prompt, Submitted } from "./agent/run/run.ts";
 export type { JournalEvent } from "./store/journal/journal.ts";
 
 // Errors
 export { ServiceError, type ErrorCode } from "./base/errors.ts";
-export { createLog, type Log } from "./base/observe/log.ts";
-export { systemClock } from "./base/clock.ts";
+export { createLog, type Log } from "./base/observe.ts";
+export { systemClock } from "./base/time.ts";

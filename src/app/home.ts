@@ -5,11 +5,17 @@
 import { realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import type { Config } from "../../generated/config/types.gen.ts";
-import { createLog, type Log } from "../base/observe/log.ts";
+import { createLog, type Log } from "../base/observe.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "../config/config.ts";
-import { makePrivateFolder, prepareHome, resolveHome, type Environment } from "../config/home.ts";
-import { resolvePaths, type ConfigPaths } from "../config/paths.ts";
-import { hideSecrets } from "../config/secrets/values.ts";
+import {
+  makePrivateFolder,
+  prepareHome,
+  resolveHome,
+  type Environment,
+  resolvePaths,
+  type ConfigPaths,
+} from "../config/home.ts";
+import { hideSecrets } from "../config/secret-values.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
 
@@ -20,6 +26,8 @@ export interface HomeOptions {
   readonly home?: string;
   readonly profile?: string;
   readonly log?: Log;
+  /** Creates the log from its settings, unless `log` is given. Default: JSON lines on stderr. */
+  readonly openLog?: (settings: Config["log"], home: string) => Log;
 }
 
 export interface Home {
@@ -52,7 +60,7 @@ export async function openHome(options: HomeOptions): Promise<Home> {
   const loaded = await loadConfig({ home, env: processEnv });
   const config = requireValid(loaded);
   hideSecrets(loaded);
-  const log = options.log ?? createLog(config.log.level);
+  const log = options.log ?? options.openLog?.(config.log, home) ?? createLog(config.log.level);
   for (const notice of notices) log.warn(notice);
   logWarnings(loaded, log);
   return {

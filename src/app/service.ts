@@ -1,11 +1,7 @@
-import { waitAtMost } from "../base/deadline.ts";
 /** Starts and stops a service: its modules, its listeners and its scheduler. */
+import { waitAtMost, systemClock } from "../base/time.ts";
 import type { WiredAgent } from "./wire-agent.ts";
 import type { Agent } from "../agent/agent.ts";
-import type { Questions } from "../agent/question/questions.ts";
-import { KeyLimits } from "../agent/run/concurrency.ts";
-import type { RunScheduler } from "../agent/run/scheduler.ts";
-import { systemClock } from "../base/clock.ts";
 import type { Ticker } from "../cron/tick/ticker.ts";
 import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
@@ -25,8 +21,8 @@ export interface Service {
   /** The agent with its commands, skills and processes. */
   readonly deps: WiredAgent;
   readonly agent: Agent;
-  readonly runs: RunScheduler;
-  readonly questions: Questions;
+  readonly runs: Agent["runs"];
+  readonly questions: Agent["deps"]["questions"];
   /** The connections of the gateway. */
   readonly hub: RpcHub;
   /**
@@ -45,8 +41,7 @@ export type RpcService = Omit<Service, "url">;
  * toolset) or `state_store_unavailable`.
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
-  const keyLimits = new KeyLimits(options.keys.holders ?? [], options.clock ?? systemClock);
-  const wired = await wireService({ ...options, keyLimits });
+  const wired = await wireService({ ...options, limitedKeys: options.keys.holders ?? [] });
   try {
     const scheduler = options.config.cron.enabled ? await loadScheduler(options, wired) : undefined;
     const receiver = await createReceiver(options, wired);
@@ -156,12 +151,11 @@ async function createReceiver(
   { wiredAgent, targets, telemetry }: WiredService,
 ): Promise<WebhookReceiver | undefined> {
   if (!options.config.platforms.webhook.enabled) return undefined;
-  const [{ wireWebhook }, { createWebhookApp }, { WebhookReceiver }] = await Promise.all([
-    import("./wire-webhook.ts"),
-    import("../webhook/receive/app.ts"),
+  const [webhook, { WebhookReceiver }] = await Promise.all([
+    import("../webhook/receiver.ts"),
     import("../gateway/webhook-receiver.ts"),
   ]);
-  const webhook = wireWebhook(options, { ...wiredAgent, targets, metrics: telemetry.webhook });
-  await webhook.deps.routes.warnOfPlatforms();
-  return new WebhookReceiver({ ...webhook, app: createWebhookApp(webhook.deps) });
+  const receiver = webhook.createReceiver(options, { ...wiredAgent, targets, metrics: telemetry.webhook });
+  await receiver.deps.routes.warnOfPlatforms();
+  return new WebhookReceiver(receiver);
 }

@@ -1,15 +1,15 @@
-import { join } from "node:path";
-import type { McpServerOptions } from "../agent/mcp/connection.ts";
-import type { McpServersOptions } from "../agent/mcp/servers.ts";
+import { isAbsolute, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { commandEnvironment } from "../exec/process-group.ts";
+import type { SandboxOptions } from "../exec/sandbox/service.ts";
 import type { Config, McpServerConfig, WebSearchConfig } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { AgentSettings } from "../agent/deps.ts";
-import type { Skills } from "../agent/skills/skills.ts";
-import type { Processes } from "../agent/tools/process/processes.ts";
-import type { ToolOptions, WebOptions } from "../agent/tools/catalog.ts";
-import { resolveWithin, type Environment } from "../config/home.ts";
-import { resolveSecret } from "../config/secrets/reference.ts";
+import { resolveWithin, type Environment, resolveSecret } from "../config/home.ts";
+import type { CreateAgentOptions } from "../agent/create.ts";
+
+type AgentSettings = CreateAgentOptions["settings"];
+type ToolOptions = CreateAgentOptions["builtInTools"];
+type McpServersOptions = ReturnType<CreateAgentOptions["mcp"]["atStart"]>;
 
 /** The absolute paths that a service works with. */
 export interface Paths {
@@ -83,14 +83,9 @@ export function webhookSecret({ api_server: server }: Config, env: Environment):
  * Returns the options of the built-in tools. References such as `env:NAME` are resolved in `env`. ServiceError
  * `invalid_config` for a variable that is not set.
  */
-export function toolOptions(
-  config: Config,
-  env: Environment,
-  { processes, skills }: { readonly processes: Processes; readonly skills: Skills },
-): ToolOptions {
+export function toolOptions(config: Config, env: Environment): ToolOptions {
   const { web, vision } = config;
   return {
-    skills,
     vision: { maxBytes: vision.max_bytes, ...(vision.model === undefined ? {} : { model: vision.model }) },
     web: {
       timeoutMs: web.timeout_seconds * 1000,
@@ -103,12 +98,11 @@ export function toolOptions(
       timeoutMs: config.terminal.timeout_seconds * 1000,
       maxOutputBytes: config.terminal.max_output_bytes,
       envPassthrough: config.terminal.env_passthrough,
-      processes,
     },
   };
 }
 
-function searchOptions(search: WebSearchConfig, env: Environment): NonNullable<WebOptions["search"]> {
+function searchOptions(search: WebSearchConfig, env: Environment): NonNullable<ToolOptions["web"]["search"]> {
   const { provider, base_url: baseUrl, api_key: key } = search;
   const needed = provider === "searxng" ? "base_url" : "api_key";
   if (search[needed] === undefined) {
@@ -121,6 +115,36 @@ function searchOptions(search: WebSearchConfig, env: Environment): NonNullable<W
     ...(baseUrl === undefined ? {} : { baseUrl }),
     ...(key === undefined ? {} : { apiKey: resolveSecret(key, env, "web.search.api_key") }),
   };
+}
+
+/** Returns what the sandbox allows. Skills stay readable: commands run their scripts. */
+export function sandboxOptions(config: Config, paths: Paths, searchPath: string): SandboxOptions {
+  const { terminal, web, skills } = config;
+  const resolve = (path: string) => resolveWithin(paths.agentHome, path, paths.userHome);
+  return {
+    setting: terminal.sandbox,
+    hosts: terminal.sandbox_hosts,
+    allowedPrivateHosts: web.allowed_private_hosts,
+    limits: {
+      maxProcesses: terminal.sandbox_max_processes,
+      maxMemoryBytes: terminal.sandbox_max_memory_mb * 1_048_576,
+    },
+    folders: {
+      home: paths.agentHome,
+      userHome: paths.userHome,
+      readableInHome: [join(paths.agentHome, "skills"), ...skills.folders.map(resolve)],
+      writable: terminal.sandbox_writable.map(resolve),
+      readable: terminal.sandbox_readable.map(resolve),
+      // The database may be outside the home.
+      hidden: [...terminal.sandbox_hidden.map(resolve), ...databaseFiles(paths.databaseUrl)],
+      searchPath,
+    },
+  };
+}
+
+function databaseFiles(url: string): readonly string[] {
+  const file = url.startsWith("file:") ? fileURLToPath(url) : url;
+  return isAbsolute(file) ? ["", "-wal", "-shm"].map((suffix) => `${file}${suffix}`) : [];
 }
 
 /** Returns the options of each enabled MCP server, or a text that says why it cannot be used. */
@@ -143,7 +167,7 @@ function mcpServer(
     env,
     paths,
   }: { readonly startSeconds: number; readonly env: Environment; readonly paths: Paths },
-): McpServerOptions | string {
+): McpServersOptions[string] {
   const { command, url, args = [], cwd, tools, timeout_seconds: seconds } = server;
   const limits = {
     startTimeoutMs: startSeconds * 1000,

@@ -1,15 +1,13 @@
 /** From a home folder and an environment to a running service. */
 import packageFile from "../../package.json" with { type: "json" };
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { Engine } from "../agent/engine.ts";
-import { createEngine } from "../agent/engines/select.ts";
-import { formatModel } from "../agent/model.ts";
-import type { Tool } from "../agent/tool/tool.ts";
-import { systemClock } from "../base/clock.ts";
-import type { Log } from "../base/observe/log.ts";
-import { registerSecret } from "../base/observe/redact.ts";
-import { checkToolInput, createCatalog, findProviders } from "./models.ts";
-import { createKeyRing, ensureApiKey } from "../config/secrets/secrets.ts";
+import type { Engine, Tool } from "../agent/engine.ts";
+import { createEngine } from "../agent/model.ts";
+import { processId } from "../base/system/machine.ts";
+import { systemClock } from "../base/time.ts";
+import { type Log, registerSecret } from "../base/observe.ts";
+import { checkToolInput, modelStatus, openModels, type Models, type ModelStatus } from "./models.ts";
+import { createKeyRing, ensureApiKey } from "../config/keys.ts";
 import { Variables } from "../config/variables.ts";
 import { openHome, type Home, type HomeOptions } from "./home.ts";
 import {
@@ -37,6 +35,8 @@ export interface StartedService {
   readonly version: string;
   /** The default model, `provider:model`. */
   readonly model: string;
+  /** With the reason when the demo model answers. */
+  readonly modelStatus: ModelStatus;
   /** `<home>/.env` when it holds the key. */
   readonly keyFile: string | undefined;
   readonly keyCreated: boolean;
@@ -54,17 +54,22 @@ export async function startFromHome(options: StartOptions): Promise<StartedServi
   const keyed = await ensureApiKey({ config: withAddress(home.config, options), home: home.folder });
   const { config, created: keyCreated, path } = keyed;
   if (keyCreated && config.api_server.key !== undefined) registerSecret(config.api_server.key);
+  const models = await modelsOf({ ...home, config }, options);
   const [core, { default: openApi }] = await Promise.all([
-    coreOptions({ ...home, config }, options),
+    coreOptions({ ...home, config }, models, options),
     import("../../generated/specs/http.openapi.json", { with: { type: "json" } }),
   ]);
   const service = await startService({ ...core, keys: createKeyRing(config, { env }), openApi });
   const { version } = packageFile;
-  const model = formatModel(core.models.default);
-  log.info("listening", { url: service.url, model, version });
+  const status = modelStatus(models, env);
+  const { model } = status;
+  log.info("listening", { url: service.url, model, version, pid: processId });
+  if (models.local?.unanswered.length || models.providers.length > 0) {
+    if (status.problem !== undefined) log.warn("no model is chosen", { reason: status.problem });
+  }
   const isKept = keyCreated || env["API_SERVER_KEY"] !== undefined;
   const keyFile = isKept && processEnv["API_SERVER_KEY"] === undefined ? path : undefined;
-  return { service, version, model, keyFile, keyCreated, log };
+  return { service, version, model, modelStatus: status, keyFile, keyCreated, log };
 }
 
 /**
@@ -73,7 +78,7 @@ export async function startFromHome(options: StartOptions): Promise<StartedServi
  */
 export async function startRpcFromHome(home: Home, store: Store): Promise<RpcService> {
   try {
-    return await startRpcService({ ...(await coreOptions(home)), store });
+    return await startRpcService({ ...(await coreOptions(home, await modelsOf(home))), store });
   } catch (error) {
     await store.close();
     throw error;
@@ -82,21 +87,30 @@ export async function startRpcFromHome(home: Home, store: Store): Promise<RpcSer
 
 /** Starts a service without a listener or key that runs the due jobs. */
 export async function startTickFromHome(options: HomeOptions): Promise<TickService> {
-  return startTickService(await coreOptions(await openHome(options)));
+  const home = await openHome(options);
+  return startTickService(await coreOptions(home, await modelsOf(home)));
+}
+
+function modelsOf({ config, env, log }: Home, own: Pick<StartOptions, "engine"> = {}): Promise<Models> {
+  return openModels(config, env, log, { watches: true, needsKey: own.engine === undefined });
 }
 
 async function coreOptions(
   { config, env, folder, log, paths, processEnv, secretNames, problems, readConfig }: Home,
+  models: Models,
   own: Pick<StartOptions, "engine" | "tools"> = {},
 ): Promise<CoreOptions> {
-  const providers = await findProviders(config, env, log);
+  const { providers, catalog } = models;
+  // Asked ahead of the first turn, which needs the answer.
+  void catalog.refreshContext(catalog.default);
   const { max_answer_bytes: maxAnswerBytes } = config.limits;
-  const engineOptions = { providers, checkInput: checkToolInput, clock: systemClock, log, maxAnswerBytes };
-  const engine = own.engine ?? createEngine(engineOptions);
+  const shared = { clock: systemClock, log, maxAnswerBytes, models: catalog };
+  const engine = own.engine ?? createEngine({ providers, checkInput: checkToolInput, ...shared });
   return {
     config,
     paths,
-    models: createCatalog(config, providers),
+    models: catalog,
+    closeModels: () => models.close(),
     engine,
     env,
     processEnv,

@@ -1,34 +1,15 @@
-import { waitAtMost } from "../base/deadline.ts";
+/** Builds the agent from the configuration, with what the cron and webhook modules add to it. */
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
-import { Agent } from "../agent/agent.ts";
-import { Questions } from "../agent/question/questions.ts";
-import { Commands } from "../agent/commands/command.ts";
-import { createBriefing } from "../agent/context/briefing.ts";
-import { conversationCommands } from "../agent/commands/conversation.ts";
-import { modelCommands } from "../agent/commands/model.ts";
-import { createRunShell, quickCommands, skillCommands } from "../agent/commands/quick.ts";
-import { serviceCommands } from "../agent/commands/service.ts";
-import { sessionCommands } from "../agent/commands/session.ts";
-import type { Engine } from "../agent/engine.ts";
-import { Grants } from "../agent/question/grants.ts";
-import type { KeyLimits } from "../agent/run/concurrency.ts";
-import type { McpStatus } from "../agent/mcp/connection.ts";
-import { McpServers } from "../agent/mcp/servers.ts";
+import type { Engine, Tool } from "../agent/engine.ts";
 import type { ModelCatalog } from "../agent/model.ts";
-import type { AgentDeps } from "../agent/deps.ts";
-import { AttachedClients, VariableShares } from "../agent/session/live-sessions.ts";
 import { bundledSkillsFolder, Skills } from "../agent/skills/skills.ts";
-import { joinTriggers } from "../agent/notify/run-trigger.ts";
-import { SpawnTrees } from "../agent/subagent/spawn-tree.ts";
-import { Processes } from "../agent/tools/process/processes.ts";
-import { createTools } from "../agent/tools/catalog.ts";
-import type { Tool } from "../agent/tool/tool.ts";
-import type { Clock } from "../base/clock.ts";
+import type { Clock } from "../base/time.ts";
 import { cronCommand, createCronjob } from "../cron/tool/tool.ts";
-import { RunEnds, createCronTrigger } from "../cron/run/trigger.ts";
-import { createWebhookTrigger } from "../webhook/deliveries/trigger.ts";
-import type { Log } from "../base/observe/log.ts";
+import { type JobService, cronSettings } from "../cron/deps.ts";
+import { RunEnds, createCronTrigger } from "../cron/run/end.ts";
+import { createWebhookTrigger } from "../webhook/deliveries/deliveries.ts";
+import type { Log } from "../base/observe.ts";
 import { checkToolInput } from "./models.ts";
 import { resolveWithin, type Environment } from "../config/home.ts";
 import type { Variables } from "../config/variables.ts";
@@ -40,9 +21,9 @@ import {
   type Paths,
   workspaceRoots,
 } from "./settings.ts";
+import type { SandboxService } from "../exec/sandbox/service.ts";
 import type { Store } from "../store/store.ts";
-import { cronSettings } from "../cron/settings.ts";
-import type { JobService } from "../cron/tool/job-service.ts";
+import { createAgent, type AgentServices, type CreateAgentOptions } from "../agent/create.ts";
 
 export interface WireAgentOptions {
   readonly config: Config;
@@ -58,113 +39,61 @@ export interface WireAgentOptions {
   readonly readConfig?: () => Promise<Config>;
   readonly version: string;
   readonly log: Log;
+  /** Absent: commands run without a sandbox. */
+  readonly sandbox?: SandboxService;
   /** Absent: no client uses a key. */
-  readonly keyLimits?: KeyLimits;
+  readonly limitedKeys?: CreateAgentOptions["limitedKeys"];
   /** Absent: runs are neither traced nor counted. */
-  readonly telemetry?: Pick<AgentDeps, "tracing" | "runEnded">;
+  readonly telemetry?: Pick<CreateAgentOptions, "tracing" | "runEnded">;
 }
 
-/** The agent with its commands, tools and skills. */
-export interface WiredAgent {
-  readonly agent: Agent;
-  readonly commands: Commands;
-  /** The background processes of the terminal tool. */
-  readonly processes: Processes;
-  readonly skills: Skills;
-  readonly mcp: McpServers;
-  readonly spawnTrees: SpawnTrees;
+/** The agent with its services, and the ends of scheduled runs. */
+export interface WiredAgent extends AgentServices {
   /** Notifies of scheduled runs that end in this process. */
   readonly cronEnds: RunEnds;
-  readonly reload: {
-    /** Reads the `.env` file again. Resolves to the number of changed variables. */
-    env(): Promise<number>;
-    /** Reads the configuration again and connects its MCP servers. Resolves to a status line for each. */
-    mcp(): Promise<readonly string[]>;
-  };
-  /** Ends background processes and MCP servers. Call it after the runs are drained. */
-  close(): Promise<void>;
 }
 
-/** Builds the agent from the configuration. ServiceError `invalid_config`. */
+/** Creates the agent of the configuration, with scheduled jobs and webhooks. ServiceError `invalid_config`. */
 export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock): WiredAgent {
-  const { config, paths, engine, models, log, variables, version, tools: extra = [] } = options;
-  const processes = new Processes({ maxRunning: config.terminal.max_background });
-  const skills = createSkills(config, paths);
-  const jobs = createJobService(options, { store, clock, models, tools: () => agent.deps.tools() });
-  const builtInOptions = toolOptions(config, options.env, { processes, skills });
-  const builtIn = createTools({ ...builtInOptions, cron: [createCronjob(jobs)] });
-  const tools: readonly Tool[] = [
-    ...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)),
-    ...extra,
-  ];
-  const mcp = new McpServers(log);
-  const connectMcp = (current: Config) => mcp.use(mcpServerOptions(current, options.env, paths));
-  const offersMcp = config.agent.toolsets.includes("mcp");
-  let starting: Promise<void> | undefined = offersMcp
-    ? connectMcp(config).finally(() => (starting = undefined))
-    : undefined;
-  const hosts = new AttachedClients();
+  const { config, paths, engine, models, log, variables, version, tools = [] } = options;
+  const jobs = createJobService(options, { store, clock, models, tools: () => services.agent.deps.tools() });
   const cronEnds = new RunEnds();
-  const agent: Agent = new Agent(
-    {
-      store,
-      clock,
-      log,
-      engine,
-      models,
-      tools: () => (offersMcp ? [...tools, ...mcp.tools()] : tools),
-      toolsSettled: async () => {
-        if (starting) await waitAtMost(clock, MCP_WAIT_MS, starting);
-      },
-      briefing: createBriefing({ skills, names: config.agent.context_files, clock }),
-      notices: () => mcp.notices(),
-      clients: hosts,
-      switches: { yolo: false },
-      questions: new Questions(store, clock, variables),
-      grants: new Grants(store),
-      ...(options.keyLimits ? { keyLimits: options.keyLimits } : {}),
-      variables: new VariableShares(variables),
-      checkInput: checkToolInput,
-      settings: agentSettings(config, paths),
-      trigger: joinTriggers([
-        createCronTrigger({ store, ends: cronEnds }),
-        createWebhookTrigger({ store, log }),
-      ]),
-      ...options.telemetry,
+  const serversOf = (current: Config) => mcpServerOptions(current, options.env, paths);
+  const services = createAgent({
+    store,
+    clock,
+    log,
+    engine,
+    models,
+    variables,
+    version,
+    tools,
+    checkInput: checkToolInput,
+    settings: { ...agentSettings(config, paths), isSandboxed: options.sandbox?.isActive ?? false },
+    maxLiveSessions: config.sessions.max_live,
+    maxProcesses: config.terminal.max_background,
+    contextFiles: config.agent.context_files,
+    skills: createSkills(config, paths),
+    spawnTreesFolder: join(paths.agentHome, "spawn-trees"),
+    builtInTools: builtInTools(options, jobs),
+    mcp: {
+      atStart: () => serversOf(config),
+      read: async () => serversOf(await (options.readConfig?.() ?? config)),
     },
-    { maxLiveSessions: config.sessions.max_live },
-  );
-  const reload: WiredAgent["reload"] = {
-    env: () => variables.reload(),
-    mcp: async () => {
-      await connectMcp(await (options.readConfig?.() ?? config));
-      return mcp.status().map(describeMcp);
-    },
-  };
-  const commands: Commands = new Commands(
-    () => conversationCommands,
-    () => sessionCommands,
-    () => modelCommands,
-    () =>
-      serviceCommands(
-        {
-          version,
-          reloadEnv: reload.env,
-          reloadMcp: reload.mcp,
-          skills: async (cwd) => (await skills.list(cwd)).skills,
-        },
-        () => commands,
-      ),
-    () => [cronCommand(jobs)],
-    () => quickCommands(config.quick_commands, createRunShell(config.terminal.env_passthrough)),
-    async (cwd = paths.workspace) => skillCommands((await skills.list(cwd)).skills),
-  );
-  const spawnTrees = new SpawnTrees(join(paths.agentHome, "spawn-trees"));
-  const close = async () => {
-    await agent.stop();
-    await Promise.all([processes.close(), mcp.close(), hosts.close()]);
-  };
-  return { agent, commands, processes, skills, mcp, spawnTrees, cronEnds, reload, close };
+    commands: [cronCommand(jobs)],
+    quickCommands: config.quick_commands,
+    envPassthrough: config.terminal.env_passthrough,
+    triggers: [createCronTrigger({ store, ends: cronEnds }), createWebhookTrigger({ store, log })],
+    ...(options.limitedKeys ? { limitedKeys: options.limitedKeys } : {}),
+    ...options.telemetry,
+  });
+  return { ...services, cronEnds };
+}
+
+function builtInTools({ config, env, sandbox }: WireAgentOptions, jobs: JobService) {
+  const options = toolOptions(config, env);
+  const terminal = { ...options.terminal, ...(sandbox ? { sandbox } : {}) };
+  return { ...options, terminal, cron: [createCronjob(jobs)] };
 }
 
 /** Returns the skills that the configuration allows. */
@@ -181,18 +110,10 @@ export function createSkills(
   });
 }
 
-/** How long a run waits for MCP servers that are starting. The next run gets the tools that arrive later. */
-const MCP_WAIT_MS = 2_000;
-
-function describeMcp({ name, status, tools, error }: McpStatus): string {
-  if (status === "failed") return `${name}: failed (${error ?? "unknown"})`;
-  return `${name}: ${status}, ${tools} tool${tools === 1 ? "" : "s"}`;
-}
-
 /** Returns what the cronjob tool and `/cron` work with. */
 export function createJobService(
   { config, paths }: { readonly config: Config; readonly paths: Paths },
-  deps: Pick<AgentDeps, "store" | "clock" | "models" | "tools">,
+  deps: Pick<JobService, "store" | "clock" | "models"> & { readonly tools: () => readonly Tool[] },
 ): JobService {
   const { store, clock, models, tools } = deps;
   return {
@@ -200,7 +121,7 @@ export function createJobService(
     clock,
     models,
     settings: cronSettings(config),
-    toolsets: () => [...new Set(tools().map(({ toolset }) => toolset))],
+    toolsets: { configured: [], tools },
     workspace: paths.workspace,
     workspaceRoots: workspaceRoots(config, paths),
     scriptsFolder: join(paths.agentHome, "scripts"),

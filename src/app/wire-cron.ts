@@ -1,12 +1,10 @@
 /** The job scheduler, built from the configuration. Loads on demand: most processes that share the store run no jobs. */
-import { createScheduler } from "../cron/scheduler.ts";
-import type { Ticker } from "../cron/tick/ticker.ts";
+import { createScheduler, type Ticker } from "../cron/tick/ticker.ts";
 import type { WiredService, CoreOptions } from "./wire.ts";
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { WiredAgent } from "./wire-agent.ts";
-import type { CronDeps } from "../cron/deps.ts";
-import { cronSettings } from "../cron/settings.ts";
+import { type CronDeps, cronSettings } from "../cron/deps.ts";
 import { homesOf } from "../deliver/address.ts";
 import type { Targets } from "../deliver/target.ts";
 import { cronOutputFolder, type Paths } from "./settings.ts";
@@ -39,15 +37,11 @@ function wireCron(
     skills,
     settings: cronSettings(config),
     homes: homesOf(targets),
-    // Configured toolsets count while their servers are still starting, or have no tools yet.
-    toolsets: () => [
-      ...new Set([...config.agent.toolsets, ...agent.deps.tools().map(({ toolset }) => toolset)]),
-    ],
+    toolsets: { configured: config.agent.toolsets, tools: agent.deps.tools },
     workspace: paths.workspace,
     scriptsFolder: join(paths.agentHome, "scripts"),
     outputFolder: cronOutputFolder(paths),
     envPassthrough: config.terminal.env_passthrough,
     ends: cronEnds,
-    owner: "default",
   };
 }

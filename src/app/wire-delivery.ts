@@ -1,19 +1,19 @@
 /** Delivery: the targets of a service, built from the configuration, and what follows when a message is settled. */
-import type { Clock } from "../base/clock.ts";
+import type { Clock } from "../base/time.ts";
 import { cronOutputFolder, webhookSecret, type Paths } from "./settings.ts";
-import { createOutputTarget } from "../cron/output/outputs.ts";
+import { createOutputTarget, closeSettledOccurrence } from "../cron/run/end.ts";
 import { createPlatformTargets } from "../deliver/platform/platforms.ts";
 import { createTargets, type Targets } from "../deliver/target.ts";
 import { createAllTarget } from "../deliver/address.ts";
 import { createLocalTarget, createLogTarget } from "../deliver/targets/local.ts";
 import { createWebhookTarget } from "../deliver/targets/webhook.ts";
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { Log } from "../base/observe/log.ts";
+import type { Log } from "../base/observe.ts";
 import type { Environment } from "../config/home.ts";
-import type { Store, Tx } from "../store/store.ts";
-import { closeSettledOccurrence } from "../cron/run/end-occurrence.ts";
+import type { Store } from "../store/store.ts";
+import type { Tx } from "../store/tx/tx.ts";
 import type { OutboxRow } from "../store/schema/tables.ts";
-import { closeSettledDelivery } from "../webhook/deliveries/trigger.ts";
+import { closeSettledDelivery } from "../webhook/deliveries/deliveries.ts";
 
 interface TargetsOptions {
   readonly config: Config;
@@ -46,7 +46,7 @@ export async function createServiceTargets(
 }
 
 /** Updates, in `tx`, the webhook delivery or scheduled run that enqueued a message which is now sent or given up. */
-export async function onMessageSettled(tx: Tx, message: Pick<OutboxRow, "ref">): Promise<void> {
-  await closeSettledDelivery(tx, message);
-  await closeSettledOccurrence(tx, message);
+export async function onMessageSettled(tx: Tx, { ref }: Pick<OutboxRow, "ref">): Promise<void> {
+  if (ref?.startsWith("dlv_")) await closeSettledDelivery(tx, { ref });
+  else await closeSettledOccurrence(tx, { ref });
 }

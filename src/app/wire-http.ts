@@ -1,8 +1,10 @@
 /** The listener of the HTTP API and the gateway sockets, built from the configuration. */
+import { hostname } from "node:os";
+import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Environment } from "../config/home.ts";
 import { freeBytes, processId } from "../base/system/machine.ts";
-import { isLoopback } from "../config/secrets/secrets.ts";
+import { isLoopback } from "../config/keys.ts";
 import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
 import type { HttpDeps, HttpSettings, ReceiverStats } from "../http/deps.ts";
@@ -10,8 +12,13 @@ import type { WiredService, ServiceOptions } from "./wire.ts";
 import type { RpcHub } from "../rpc/events/hub.ts";
 import type { SocketGate } from "../rpc/connection/socket.ts";
 import { webhookSecret } from "./settings.ts";
+import { onMessageSettled } from "./wire-delivery.ts";
+import { createJobService, createSkills } from "./wire-agent.ts";
 
-type ListenerDeps = Pick<WiredService, "wiredAgent" | "telemetry" | "hub"> & {
+type ListenerDeps = Pick<
+  WiredService,
+  "wiredAgent" | "sandbox" | "telemetry" | "hub" | "targets" | "dispatcher"
+> & {
   readonly receiver: WebhookReceiver | undefined;
 };
 
@@ -21,7 +28,7 @@ export async function startListener(options: ServiceOptions, wired: ListenerDeps
   const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }] = await Promise.all([
     import("../gateway/listen.ts"),
     import("../http/app.ts"),
-    import("../config/tickets.ts"),
+    import("../config/keys.ts"),
     import("../rpc/connection/socket.ts"),
   ]);
   const { clock } = wired.wiredAgent.agent.deps;
@@ -55,6 +62,8 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
     keys,
     ...(deps.keyLimits ? { keyLimits: deps.keyLimits } : {}),
     tickets,
+    webhooks: webhookService(options, wired),
+    delivery: deliveryOf(options, wired),
     openApi,
     version,
     serviceStats: {
@@ -64,6 +73,7 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
       liveSessions: () => live.size,
       isRecovering: () => !agent.isRecovered,
       mcp: () => mcp.status(),
+      sandbox: () => wired.sandbox.status,
       freeBytes: () => freeBytes(paths.agentHome),
       ...(receiver ? { receiver: () => receiverStats(receiver) } : {}),
       cron: async () => {
@@ -72,8 +82,10 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
         return { ...status, isEnabled: config.cron.enabled };
       },
     },
+    jobs: jobApi(options, agent),
     settings: httpSettings(config, {
       toolsets,
+      workspaceRoots: [deps.settings.workspace, ...deps.settings.workspaceRoots],
       validateResponses: options.validateResponses === true,
       env: options.env,
     }),
@@ -82,11 +94,59 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
   };
 }
 
+/** Returns the function that makes the service of webhooks when it is called first. */
+function webhookService(options: ServiceOptions, wired: ListenerDeps): HttpDeps["webhooks"] {
+  const { agent, skills } = wired.wiredAgent;
+  const { receiver, targets } = wired;
+  const make = async () => {
+    const { WebhookService } = await import("../webhook/service.ts");
+    return new WebhookService({ ...options, agent, skills, targets, receiver });
+  };
+  let made: ReturnType<typeof make> | undefined;
+  return () => (made ??= make());
+}
+
+function deliveryOf(
+  { config, env }: ServiceOptions,
+  { targets, dispatcher }: ListenerDeps,
+): HttpDeps["delivery"] {
+  return {
+    targets,
+    host: hostname(),
+    platforms: async () => {
+      const { statuses } = await import("../deliver/platform/status.ts");
+      return statuses(config, env);
+    },
+    changed: async (tx, row) => {
+      await onMessageSettled(tx, row);
+      tx.afterCommit(() => dispatcher.wake());
+    },
+  };
+}
+
+/** Configured toolsets count while their servers are still starting, as for the scheduler. */
+function jobApi(options: ServiceOptions, { deps }: WiredService["wiredAgent"]["agent"]): HttpDeps["jobs"] {
+  const { config, paths, env } = options;
+  const service = createJobService({ config, paths }, { ...deps, tools: () => deps.tools() });
+  return {
+    ...service,
+    toolsets: { ...service.toolsets, configured: config.agent.toolsets },
+    fallbacks: config.model.fallbacks,
+    skills: createSkills(config, paths),
+    skillsFolder: join(paths.agentHome, "skills"),
+    targetProblems: async (names) => {
+      const { platformProblems } = await import("../deliver/platform/platforms.ts");
+      return platformProblems(names, config, env);
+    },
+  };
+}
+
 /** Returns the settings of the HTTP surface, with limits in bytes and times in milliseconds. */
 export function httpSettings(
   config: Config,
   more: {
     readonly toolsets: readonly string[];
+    readonly workspaceRoots: readonly string[];
     readonly validateResponses: boolean;
     readonly env: Environment;
   },
@@ -97,6 +157,7 @@ export function httpSettings(
     unknownModel: server.unknown_model,
     allowedHosts: allowedHosts(server),
     toolsets: more.toolsets,
+    workspaceRoots: more.workspaceRoots,
     maxBodyBytes: limits.max_body_bytes,
     bodyTimeoutMs: limits.body_timeout_seconds * 1000,
     maxMessages: limits.max_messages,

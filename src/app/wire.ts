@@ -1,20 +1,23 @@
 /** The modules that every service has, built from the configuration in the order of this file. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { wireAgent, type WiredAgent, type WireAgentOptions } from "./wire-agent.ts";
-import { systemClock, type Clock } from "../base/clock.ts";
+import { systemClock, type Clock } from "../base/time.ts";
 import { protectHome } from "../base/system/own-files.ts";
 import { Dispatcher } from "../deliver/outbox/dispatch.ts";
-import { meterTargets } from "../deliver/outbox/metrics.ts";
-import type { Targets } from "../deliver/target.ts";
+import { meterTargets, type Targets } from "../deliver/target.ts";
+import { OutboundFiles } from "../deliver/outbox/files.ts";
 import { createServiceTargets, onMessageSettled } from "./wire-delivery.ts";
-import { cronOutputFolder } from "./settings.ts";
+import { cronOutputFolder, sandboxOptions } from "./settings.ts";
+import process from "node:process";
+import { ServiceError } from "../base/errors.ts";
+import { SandboxRequiredError, SandboxService } from "../exec/sandbox/service.ts";
 import { rpcHandlers } from "../rpc/methods/handlers.ts";
 import { RpcHub } from "../rpc/events/hub.ts";
 import { gatewayLimits } from "../rpc/connection/ready.ts";
-import { createSubscriptions } from "../rpc/events/notify.ts";
+import { createSubscriptions } from "../rpc/events/subscriptions.ts";
 import type { RpcDeps } from "../rpc/deps.ts";
 import { openStore } from "../store/open.ts";
-import { scheduleSweeps } from "../store/retention/retention.ts";
+import { scheduleSweeps } from "../store/retention.ts";
 import { openTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
 import type { Environment } from "../config/home.ts";
 import type { KeyRing } from "../http/edge/access.ts";
@@ -30,6 +33,8 @@ export interface CoreOptions extends Omit<WireAgentOptions, "telemetry"> {
   readonly configProblems?: readonly string[];
   /** The environment of the process alone. Default: `env`, which also has the variables of `<home>/.env`. */
   readonly processEnv?: Environment;
+  /** Stops the search for slow model servers. */
+  readonly closeModels?: () => void;
   /** A store that is already open. Default: that of `paths.databaseUrl`. The service closes it. */
   readonly store?: Store;
 }
@@ -46,9 +51,11 @@ export interface ServiceOptions extends CoreOptions {
 
 export interface WiredService {
   readonly wiredAgent: WiredAgent;
+  readonly sandbox: SandboxService;
   readonly telemetry: Telemetry;
   readonly hub: RpcHub;
   readonly targets: Targets;
+  readonly dispatcher: Dispatcher;
   /** What to close, in this order. */
   readonly closers: readonly (() => Promise<void>)[];
 }
@@ -61,14 +68,22 @@ export async function wireService(options: CoreOptions): Promise<WiredService> {
   const { config, log, clock = systemClock } = options;
   const onProblem = (message: string, error: unknown) => log.warn(message, { error });
   const storeOptions = { url: options.paths.databaseUrl, maxReaderBytes: config.limits.max_reader_bytes };
-  const store = options.store ?? (await openStore({ ...storeOptions, ...timeOf(options), onProblem }));
-  const closers: (() => Promise<void>)[] = [() => store.close(), async () => options.variables.close()];
+  const [sandbox, store] = await Promise.all([
+    startSandbox(options),
+    options.store ?? openStore({ ...storeOptions, ...timeOf(options), onProblem }),
+  ]);
+  const closers: (() => Promise<void>)[] = [
+    () => store.close(),
+    async () => options.variables.close(),
+    async () => options.closeModels?.(),
+    () => sandbox.close(),
+  ];
   const unprotect = protectHome(options.paths.agentHome);
   closers.push(async () => unprotect());
   try {
     const telemetry = await openTelemetry(options, { store, clock });
     closers.unshift(() => telemetry.close());
-    const wiredAgent = wireAgent({ ...options, telemetry: telemetry.agent }, store, clock);
+    const wiredAgent = wireAgent({ ...options, sandbox, telemetry: telemetry.agent }, store, clock);
     closers.unshift(() => wiredAgent.close());
     wiredAgent.agent.start();
     const onJobsRemoved = (ids: readonly string[]) => removeCronOutputs(options.paths, ids);
@@ -77,7 +92,7 @@ export async function wireService(options: CoreOptions): Promise<WiredService> {
     );
     const plainTargets = await createServiceTargets(options, { store, clock });
     const { metrics } = telemetry.delivery;
-    const targets = metrics ? meterTargets(plainTargets, { metrics, now: () => clock.now() }) : plainTargets;
+    const targets = metrics ? meterTargets(plainTargets, { metrics, clock }) : plainTargets;
     const dispatcher = new Dispatcher({
       store,
       clock,
@@ -87,14 +102,32 @@ export async function wireService(options: CoreOptions): Promise<WiredService> {
       retryDelaysMs: config.delivery.retry_seconds.map((seconds) => seconds * 1000),
       sendTimeoutMs: config.delivery.timeout_seconds * 1000,
       settled: onMessageSettled,
+      files: new OutboundFiles({ agentHome: options.paths.agentHome, workspace: options.paths.workspace }),
     });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
     const hub = new RpcHub(rpcDeps(options, wiredAgent), rpcHandlers);
-    return { wiredAgent, telemetry, hub, targets, closers };
+    return { wiredAgent, sandbox, telemetry, hub, targets, dispatcher, closers };
   } catch (error) {
     for (const close of closers) await close();
     throw error;
+  }
+}
+
+/** ServiceError `invalid_config` where the sandbox is required and does not work. */
+async function startSandbox({ config, paths, processEnv, env, log }: CoreOptions): Promise<SandboxService> {
+  const searchPath = (processEnv ?? env)["PATH"] ?? process.env["PATH"] ?? "";
+  try {
+    const sandbox = await SandboxService.start(sandboxOptions(config, paths, searchPath));
+    const { status } = sandbox;
+    if (status.active) log.info("commands run in a sandbox", { kind: status.kind });
+    else if (config.terminal.sandbox === "auto") {
+      log.warn("commands run without a sandbox", { reason: status.reason, hint: "agentd doctor" });
+    }
+    return sandbox;
+  } catch (error) {
+    if (!(error instanceof SandboxRequiredError)) throw error;
+    throw new ServiceError("invalid_config", error.message, { param: "terminal.sandbox" });
   }
 }
 
@@ -113,7 +146,11 @@ function rpcDeps(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers">
     clock,
     log,
     version,
-    settings: { limits: gatewayLimits(config.sessions.max_queue), cliExec: config.gateway.cli_exec },
+    settings: {
+      limits: gatewayLimits(config.sessions.max_queue),
+      cliExec: config.gateway.cli_exec,
+      shellExec: config.gateway.shell_exec,
+    },
     config: { atStart: config, home: paths.agentHome, userHome: paths.userHome, env: processEnv },
     subscribe: createSubscriptions,
   };
@@ -123,11 +160,12 @@ function rpcDeps(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers">
 const DELIVERIES_MS = 30 * 24 * 3_600_000;
 const MAX_DELIVERIES = 10_000;
 const MAX_OCCURRENCES = 200_000;
+const MAX_CHANGES = 200_000;
 const DAY_MS = 86_400_000;
 
 /** Loads its module on demand: few services ever remove a job. */
 async function removeCronOutputs(paths: CoreOptions["paths"], ids: readonly string[]): Promise<void> {
-  const { removeOutputs } = await import("../cron/output/outputs.ts");
+  const { removeOutputs } = await import("../cron/run/end.ts");
   for (const id of ids) await removeOutputs(cronOutputFolder(paths), id);
 }
 
@@ -138,6 +176,8 @@ function retentionOptions(config: Config) {
     retention: {
       runsMs: keepMs,
       outboxMs: keepMs,
+      changesMs: config.retention.changes_hours * 3_600_000,
+      maxChanges: MAX_CHANGES,
       deliveriesMs: DELIVERIES_MS,
       maxDeliveries: MAX_DELIVERIES,
       occurrencesMs: config.cron.history_days * DAY_MS,

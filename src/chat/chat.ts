@@ -1,6 +1,6 @@
 /** The chat's controller: carries out the user's actions at the gateway. */
-import { cleanHead, cleanText } from "./clean-text.ts";
-import { complete, localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
+import { cleanHead, cleanLine, cleanText } from "./clean-text.ts";
+import { complete, localHelp, parseSlash, runSlash, welcomeText, type TypedCommand } from "./slash.ts";
 import {
   describeFailure,
   reasonOf,
@@ -11,14 +11,18 @@ import {
   withConnection,
 } from "./gateway.ts";
 import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
-import type { WritableStore, ChatState, Question } from "./state/state.ts";
-import { append, notice, restart } from "./state/items.ts";
+import type { WritableStore, ChatState, Picker, Question } from "./state/state.ts";
+import { append, fillComposer, notice, restart } from "./state/items.ts";
 import { listModels, listSessions } from "./pickers.ts";
 import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
+import { joinHistory } from "./state/reduce.ts";
+import { copyAnswer, exportSession, nextMode, runShell } from "./commands.ts";
+import { closeViewer, KEYS_PAGE, openViewer, outputPages } from "./state/viewer.ts";
+import type { ChatMachine } from "./machine.ts";
+import { Attachments } from "./attachments.ts";
 import { CurrentSession, type SessionTarget } from "./current-session.ts";
 import { answersOf, nextPart, putQuestion, requestIdOf, removeQuestion } from "./state/reduce-questions.ts";
 
-const MAX_HISTORY = 200;
 /** Time in which a second Ctrl-C leaves the chat. */
 const LEAVE_WITHIN_MS = 3_000;
 const MAX_OUTPUT = 50_000;
@@ -29,22 +33,27 @@ interface ChatOptions {
   readonly now: () => number;
   /** Ends the program. */
   readonly leave: () => void;
+  /** Absent: prompts are not kept, and nothing is copied or written. */
+  readonly machine?: ChatMachine;
 }
 
 export class Chat implements ChatActions {
   readonly #options: ChatOptions;
   readonly #session: CurrentSession;
+  readonly #attachments: Attachments;
   readonly #opened = Promise.withResolvers<void>();
   /** Runs submitted actions one after the other, starting when a session is open. */
   #queue: Promise<void> = this.#opened.promise;
   /** Aborts completions of a text that has changed. */
   #completing = new AbortController();
   #columns = 80;
+  #keeping: Promise<unknown> = Promise.resolve();
   #disarm: ReturnType<typeof setTimeout> | undefined;
 
   constructor(options: ChatOptions) {
     const { call, store, now } = options;
     this.#options = options;
+    this.#attachments = new Attachments({ call, store });
     this.#session = new CurrentSession({ call, store, now, columns: () => this.#columns });
   }
 
@@ -65,30 +74,62 @@ export class Chat implements ChatActions {
     this.#opened.resolve();
   };
 
+  /** Loads the prompts of earlier chats. */
+  readonly loadHistory = async (): Promise<void> => {
+    const kept = (await this.#options.machine?.loadHistory()) ?? [];
+    this.#update((state) => {
+      const history = joinHistory(kept.map(cleanText), state.composer.history);
+      // A picker that was opened before the file was read shows them, too.
+      const picker = state.picker?.kind === "history" ? historyPicker(history) : state.picker;
+      return { ...state, picker, composer: { ...state.composer, history } };
+    });
+  };
+
+  /** Says which model answers, and what to try. */
+  readonly welcome = (): void => {
+    const { model, provider } = this.#state.status;
+    this.#update((state) => notice(state, "info", welcomeText({ model, provider })));
+  };
+
+  /** Resolves when every prompt is kept for later chats. */
+  readonly kept = (): Promise<unknown> => this.#keeping;
+
   /** Reloads the session after events were lost or messages undone. */
   readonly reload = (): void => this.#enqueue(() => this.#session.reload());
 
   readonly submit = (text: string, mode?: SubmitMode): void => {
-    if (text.trim() === "") return;
+    const { attachments } = this.#state.composer;
+    if (text.trim() === "") {
+      if (attachments.length > 0) this.#enqueue(() => this.#prompt("", mode));
+      return;
+    }
     this.#update((state) => ({
       ...state,
       isLeaveArmed: false,
       composer: {
         ...state.composer,
         completions: [],
-        history: remember(state.composer.history, cleanText(text)),
+        history: joinHistory(state.composer.history, [cleanText(text)]),
       },
     }));
     const command = parseSlash(text);
+    const shell = /^!\s*([\s\S]*\S)/.exec(text)?.[1];
+    if (command?.name !== "quit" && command?.name !== "exit") this.#keep(cleanText(text));
     if (command) return this.#command(command, text);
+    if (shell !== undefined) return this.#try(() => this.#shell(shell));
     this.#enqueue(() => this.#prompt(text, mode));
   };
+
+  readonly drop = (pasted: string): void => this.#enqueue(() => this.#attachments.drop(pasted));
+
+  readonly pasteImage = (): void => this.#enqueue(() => this.#attachments.paste());
+
+  readonly detachImage = (): void => this.#enqueue(() => this.#attachments.detach());
 
   readonly edit = (text: string): void => {
     this.#completing.abort();
     this.#completing = new AbortController();
     const { signal } = this.#completing;
-    const { sessionId } = this.#session;
     const hint = (completions: ChatState["composer"]["completions"]) => {
       if (signal.aborted) return;
       this.#update((state) => ({
@@ -96,9 +137,13 @@ export class Chat implements ChatActions {
         composer: { ...state.composer, completions, completionsFor: text },
       }));
     };
-    if (sessionId === undefined) return;
+    const find = async () => {
+      if (this.#session.sessionId === undefined) await this.#opened.promise;
+      if (signal.aborted) return [];
+      return complete(this.#options.call, { text, sessionId: this.#openId(), signal });
+    };
     // Completions are optional, so a failure is ignored.
-    complete(this.#options.call, { text, sessionId, signal }).then(hint, () => hint([]));
+    find().then(hint, () => hint([]));
   };
 
   readonly interrupt = (): void => {
@@ -143,7 +188,10 @@ export class Chat implements ChatActions {
     });
   };
 
-  readonly openPicker = (kind: "sessions" | "models"): void => {
+  readonly openPicker = (kind: Picker["kind"]): void => {
+    if (kind === "history") {
+      return this.#update((state) => ({ ...state, picker: historyPicker(state.composer.history) }));
+    }
     this.#update((state) => ({ ...state, picker: { kind, isLoading: true, rows: [] } }));
     this.#try(() => this.#loadPicker(kind));
   };
@@ -154,12 +202,36 @@ export class Chat implements ChatActions {
     if (picker?.kind === "sessions" && rowId !== this.#session.sessionId) {
       this.#enqueue(() => this.open({ kind: "saved", ref: rowId }));
     }
+    const prompt = picker?.kind === "history" ? picker.rows.find(({ id }) => id === rowId) : undefined;
+    if (prompt) this.#update((state) => fillComposer(state, { text: prompt.prompt }));
     if (picker?.kind === "models") this.#enqueue(() => this.chooseModel(rowId));
   };
 
   readonly closePicker = (): void => {
     this.#update(({ picker: _, ...state }) => state);
   };
+
+  readonly openViewer = (kind: "output" | "keys"): void => {
+    if (kind === "keys") return this.#update((state) => openViewer(state, [KEYS_PAGE]));
+    const pages = outputPages(this.#state);
+    if (pages.length > 0) this.#update((state) => openViewer(state, pages, -1));
+  };
+
+  readonly closeViewer = (): void => this.#update(closeViewer);
+
+  readonly nextMode = (): void =>
+    this.#enqueue(async () => {
+      const target = { call: this.#options.call, sessionId: this.#openId() };
+      const mode = await nextMode(target, this.#state.status.mode);
+      await this.#slash({ name: "mode", args: mode }, `/mode ${mode}`);
+    });
+
+  readonly editLast = (): void => {
+    const hasPrompt = this.#state.settled.some(({ kind }) => kind === "user");
+    if (hasPrompt) this.#enqueue(() => this.#slash({ name: "undo", args: "" }, "/undo"));
+  };
+
+  readonly fail = (error: unknown): void => this.#say("error", describeFailure(error));
 
   readonly resize = (columns: number, rows: number): void => {
     this.#columns = Math.max(1, columns);
@@ -223,12 +295,18 @@ export class Chat implements ChatActions {
     });
   }
 
-  async #prompt(text: string, mode?: SubmitMode): Promise<void> {
+  /** Keeps a prompt for later chats. It is optional, so a failure is ignored. */
+  #keep(text: string): void {
+    const { machine } = this.#options;
+    if (machine) this.#keeping = Promise.all([this.#keeping, machine.keepPrompt(text).catch(() => {})]);
+  }
+
+  async #prompt(typed: string, mode?: SubmitMode): Promise<void> {
+    const text = await this.#attachments.promptOf(typed);
+    if (text.trim() === "") return;
     const ask = async () => {
-      const { sessionId } = this.#session;
-      if (sessionId === undefined) throw new Error("No session is open. /new creates one.");
       return this.#options.call("prompt.submit", {
-        session_id: sessionId,
+        session_id: this.#openId(),
         text,
         client_turn_id: crypto.randomUUID(),
         ...(mode === undefined ? {} : { when_busy: mode }),
@@ -240,6 +318,7 @@ export class Chat implements ChatActions {
       await this.#session.reopen();
       return ask();
     });
+    this.#attachments.sent();
     if (status !== "steered" && status !== "redirected") return;
     const notification = { kind: "user" as const, text: cleanHead(text, MAX_OUTPUT), origin: "steer" };
     this.#update((state) => append(state, notification));
@@ -250,6 +329,10 @@ export class Chat implements ChatActions {
     if (name === "sessions" || (name === "resume" && args === "")) return this.openPicker("sessions");
     if (name === "model" && args === "") return this.openPicker("models");
     if (name === "stop" && this.#state.turn) return this.#interruptTurn();
+    if (name === "keys") return this.openViewer("keys");
+    if (name === "copy") return this.#enqueue(() => this.#copy());
+    if (name === "export") return this.#enqueue(() => this.#export(args));
+    if (name === "image") return this.#enqueue(() => this.#image(args));
     if (name === "steer" && args !== "") return this.#enqueue(() => this.#prompt(args, "steer"));
     if (name === "new") {
       const { session } = this.#state;
@@ -257,28 +340,57 @@ export class Chat implements ChatActions {
       return this.#enqueue(() => this.open(args === "" ? target : { ...target, title: args }));
     }
     if (name === "resume") return this.#enqueue(() => this.open({ kind: "saved", ref: args }));
-    this.#enqueue(() => this.#slash(name, text));
+    this.#enqueue(() => this.#slash({ name, args }, text));
   }
 
-  async #slash(name: string, text: string): Promise<void> {
+  /** Does not wait for prompts or commands before it: a long one must not delay prompts. */
+  async #shell(command: string): Promise<void> {
+    await this.#opened.promise;
+    const { call, now } = this.#options;
+    this.#update(await runShell({ call, sessionId: this.#openId() }, command, now));
+  }
+
+  async #copy(): Promise<void> {
+    this.#say("info", await copyAnswer(this.#state, this.#options.machine));
+  }
+
+  async #export(path: string): Promise<void> {
+    const { call, machine } = this.#options;
+    this.#say("info", await exportSession({ call, sessionId: this.#openId() }, machine, path));
+  }
+
+  /** `/image PATH`; text after the path is sent with the image. */
+  async #image(args: string): Promise<void> {
+    if (args === "") throw new Error("Name an image: /image PATH. Ctrl-V attaches the clipboard's image.");
+    const rest = await this.#attachments.attach(args);
+    if (rest !== "") await this.#prompt(rest);
+  }
+
+  /** Returns the id of the open session. */
+  #openId(): string {
     const { sessionId } = this.#session;
     if (sessionId === undefined) throw new Error("No session is open. /new creates one.");
+    return sessionId;
+  }
+
+  async #slash({ name, args }: TypedCommand, text: string): Promise<void> {
+    const sessionId = this.#openId();
     const done = await runSlash(this.#options.call, { text, sessionId });
     if (done.sessionId !== undefined && done.sessionId !== sessionId) {
       await this.open({ kind: "saved", ref: done.sessionId });
     }
     if (name === "clear" || name === "reset") this.#update((state) => restart(state, []));
-    if (name === "help") this.#say("info", localHelp());
+    if (name === "mode" && args !== "") this.#update((state) => withMode(state, args));
+    if (name === "help" && args === "") return this.#help(done.output ?? "");
     if (done.output !== undefined) this.#say(done.isWarning === true ? "warning" : "info", done.output);
     const { prefill } = done;
-    if (prefill !== undefined) {
-      this.#update((state) => ({
-        ...state,
-        composer: { ...state.composer, prefill: { serial: state.serial, text: cleanText(prefill) } },
-        serial: state.serial + 1,
-      }));
-    }
+    if (prefill !== undefined) this.#update((state) => fillComposer(state, { text: cleanText(prefill) }));
     if (done.prompt !== undefined) await this.#prompt(done.prompt, done.mode);
+  }
+
+  #help(commands: string): void {
+    const text = [localHelp(), cleanText(commands)].join("\n\n");
+    this.#update((state) => openViewer(state, [{ title: "help", text, isDiff: false }, KEYS_PAGE]));
   }
 
   async #loadPicker(kind: "sessions" | "models"): Promise<void> {
@@ -301,15 +413,11 @@ export class Chat implements ChatActions {
   }
 
   #enqueue(work: () => Promise<void>): void {
-    this.#queue = this.#queue.then(work).catch((error: unknown) => this.#fail(error));
+    this.#queue = this.#queue.then(work).catch((error: unknown) => this.fail(error));
   }
 
   #try(work: () => Promise<void>): void {
-    work().catch((error: unknown) => this.#fail(error));
-  }
-
-  #fail(error: unknown): void {
-    this.#say("error", describeFailure(error));
+    work().catch((error: unknown) => this.fail(error));
   }
 
   #say(level: "info" | "warning" | "error", text: string): void {
@@ -321,6 +429,12 @@ export class Chat implements ChatActions {
   }
 }
 
-function remember(history: readonly string[], text: string): readonly string[] {
-  return [...history.filter((known) => known !== text), text].slice(-MAX_HISTORY);
+function withMode(state: ChatState, mode: string): ChatState {
+  return { ...state, status: { ...state.status, mode: cleanLine(mode, 40) } };
+}
+
+/** Returns the picker of earlier prompts, the newest first. */
+function historyPicker(prompts: readonly string[]): Picker {
+  const rows = prompts.map((prompt, index) => ({ id: String(index), prompt }));
+  return { kind: "history", isLoading: false, rows: rows.toReversed() };
 }

@@ -7,6 +7,7 @@ import {
 } from "../client/gateway.ts";
 import { Chat } from "./chat.ts";
 import { createStore, type WritableStore } from "./state/state.ts";
+import type { ChatMachine } from "./machine.ts";
 import type { RenderChat } from "./screen.ts";
 import type { SessionTarget } from "./current-session.ts";
 
@@ -24,12 +25,15 @@ interface TerminalProgram extends ChatProgram {
   readonly input: NodeJS.ReadStream;
   readonly output: NodeJS.WriteStream;
   readonly hasColour: boolean;
+  /** Whether the terminal's background is light. */
+  readonly isLight: boolean;
   readonly render: () => Promise<RenderChat>;
+  readonly machine: ChatMachine;
 }
 
 /** Runs the chat. Resolves to the last session when the user leaves; rejects when the chat failed. */
 export async function runChat(program: TerminalProgram): Promise<string | undefined> {
-  const { transport, version, input, output, hasColour } = program;
+  const { transport, version, input, output, hasColour, isLight, machine } = program;
   const over = new AbortController();
   const store = createStore();
   // The gateway starts while the screen is loaded.
@@ -45,18 +49,28 @@ export async function runChat(program: TerminalProgram): Promise<string | undefi
     failure = error;
     over.abort();
   };
+  const here: ChatMachine = {
+    ...machine,
+    copy: async (text) => (await machine.copy(text)) || copyByTerminal(output, text),
+  };
   const chat = new Chat({
     call: async (method, ...args) => (await client).call(method, ...args),
     store,
     now: Date.now,
     leave: () => over.abort(),
+    machine: here,
   });
+  // Without its history the chat works too.
+  chat.loadHistory().catch(() => {});
   client.then((connected) => begin(connected, { chat, store, program })).catch(fail);
   try {
     const renderChat = await program.render();
-    await renderChat({ store, actions: chat, input, output, hasColour, signal: over.signal });
+    const { editText } = machine;
+    const { signal } = over;
+    await renderChat({ store, actions: chat, input, output, hasColour, isLight, editText, signal });
   } finally {
     over.abort();
+    await chat.kept();
     await client.then(
       (connected) => connected.close(),
       () => {},
@@ -65,6 +79,17 @@ export async function runChat(program: TerminalProgram): Promise<string | undefi
   if (failure !== undefined) throw failure;
   const { session, settled } = store.get();
   return settled.some(({ kind }) => kind === "user") ? session?.id : undefined;
+}
+
+/** Terminals drop longer texts. */
+const MAX_COPIED_CHARACTERS = 70_000;
+
+/** Asks the terminal to put text into the clipboard (OSC 52), which also works over SSH. Terminals do not answer. */
+function copyByTerminal(output: NodeJS.WriteStream, text: string): boolean {
+  if (text.length > MAX_COPIED_CHARACTERS) return false;
+  const bytes = Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte));
+  output.write(`\u{1b}]52;c;${btoa(bytes.join(""))}\u{7}`);
+  return true;
 }
 
 interface Begun {
@@ -80,6 +105,7 @@ async function begin(client: GatewayClient, { chat, store, program }: Begun): Pr
   await chat.open(target);
   if (model !== undefined && target.kind !== "new") await chat.chooseModel(model);
   if (prompt !== undefined) chat.submit(prompt);
+  else if (target.kind === "new") chat.welcome();
 }
 
 /** Passes all events to the chat. */

@@ -1,7 +1,7 @@
 /**
  * The interface between the chat and its screen: the screen shows a {@link ChatState} and calls {@link ChatActions}.
  */
-import type { ApprovalChoice, ChatStore } from "./state/state.ts";
+import type { ApprovalChoice, ChatStore, Picker } from "./state/state.ts";
 
 /**
  * The actions of the user. None throws or waits: results appear in the state, failures as notices that say what to do
@@ -14,16 +14,31 @@ export interface ChatActions {
    * `queue`).
    */
   readonly submit: (text: string, mode?: SubmitMode) => void;
+  /** Attaches the images whose paths are in a pasted text, and removes the paths from the composer. */
+  readonly drop: (pasted: string) => void;
+  /** Ctrl-V: attaches the image in the clipboard. */
+  readonly pasteImage: () => void;
+  /** Backspace in an empty composer: removes the last attached image. */
+  readonly detachImage: () => void;
   /** Reports the composer's text; its completions appear in `composer.completions`. */
   readonly edit: (text: string) => void;
   /** Ctrl-C: closes a picker, refuses a question, interrupts the turn, or, pressed twice without a turn, leaves. */
   readonly interrupt: () => void;
   /** Answers a question; does nothing when the question is no longer open. */
   readonly answer: (questionId: string, answer: QuestionAnswer) => void;
-  readonly openPicker: (kind: "sessions" | "models") => void;
+  readonly openPicker: (kind: Picker["kind"]) => void;
   /** Selects a row of the open picker and closes the picker. */
   readonly pick: (rowId: string) => void;
   readonly closePicker: () => void;
+  /** Ctrl-O or `?`: shows whole tool results, or the keys. */
+  readonly openViewer: (kind: "output" | "keys") => void;
+  readonly closeViewer: () => void;
+  /** Shift-Tab: selects the next permission mode. */
+  readonly nextMode: () => void;
+  /** Esc twice: takes the last prompt back into the composer. */
+  readonly editLast: () => void;
+  /** Shows an error of the screen. */
+  readonly fail: (error: unknown) => void;
   /** Reports the terminal's size, at the start and after each change. */
   readonly resize: (columns: number, rows: number) => void;
   /** Ctrl-D or `/quit`. */
@@ -49,6 +64,10 @@ export interface ChatScreen {
   readonly output: NodeJS.WriteStream;
   /** Whether to use colours (`NO_COLOR`, `--no-color`). */
   readonly hasColour: boolean;
+  /** Whether the terminal's background is light. */
+  readonly isLight?: boolean;
+  /** Ctrl-G: opens text in the user's editor, which takes over the terminal. Absent: the key does nothing. */
+  readonly editText?: (text: string) => Promise<string>;
   /** Ends the screen. */
   readonly signal: AbortSignal;
 }

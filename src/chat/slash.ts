@@ -1,18 +1,44 @@
 /** Slash commands of the chat and of the gateway, and completions for the composer. */
 import { reasonOf, type GatewayCall } from "./gateway.ts";
 import { cleanLine } from "./clean-text.ts";
+import { listModels } from "./pickers.ts";
 import type { Completion } from "./state/state.ts";
 
 /** Commands of the chat itself. */
 const LOCAL_COMMANDS: readonly { readonly name: string; readonly description: string }[] = [
   { name: "sessions", description: "Switch to another session" },
+  { name: "clear", description: "Clear the conversation" },
+  { name: "copy", description: "Copy the last answer" },
+  { name: "export", description: "Write the conversation to a Markdown file" },
+  { name: "image", description: "Attach an image to the next prompt" },
+  { name: "keys", description: "List the keys" },
   { name: "quit", description: "Leave" },
 ];
 
 /** Returns the chat's part of `/help`. */
 export function localHelp(): string {
-  const lines = LOCAL_COMMANDS.map(({ name, description }) => `/${name}  ${description}`);
-  return ["In this chat", ...lines].join("\n");
+  const lines = LOCAL_COMMANDS.map(({ name, description }) => `  /${name.padEnd(10)}${description}`);
+  return ["In this chat", ...lines, `  ${"!command".padEnd(11)}Run a shell command`].join("\n");
+}
+
+/** Returns what a new chat says first. */
+export function welcomeText({
+  model,
+  provider,
+}: {
+  readonly model: string;
+  readonly provider: string;
+}): string {
+  const name = provider === "" || model.startsWith(`${provider}:`) ? model : `${provider}:${model}`;
+  const who =
+    provider === "demo"
+      ? "The demo model answers: it only repeats what you write. Leave and run `agentd setup` to connect a real model."
+      : `${name} answers. /model chooses another one.`;
+  const what =
+    provider === "demo"
+      ? 'Try "list the files", or "run: date" to see an approval.'
+      : "Try: explain this project · @ attaches a file · drop an image here · /help";
+  return `${who}\n${what}`;
 }
 
 /** The result of a command. */
@@ -32,7 +58,7 @@ interface CommandOutcome {
 
 const MAX_ALIASES = 5;
 /** Errors after which `command.dispatch` is used instead. */
-const DISPATCHED = new Set(["not_dispatchable", "method_not_found"]);
+const DISPATCHED = new Set(["not_dispatchable", "unknown_method"]);
 
 export interface TypedCommand {
   /** Lower case, without the slash. */
@@ -117,6 +143,8 @@ interface CompletionRequest {
  */
 export async function complete(call: GatewayCall, wanted: CompletionRequest): Promise<readonly Completion[]> {
   const { text, sessionId, signal } = wanted;
+  const model = /^\/model\s+(\S*)$/.exec(text)?.[1];
+  if (model !== undefined) return models(call, wanted, model);
   if (/^\/[^\s/]*(\s|$)/.test(text)) return commands(call, wanted);
   const word = PATH.exec(text)?.[1];
   if (word === undefined) return [];
@@ -133,7 +161,27 @@ async function commands(call: GatewayCall, wanted: CompletionRequest): Promise<r
     ({ name, description }) => ({ text: `/${name}`, display: `/${name}`, meta: description }),
   );
   const added = local.filter((each) => !found.some((known) => known.text === each.text));
-  return [...found, ...added].slice(0, MAX_COMPLETIONS);
+  // A command that is typed in full comes first: Enter runs it, and not another one that it is an alias of.
+  const all = [...found, ...added].toSorted((a, b) => Number(b.text === text) - Number(a.text === text));
+  return all.slice(0, MAX_COMPLETIONS);
+}
+
+/** Completes the name of a model, with or without its provider. */
+async function models(
+  call: GatewayCall,
+  { text, sessionId }: CompletionRequest,
+  typed: string,
+): Promise<readonly Completion[]> {
+  const rows = await listModels(call, sessionId);
+  const wanted = typed.toLowerCase();
+  return rows
+    .filter(({ id }) => id.toLowerCase().includes(wanted))
+    .slice(0, MAX_COMPLETIONS)
+    .map(({ id, warning, isCurrent }) => ({
+      text: text.slice(0, text.length - typed.length) + id,
+      display: id,
+      meta: warning ?? (isCurrent ? "this one" : ""),
+    }));
 }
 
 function toCompletion(

@@ -1,16 +1,16 @@
 /** All commands of `agentd`. */
-import { defineCommand } from "citty";
+import { defineCommand, type CommandDef } from "citty";
 import { lazyCommand } from "./kit/command.ts";
 
 // Commands load on demand: `agentd version` must not wait for the service.
-export const rootCommand = defineCommand({
+export const rootCommand: CommandDef = defineCommand({
   meta: {
     name: "agentd",
     description: "One AI agent for any program, over HTTP, JSON-RPC, ACP, webhooks and cron.",
   },
   subCommands: {
     gateway: lazyCommand(
-      "Run the service",
+      "Run the service; `agentd gateway setup` sets up webhooks and message platforms",
       async () => (await import("./gateway/gateway.ts")).gatewayCommand,
     ),
     chat: lazyCommand(
@@ -41,6 +41,18 @@ export const rootCommand = defineCommand({
       "Read, change and validate the configuration",
       async () => (await import("./home/config.ts")).configCommand,
     ),
+    status: lazyCommand(
+      "Show what runs here: the gateway, its model, open runs, jobs and messages",
+      async () => (await import("./status/status.ts")).statusCommand,
+    ),
+    logs: lazyCommand(
+      "Show and follow the log of the gateway",
+      async () => (await import("./service/logs.ts")).logsCommand,
+    ),
+    runs: lazyCommand(
+      "List, show, follow, approve, deny and stop runs",
+      async () => (await import("./runs/runs.ts")).runsCommand,
+    ),
     sessions: lazyCommand(
       "List, show, export and delete saved sessions",
       async () => (await import("./sessions/sessions.ts")).sessionsCommand,
@@ -62,13 +74,39 @@ export const rootCommand = defineCommand({
       "List and test message platforms",
       async () => (await import("./platforms/platforms.ts")).platformsCommand,
     ),
+    service: lazyCommand(
+      "Run the gateway as a service of your user",
+      async () => (await import("./service/service.ts")).serviceCommand,
+    ),
+    open: lazyCommand(
+      "Open a page of the running gateway in the browser",
+      async () => (await import("./home/open.ts")).openCommand,
+    ),
     backup: lazyCommand(
-      "Back up the home and its database while services run",
+      "Back up the home and its database into one file while services run",
       async () => (await import("./home/backup.ts")).backupCommand,
+    ),
+    restore: lazyCommand(
+      "Restore the home and its database from a backup",
+      async () => (await import("./home/restore.ts")).restoreCommand,
+    ),
+    mock: lazyCommand(
+      "Serve a scripted agent for tests of hosts and clients",
+      async () => (await import("./testing/mock.ts")).mockCommand,
+    ),
+    conformance: lazyCommand(
+      "Check any server against the contracts",
+      async () => (await import("./testing/conformance.ts")).conformanceCommand,
     ),
     spec: lazyCommand(
       "Print a machine-readable description of an interface",
       async () => (await import("./home/spec.ts")).specCommand,
+    ),
+    completion: lazyCommand("Print a completion script for bash, zsh or fish", async () =>
+      (await import("./help/completion.ts")).completionCommand(rootCommand),
+    ),
+    help: lazyCommand("Show the usage of a command", async () =>
+      (await import("./help/help.ts")).helpCommand(rootCommand),
     ),
     version: lazyCommand("Print the version", async () => (await import("./kit/version.ts")).versionCommand),
   },

@@ -46,6 +46,17 @@ export function restart(state: ChatState, items: readonly TranscriptItem[]): Cha
   return { ...state, generation: state.generation + 1, settled: kept, dropped: 0, live: [] };
 }
 
+/** Puts text into the composer: instead of `replaces` if the draft contains it, otherwise instead of the draft. */
+export function fillComposer(
+  state: ChatState,
+  { text, replaces }: { readonly text: string; readonly replaces?: string },
+): ChatState {
+  // From 1: the screen has already inserted serial 0.
+  const serial = state.serial + 1;
+  const prefill = { serial, text, ...(replaces === undefined ? {} : { replaces }) };
+  return { ...state, composer: { ...state.composer, prefill }, serial };
+}
+
 function settle(state: ChatState): ChatState {
   const open = state.live.findIndex((item) => !isDone(item));
   const count = Math.max(open < 0 ? state.live.length : open, state.live.length - MAX_LIVE);

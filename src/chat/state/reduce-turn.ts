@@ -118,7 +118,7 @@ function withTurn(state: ChatState, change: Partial<NonNullable<ChatState["turn"
 }
 
 const PROGRESS = { lines: 8, max: 4_000 };
-const OUTPUT = { lines: 12, characters: 4_000 };
+const MAX_OUTPUT = 30_000;
 const MAX_DIFF = 20_000;
 const MAX_TODOS = 50;
 
@@ -147,13 +147,13 @@ export function startTool(
 
 export function progressTool(
   state: ChatState,
-  { tool_id: id, name, preview }: GatewayPayload<"tool.progress">,
+  { tool_id: id, name, output }: GatewayPayload<"tool.progress">,
   nowMs: number,
 ): ChatState {
   const [here, index, tool] = toolIn(state, { id, name, nowMs });
   return replaceAt(here, index, {
     ...tool,
-    progress: cleanTail(tool.progress + cleanText(preview), PROGRESS),
+    progress: cleanTail(tool.progress + cleanText(output), PROGRESS),
   });
 }
 
@@ -254,9 +254,5 @@ function isOf(item: TranscriptItem, kind: string, id: string): boolean {
 
 function outputOf({ result, result_text: text }: GatewayPayload<"tool.complete">): string {
   const whole = text ?? (typeof result === "string" ? result : JSON.stringify(result, null, 1));
-  const lines = cleanText((whole ?? "").slice(0, OUTPUT.characters))
-    .trimEnd()
-    .split("\n");
-  const rest = lines.length - OUTPUT.lines;
-  return rest > 0 ? [...lines.slice(0, OUTPUT.lines), `… (${rest} more lines)`].join("\n") : lines.join("\n");
+  return cleanHead((whole ?? "").trimEnd(), MAX_OUTPUT);
 }

@@ -123,6 +123,7 @@ function withInfo(state: ChatState, info: SessionInfo): ChatState {
       totalTokens: usage?.total ?? state.status.totalTokens,
       isCostEstimated: usage?.cost_status === "estimated",
       isYolo: info.yolo === true,
+      ...(state.status.mode === undefined ? {} : { mode: state.status.mode }),
       ...(effort === undefined ? {} : { reasoningEffort: cleanLine(effort, 40) }),
       ...contextOf(usage),
       ...(usage?.cost_usd === undefined ? {} : { costUsd: usage.cost_usd }),
@@ -188,10 +189,18 @@ function background(state: ChatState, payload: GatewayPayload<"background.comple
 }
 
 const MAX_TEXT = 200_000;
-const MAX_HISTORY = 200;
 
 export type OpenedSession = Pick<LiveSession, "session_id" | "messages" | "info"> &
   Partial<Pick<LiveSession, "inflight" | "latest_seq" | "open_requests" | "running">>;
+
+/** Most prompts that the up key and the search find. */
+const MAX_HISTORY = 1_000;
+
+/** Returns the prompts, oldest first, with `newer` at the end and each once. */
+export function joinHistory(older: readonly string[], newer: readonly string[]): readonly string[] {
+  const last = new Set(newer);
+  return [...older.filter((text) => !last.has(text)), ...last].slice(-MAX_HISTORY);
+}
 
 /** Shows a session. Notifications and the connection stay. */
 export function showSession(state: ChatState, opened: OpenedSession, nowMs: number): ChatState {
@@ -204,7 +213,12 @@ export function showSession(state: ChatState, opened: OpenedSession, nowMs: numb
     session: { id, title: "", cwd: "" },
     queue: [],
     questions: [],
-    composer: { ...state.composer, history: prompts.slice(-MAX_HISTORY) },
+    composer: {
+      ...state.composer,
+      history: joinHistory(state.composer.history, prompts),
+      // Images wait at the gateway for a prompt of their session.
+      attachments: state.session?.id === id ? state.composer.attachments : [],
+    },
   };
   const known = withInfo(shown, info);
   const working = opened.running === true ? atWork(known, inflight, nowMs) : known;

@@ -28,6 +28,7 @@ export interface ChatState {
   readonly status: StatusInfo;
   readonly composer: ComposerHints;
   readonly picker?: Picker;
+  readonly viewer?: Viewer;
   /** Whether Ctrl-C was pressed without a turn: pressed again, it leaves the chat. */
   readonly isLeaveArmed: boolean;
   /** Counter for item ids; the screen does not use it. */
@@ -99,7 +100,7 @@ export interface ToolItem {
   readonly progress: string;
   /** One line about the result. */
   readonly summary?: string;
-  /** The first lines of the result. */
+  /** The result, at most its first 30,000 characters. */
   readonly output?: string;
   readonly error?: string;
   /** Unified diff. */
@@ -219,6 +220,8 @@ export interface StatusInfo {
   /** Cost of the session in dollars; absent: unknown. */
   readonly costUsd?: number;
   readonly isCostEstimated: boolean;
+  /** The permission mode, once it was chosen here. */
+  readonly mode?: string;
   /** Whether approvals are disabled. */
   readonly isYolo: boolean;
 }
@@ -229,7 +232,14 @@ interface ComposerHints {
   /** The text that {@link completions} belong to; they are shown only while the composer has this text. */
   readonly completionsFor: string;
   /** Text for the composer, inserted once per `serial`. */
-  readonly prefill?: { readonly serial: number; readonly text: string };
+  readonly prefill?: {
+    readonly serial: number;
+    readonly text: string;
+    /** The part of the draft to replace; nothing happens when it is gone. Absent: the whole draft. */
+    readonly replaces?: string;
+  };
+  /** Images for the next prompt, oldest first. */
+  readonly attachments: readonly { readonly path: string; readonly name: string }[];
   /** Earlier prompts, oldest first, for the up key. */
   readonly history: readonly string[];
 }
@@ -241,7 +251,7 @@ export interface Completion {
   readonly meta: string;
 }
 
-export type Picker = SessionPicker | ModelPicker;
+export type Picker = SessionPicker | ModelPicker | HistoryPicker;
 
 interface SessionPicker {
   readonly kind: "sessions";
@@ -279,6 +289,35 @@ export interface ModelPickerRow {
   readonly warning?: string;
 }
 
+/** Earlier prompts, newest first. */
+interface HistoryPicker {
+  readonly kind: "history";
+  readonly isLoading: boolean;
+  readonly rows: readonly HistoryPickerRow[];
+}
+
+export interface HistoryPickerRow {
+  /** The id for {@link ChatActions.pick}. */
+  readonly id: string;
+  readonly prompt: string;
+}
+
+/** Long text that scrolls over the composer until it is closed. */
+export interface Viewer {
+  /** Another serial is another viewer. */
+  readonly serial: number;
+  readonly pages: readonly ViewerPage[];
+  /** Index of the page to show first. */
+  readonly at: number;
+}
+
+export interface ViewerPage {
+  readonly title: string;
+  readonly text: string;
+  /** Whether the text is a unified diff. */
+  readonly isDiff: boolean;
+}
+
 /** Holds the state; fits React's `useSyncExternalStore`. */
 export interface ChatStore {
   /** Returns the state: the same object until something changes. */
@@ -306,7 +345,7 @@ export const INITIAL_STATE: ChatState = {
   questions: [],
   notifications: [],
   status: NO_STATUS,
-  composer: { completions: [], completionsFor: "", history: [] },
+  composer: { completions: [], completionsFor: "", history: [], attachments: [] },
   isLeaveArmed: false,
   serial: 0,
 };

@@ -1,5 +1,5 @@
 /** The Ink components of the screen, and its colours. */
-import { Box, useCursor, useInput, usePaste, Static, Text, type TextProps } from "ink";
+import { Box, useApp, useCursor, useInput, usePaste, Static, Text, type TextProps } from "ink";
 import { createElement as h, type ReactNode, useContext, createContext } from "react";
 import { pressesOf, type Press } from "./keys.ts";
 import type { Frame } from "./presenter.ts";
@@ -8,18 +8,25 @@ import type { Line, Role } from "./text/line.ts";
 interface AppProps {
   readonly frame: Frame;
   readonly hasColour: boolean;
+  readonly isLight: boolean;
+  /** Called with Ink's function that hands the terminal to another program. */
+  readonly onSuspend: (suspend: Suspend) => void;
   readonly onPress: (press: Press) => void;
   readonly onPaste: (text: string) => void;
 }
 
-export function App({ frame, hasColour, onPress, onPaste }: AppProps): ReactNode {
+/** Runs a program that needs the terminal, and restores the screen afterwards. */
+export type Suspend = (work: () => Promise<void>) => Promise<void>;
+
+export function App({ frame, hasColour, isLight, onSuspend, onPress, onPaste }: AppProps): ReactNode {
+  onSuspend(useApp().suspendTerminal);
   const { setCursorPosition } = useCursor();
   useInput((input, key) => pressesOf(input, key).forEach(onPress));
   usePaste(onPaste);
   setCursorPosition(frame.cursor);
   return h(
     PaletteContext.Provider,
-    { value: hasColour ? COLOURS : NO_COLOURS },
+    { value: hasColour ? (isLight ? LIGHT_COLOURS : COLOURS) : NO_COLOURS },
     h(Transcript, { key: frame.printSerial, serial: frame.printSerial, lines: frame.print }),
     h(
       Box,
@@ -68,8 +75,21 @@ const COLOURS: Palette = {
   good: { color: "green" },
   warning: { color: "yellow" },
   bad: { color: "red" },
+  comment: { dimColor: true },
+  string: { color: "green" },
+  number: { color: "yellow" },
+  keyword: { color: "magenta" },
   added: { color: "green" },
   removed: { color: "red" },
+};
+
+/** Yellow and cyan are hard to read on a light background. */
+const LIGHT_COLOURS: Palette = {
+  ...COLOURS,
+  accent: { color: "blue" },
+  code: { color: "blue" },
+  number: { color: "blue" },
+  warning: { color: "magenta" },
 };
 
 const NO_COLOURS: Palette = {
@@ -78,9 +98,14 @@ const NO_COLOURS: Palette = {
   strong: { bold: true },
   accent: undefined,
   emphasis: undefined,
-  code: undefined,
+  // Without colours, code has to differ by its weight: its backticks are not shown.
+  code: { bold: true },
   heading: { bold: true },
   thought: undefined,
+  comment: undefined,
+  string: undefined,
+  number: undefined,
+  keyword: undefined,
   good: undefined,
   warning: { bold: true },
   bad: { bold: true },

@@ -14,6 +14,7 @@ import {
   type Span,
   cutToWidth,
 } from "./text/line.ts";
+import { viewerLines } from "./dialog/viewer.ts";
 import { pickerList } from "./dialog/picker.ts";
 import { durationText, countText, moneyText } from "./text/quantity.ts";
 import type { DialogUi, Ui } from "./ui-state.ts";
@@ -40,13 +41,18 @@ export function footerLines(options: FooterOptions): DialogLines {
     ...notificationLines(state, width),
   ];
   const below = [statusLine(state, width), hintLine(state, ui.draft.text !== "", width)];
-  const middle = middleLines(options, Math.max(1, rows - below.length - 2));
+  const middle = middleLines(options, middleRows(rows));
   const lines = [BLANK, ...above, ...(above.length > 0 ? [BLANK] : []), ...middle.lines, BLANK, ...below];
   const cut = Math.max(0, lines.length - Math.max(1, rows));
   const offset = 1 + above.length + Number(above.length > 0) - cut;
   const { cursor } = middle;
   if (cursor === undefined || cursor.y + offset < 0) return { lines: lines.slice(cut) };
   return { lines: lines.slice(cut), cursor: { x: Math.min(cursor.x, width - 1), y: cursor.y + offset } };
+}
+
+/** Returns the lines for a picker or the viewer: all but the status line, the hints, and blank lines around. */
+export function middleRows(rows: number): number {
+  return Math.max(1, rows - 4);
 }
 
 function middleLines(options: FooterOptions, space: number): DialogLines {
@@ -59,6 +65,9 @@ function middleLines(options: FooterOptions, space: number): DialogLines {
     return ui.draft.text === ""
       ? dialog
       : below(dialog, composerLines({ state, ui, width, rows: 2 }).lines, width);
+  }
+  if (state.viewer !== undefined && ui.viewer !== undefined) {
+    return { lines: viewerLines({ viewer: state.viewer, own: ui.viewer, width, rows: space }) };
   }
   if (state.picker !== undefined && ui.picker !== undefined) {
     return { lines: pickerList({ picker: state.picker, own: ui.picker, width, rows: space, nowMs }) };
@@ -139,6 +148,7 @@ function statusLine(state: ChatState, width: number): Line {
       ? undefined
       : span(connectionText(connection), connectionRole(connection.kind)),
     status.isYolo ? span("approves all", "warning") : undefined,
+    status.mode === undefined ? undefined : span(status.mode, "accent"),
     status.model === "" ? undefined : span(modelText(status)),
     contextSpan(status),
     status.costUsd === undefined
@@ -156,18 +166,27 @@ function hintLine(state: ChatState, isWriting: boolean, width: number): Line {
 }
 
 function hintsOf(
-  { isLeaveArmed, turn, picker, questions }: ChatState,
+  { isLeaveArmed, turn, picker, viewer, questions }: ChatState,
   isWriting: boolean,
 ): readonly string[] {
   if (isLeaveArmed) return ["ctrl-c again leaves"];
-  if (questions.length > 0) return turn === undefined ? [] : ["ctrl-c denies"];
-  if (picker !== undefined) return [];
+  const [question] = questions;
+  if (question !== undefined) return turn === undefined ? [] : [REFUSALS[question.kind]];
+  if (picker !== undefined || viewer !== undefined) return [];
   if (turn !== undefined && isWriting)
     return ["enter queues", "ctrl-t steers", "ctrl-x interrupts and sends"];
   if (turn !== undefined) return ["ctrl-c interrupts", "write on: enter queues, ctrl-t steers"];
   if (isWriting) return ["enter sends", "alt-enter new line", "ctrl-c clears"];
-  return ["/ commands", "ctrl-o models", "ctrl-r sessions", "ctrl-d leaves"];
+  return ["? keys", "/ commands", "ctrl-r history", "ctrl-d leaves"];
 }
+
+/** What Ctrl-C does to a question. */
+const REFUSALS: Readonly<Record<Question["kind"], string>> = {
+  approval: "ctrl-c denies",
+  clarify: "ctrl-c skips",
+  sudo: "ctrl-c refuses",
+  secret: "ctrl-c refuses",
+};
 
 function connectionText(connection: ChatState["connection"]): string {
   if (connection.kind === "ready") return "";

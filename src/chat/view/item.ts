@@ -8,9 +8,10 @@ import type {
   Todo,
   ToolItem,
 } from "../state/state.ts";
+import { MAX_OUTPUT_LINES } from "../state/viewer.ts";
 import { hanging, span, wrap, wrapText, type Line, type Span, toOneLine, type Role } from "./text/line.ts";
 import { markdownLines, type MarkdownState } from "./text/markdown.ts";
-import { durationText } from "./text/quantity.ts";
+import { durationText, moreLinesText } from "./text/quantity.ts";
 import { diffLines } from "./text/diff.ts";
 
 const INDENT: Line = [span("  ")];
@@ -100,7 +101,6 @@ function noticeLines({ level, text }: NoticeItem, width: number): readonly Line[
   return wrapText(text.trim(), role, width, { first: [sign], rest: INDENT });
 }
 
-const MAX_OUTPUT_LINES = 12;
 const MAX_PROGRESS_LINES = 5;
 const TOOL_BODY: Line = [span("    ")];
 
@@ -169,7 +169,10 @@ function todoLines({ text, status }: Todo, width: number): readonly Line[] {
 function firstLines(text: string): string {
   const lines = text.trimEnd().split("\n");
   if (lines.length <= MAX_OUTPUT_LINES) return lines.join("\n");
-  return [...lines.slice(0, MAX_OUTPUT_LINES), `… ${lines.length - MAX_OUTPUT_LINES} more lines`].join("\n");
+  return [
+    ...lines.slice(0, MAX_OUTPUT_LINES),
+    `${moreLinesText(lines.length - MAX_OUTPUT_LINES)} (ctrl-o shows the rest)`,
+  ].join("\n");
 }
 
 function lastLines(text: string): string {

@@ -22,13 +22,18 @@ export type KeyName =
   | "delete"
   | "delete-word"
   | "delete-word-right"
-  | "delete-to-start"
+  | "clear-input"
   | "delete-to-end"
   | "yank"
   | "steer"
   | "send-now"
+  | "paste-image"
+  | "output"
+  | "editor"
+  | "redraw"
   | "models"
   | "sessions"
+  | "history"
   | "interrupt"
   | "leave";
 
@@ -56,13 +61,17 @@ const CONTROL_KEYS: Readonly<Record<string, KeyName>> = {
   e: "end",
   f: "right",
   j: "newline",
+  g: "editor",
   k: "delete-to-end",
+  l: "redraw",
   n: "down",
-  o: "models",
+  o: "output",
   p: "up",
-  r: "sessions",
+  r: "history",
+  s: "sessions",
   t: "steer",
-  u: "delete-to-start",
+  u: "clear-input",
+  v: "paste-image",
   w: "delete-word",
   x: "send-now",
   y: "yank",
@@ -72,6 +81,7 @@ const META_KEYS: Readonly<Record<string, KeyName>> = {
   b: "word-left",
   f: "word-right",
   d: "delete-word-right",
+  m: "models",
 };
 
 function namedKey(input: string, key: Key): KeyName | undefined {

@@ -2,7 +2,7 @@
 import { render, type Instance } from "ink";
 import { createElement as h } from "react";
 import type { ChatScreen } from "../screen.ts";
-import { App } from "./app.ts";
+import { App, type Suspend } from "./app.ts";
 import { lineWidth } from "./text/line.ts";
 import { MAX_FPS, Presenter, type Frame } from "./presenter.ts";
 
@@ -20,9 +20,10 @@ interface Mounted {
 
 /** Shows the chat until `unmount`, or until something throws. */
 export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
-  const { store, actions, input, output, hasColour } = screen;
+  const { store, actions, input, output, hasColour, isLight = false, editText } = screen;
   let instance: Instance | undefined;
   let last: Frame | undefined;
+  let suspend: Suspend | undefined;
   const draw = (frame: Frame) => {
     if (frame.isResized && last !== undefined) eraseReflowed(instance, output, last);
     last = frame;
@@ -30,6 +31,10 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
     const app = h(App, {
       frame,
       hasColour,
+      isLight,
+      onSuspend: (given) => {
+        suspend = given;
+      },
       onPress: (press) => presenter.press(press),
       onPaste: (text) => presenter.paste(text),
     });
@@ -41,7 +46,14 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
     else instance.rerender(app);
   };
   const size = () => ({ columns: output.columns || FALLBACK_COLUMNS, rows: output.rows || FALLBACK_ROWS });
-  const presenter = new Presenter({ store, actions, size, show: draw, now: Date.now, signal });
+  const edit = async (text: string) => {
+    let edited = text;
+    await suspend?.(async () => {
+      edited = (await editText?.(text)) ?? text;
+    });
+    return edited;
+  };
+  const presenter = new Presenter({ store, actions, size, show: draw, edit, now: Date.now, signal });
   const onResize = () => presenter.resize();
   // Runs before Ink's own listener, which redraws the current frame: it must have the new size.
   output.on("resize", onResize);

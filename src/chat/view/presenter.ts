@@ -3,8 +3,10 @@ import type { ChatActions } from "../screen.ts";
 import type { ChatState, ChatStore, Question } from "../state/state.ts";
 import { commandLines } from "./dialog/dialog.ts";
 import { composerWidth } from "./composer/lines.ts";
-import { footerLines, SPINNER_MS } from "./footer.ts";
-import type { Press } from "./keys.ts";
+import { footerLines, middleRows, SPINNER_MS } from "./footer.ts";
+import { draftOf } from "./composer/draft.ts";
+import { expandPastes } from "./composer/paste.ts";
+import { toPlainInput, type Press } from "./keys.ts";
 import { BLANK, type Line } from "./text/line.ts";
 import { Scrollback } from "./scrollback.ts";
 import { followState, markShown, pasteUi, pressUi } from "./ui.ts";
@@ -44,6 +46,8 @@ interface PresenterOptions {
   /** Returns the terminal's size. */
   readonly size: () => TerminalSize;
   readonly show: (frame: Frame) => void;
+  /** Opens text in the user's editor. */
+  readonly edit?: (text: string) => Promise<string>;
   /** Unix milliseconds. */
   readonly now: () => number;
   readonly signal: AbortSignal;
@@ -61,6 +65,7 @@ export class Presenter {
   #size: TerminalSize = { columns: 0, rows: 0 };
   #dueAtMs = Number.POSITIVE_INFINITY;
   #drawnAtMs = 0;
+  #isEditing = false;
 
   constructor(options: PresenterOptions) {
     this.#options = options;
@@ -77,6 +82,9 @@ export class Presenter {
   }
 
   press(press: Press): void {
+    if (this.#isEditing) return;
+    if ("key" in press && press.key === "redraw") return this.#draw({ isNew: true });
+    if ("key" in press && press.key === "editor" && this.#isWriting()) return void this.#edit();
     this.#ui = pressUi(this.#followed(), press, this.#context());
     this.#wake(0);
   }
@@ -96,9 +104,39 @@ export class Presenter {
     this.#ui = markShown(this.#ui, this.#options.now());
   }
 
+  /** Returns whether keys go to the composer. */
+  #isWriting(): boolean {
+    const { questions, picker, viewer } = this.#options.store.get();
+    return questions.length === 0 && picker === undefined && viewer === undefined;
+  }
+
+  /** Opens the draft in the user's editor; keys and frames wait until it is closed. */
+  async #edit(): Promise<void> {
+    const { edit, actions } = this.#options;
+    if (edit === undefined) return;
+    this.#isEditing = true;
+    const { draft, pastes } = this.#followed();
+    try {
+      const text = await edit(expandPastes(draft.text, pastes));
+      this.#ui = { ...this.#ui, draft: draftOf(toPlainInput(text), draft.text), pastes: [] };
+      actions.edit(this.#ui.draft.text);
+    } catch (error) {
+      actions.fail(error);
+    } finally {
+      this.#isEditing = false;
+      this.#draw();
+    }
+  }
+
   #context(): InputContext {
     const { store, actions, now, size } = this.#options;
-    return { state: store.get(), actions, nowMs: now(), width: composerWidth(size().columns) };
+    return {
+      state: store.get(),
+      actions,
+      nowMs: now(),
+      width: composerWidth(size().columns),
+      rows: middleRows(Math.max(1, size().rows - SPARE_ROWS)),
+    };
   }
 
   #followed(): Ui {
@@ -116,8 +154,8 @@ export class Presenter {
     this.#timer = setTimeout(() => this.#draw(), dueAtMs - nowMs);
   }
 
-  #draw(): void {
-    if (this.#options.signal.aborted) return;
+  #draw({ isNew = false } = {}): void {
+    if (this.#options.signal.aborted || this.#isEditing) return;
     clearTimeout(this.#timer);
     this.#dueAtMs = Number.POSITIVE_INFINITY;
     const { store, show, now } = this.#options;
@@ -126,7 +164,7 @@ export class Presenter {
     this.#ui = this.#followed();
     this.#drawnAtMs = now();
     const { frame, isBehind } = this.#frame(state, this.#size);
-    show({ ...frame, isResized });
+    show({ ...frame, isNew: frame.isNew || isNew, isResized });
     if (isBehind) this.#wake(FRAME_MS);
     else if (state.turn !== undefined) this.#wake(SPINNER_MS);
     else if (state.questions[0]?.expiresAtMs !== undefined) this.#wake(SECOND_MS);

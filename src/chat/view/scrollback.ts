@@ -6,6 +6,7 @@
 import type { AssistantItem, ChatState, TranscriptItem } from "../state/state.ts";
 import { answerLines, endLines, isTight, itemLines } from "./item.ts";
 import { BLANK, cutLine, span, wrap, type Line, toOneLine } from "./text/line.ts";
+import { beforeTable } from "./text/table.ts";
 import { markdownStateAfter, type MarkdownState } from "./text/markdown.ts";
 
 /** Most lines printed with one frame: more would delay keys. */
@@ -119,7 +120,7 @@ export class Scrollback {
     const start = begun?.text.length ?? 0;
     const kept = Math.max(1, Math.floor(rows / (count > 1 ? 2 : 1)) - 1);
     this.#isBare = false;
-    const end = endOfPrinted(text, start, kept, columns);
+    const end = beforeTable(text, start, endOfPrinted(text, start, kept, columns));
     if (end <= start) return;
     const laidOut = answerLines(text.slice(start, end - 1), columns, begun?.state);
     this.#waiting.push(...(begun === undefined ? this.#spaced("assistant", laidOut.lines) : laidOut.lines));

@@ -11,9 +11,20 @@ export interface Ui {
   /** The shown question. */
   readonly dialog?: DialogUi;
   readonly picker?: PickerUi;
+  readonly viewer?: ViewerUi;
+  /** Unix milliseconds of an Esc in an empty composer: a second one edits the last prompt. */
+  readonly escapedAtMs?: number;
+  /** Long pastes: the draft contains only their labels. */
+  readonly pastes: readonly Paste[];
   readonly prefillSerial: number;
   /** Unix milliseconds of the last key for a hidden answer whose question has ended. */
   readonly mutedAtMs?: number;
+}
+
+export interface Paste {
+  /** `[12 lines pasted]` */
+  readonly label: string;
+  readonly text: string;
 }
 
 interface CompletionUi {
@@ -47,6 +58,14 @@ export interface PickerUi {
   readonly filter: string;
 }
 
+export interface ViewerUi {
+  /** Of the shown viewer. */
+  readonly serial: number;
+  readonly page: number;
+  /** The first shown row of the page. */
+  readonly top: number;
+}
+
 /** What key handlers need. */
 export interface InputContext {
   readonly state: ChatState;
@@ -55,9 +74,11 @@ export interface InputContext {
   readonly nowMs: number;
   /** Width of the composer's text in cells. */
   readonly width: number;
+  /** Lines of the viewer. */
+  readonly rows: number;
 }
 
-export const FIRST_UI: Ui = { draft: EMPTY_DRAFT, completion: { selected: 0 }, prefillSerial: 0 };
+export const FIRST_UI: Ui = { draft: EMPTY_DRAFT, completion: { selected: 0 }, pastes: [], prefillSerial: 0 };
 
 /** Returns whether the answer to such a question is typed unseen. */
 export function isHidden(kind: Question["kind"]): boolean {

@@ -4,6 +4,7 @@ import { pasteComposer, pressComposer } from "./composer/keys.ts";
 import { draftOf, EMPTY_DRAFT } from "./composer/draft.ts";
 import type { Press } from "./keys.ts";
 import { pressPicker } from "./dialog/picker.ts";
+import { pressViewer } from "./dialog/viewer.ts";
 import { pasteQuestion, pressQuestion } from "./dialog/question-keys.ts";
 import { isHidden, type InputContext, type Ui } from "./ui-state.ts";
 
@@ -14,7 +15,7 @@ const MUTE_MS = 1_000;
 
 /** Updates the local state after a change of the chat's state. */
 export function followState(ui: Ui, state: ChatState, nowMs: number): Ui {
-  return withPrefill(withPicker(withDialog(ui, state, nowMs), state), state);
+  return withPrefill(withViewer(withPicker(withDialog(ui, state, nowMs), state), state), state);
 }
 
 export function pressUi(ui: Ui, press: Press, context: InputContext): Ui {
@@ -25,6 +26,8 @@ export function pressUi(ui: Ui, press: Press, context: InputContext): Ui {
   const question = context.state.questions[0];
   if (ui.dialog !== undefined && question?.id === ui.dialog.id)
     return pressQuestion(ui, ui.dialog, press, context);
+  if (ui.viewer !== undefined && context.state.viewer !== undefined)
+    return pressViewer(ui, ui.viewer, press, context);
   if (ui.picker !== undefined && context.state.picker !== undefined)
     return pressPicker(ui, ui.picker, press, context);
   return pressComposer(ui, press, context);
@@ -46,6 +49,10 @@ export function markShown(ui: Ui, nowMs: number): Ui {
 
 /** Handles Ctrl-C. It first clears a draft, so that an extra Ctrl-C does no harm. */
 function interrupt(ui: Ui, { state, actions }: InputContext): Ui {
+  if (state.viewer !== undefined && state.questions.length === 0) {
+    actions.closeViewer();
+    return ui;
+  }
   const isIdle = state.turn === undefined && state.questions.length === 0 && state.picker === undefined;
   if (isIdle && ui.draft.text !== "") {
     actions.edit("");
@@ -82,12 +89,19 @@ function withPicker(ui: Ui, { picker }: ChatState): Ui {
   return { ...ui, picker: { kind: picker.kind, selected: 0, filter: "" } };
 }
 
+function withViewer(ui: Ui, { viewer }: ChatState): Ui {
+  if (viewer?.serial === ui.viewer?.serial) return ui;
+  if (viewer === undefined) return { ...ui, viewer: undefined };
+  return { ...ui, viewer: { serial: viewer.serial, page: viewer.at, top: 0 } };
+}
+
 function withPrefill(ui: Ui, { composer: { prefill } }: ChatState): Ui {
   if (prefill === undefined || prefill.serial === ui.prefillSerial) return ui;
-  return {
-    ...ui,
-    draft: draftOf(prefill.text, ui.draft.text),
-    browsing: undefined,
-    prefillSerial: prefill.serial,
-  };
+  const { text, replaces, serial: prefillSerial } = prefill;
+  if (replaces === undefined) {
+    return { ...ui, draft: draftOf(text, ui.draft.text), browsing: undefined, prefillSerial };
+  }
+  if (!ui.draft.text.includes(replaces)) return { ...ui, prefillSerial };
+  const draft = draftOf(ui.draft.text.replace(replaces, () => text).trimStart(), ui.draft.killed);
+  return { ...ui, draft, prefillSerial };
 }

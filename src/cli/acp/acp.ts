@@ -16,6 +16,10 @@ const acpActions = {
   ide: { type: "enum", options: [...IDES], description: "For --bootstrap: the editor (default all)" },
   json: switchOption("For --bootstrap: print JSON"),
   name: textOption("name", "For --bootstrap: name of the agent in the editor (default agentd)"),
+  package: textOption(
+    "name",
+    "For --bootstrap: the name under which you published this version on npm; adds the block for the ACP registry",
+  ),
   check: switchOption("Load everything and print in one line whether editors can use it"),
   setup: switchOption("Set up a provider and a model, like `agentd setup`"),
   version: switchOption("Print the version"),
@@ -54,6 +58,7 @@ interface AcpActionArgs {
   readonly ide?: string | undefined;
   readonly json?: boolean | undefined;
   readonly name?: string | undefined;
+  readonly package?: string | undefined;
   readonly check?: boolean | undefined;
   readonly setup?: boolean | undefined;
   readonly version?: boolean | undefined;
@@ -63,7 +68,7 @@ interface AcpActionArgs {
 async function runAcpAction(args: AcpActionArgs): Promise<boolean> {
   const [action, second] = ACTIONS.filter((name) => args[name]);
   if (second !== undefined) throw new UsageError(`--${action} and --${second} exclude each other.`);
-  const idle = (["ide", "json", "name"] as const).find((name) => args[name]);
+  const idle = (["ide", "json", "name", "package"] as const).find((name) => args[name]);
   if (action !== "bootstrap" && idle !== undefined) throw new UsageError(`--${idle} requires --bootstrap.`);
   switch (action) {
     case "bootstrap":

@@ -9,9 +9,9 @@ import {
   type Launcher,
 } from "../../acp/wire/snippets.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { print, printJson } from "../kit/output.ts";
+import { printData, printJson } from "../kit/output.ts";
 import { join } from "node:path";
-import { ownProgram } from "../../base/system/own-program.ts";
+import { ownProgram } from "../../base/system/machine.ts";
 import { resolveHome } from "../../config/home.ts";
 import { currentContext, type CliContext } from "../kit/context.ts";
 
@@ -20,16 +20,28 @@ interface BootstrapOptions {
   readonly ide?: string | undefined;
   readonly json?: boolean | undefined;
   readonly name?: string | undefined;
+  /** The name of the published package, which the registry starts. Without it the registry has no block. */
+  readonly package?: string | undefined;
 }
 
 const MAX_NAME_CHARACTERS = 64;
+/** npm's limit, with the scope. */
+const MAX_PACKAGE_CHARACTERS = 214;
 
-/** Prints the settings. Throws {@link UsageError} for an invalid name. */
-export function printBootstrap({ ide = "all", json, name = packageFile.name }: BootstrapOptions): void {
-  const blocks = snippets(options(nameOf(name)));
-  const editors = EDITORS.filter((editor) => ide === "all" || editor === ide);
+/** Prints the settings. Throws {@link UsageError} for an invalid name, and for the registry without a package. */
+export function printBootstrap({ ide = "all", json, name = "agentd", ...own }: BootstrapOptions): void {
+  const packageName = packageNameOf(own.package);
+  if (ide === "registry" && packageName === undefined) {
+    throw new UsageError(
+      "--ide registry requires --package NAME: the name under which you published this version on npm.",
+    );
+  }
+  const blocks = snippets(options(nameOf(name), packageName ?? packageFile.name));
+  const editors = EDITORS.filter((editor) =>
+    ide === "all" ? editor !== "registry" || packageName !== undefined : editor === ide,
+  );
   if (json) return printJson(Object.fromEntries(editors.map((editor) => [editor, blocks[editor]])));
-  print(editors.map((editor) => section(editor, blocks[editor])).join("\n"));
+  printData(editors.map((editor) => section(editor, blocks[editor])).join("\n"));
 }
 
 function section(editor: Editor, block: object): string {
@@ -37,12 +49,12 @@ function section(editor: Editor, block: object): string {
   return `${title}: ${where}\n\n${JSON.stringify(block, null, 2)}\n`;
 }
 
-function options(name: string): SnippetOptions {
-  const { name: own, version, description, license } = packageFile;
+function options(name: string, packageName: string): SnippetOptions {
+  const { version, description, license } = packageFile;
   return {
     name,
     launcher: ownLauncher(),
-    package: { name: own, version, description, license },
+    package: { name: packageName, version, description, license },
   };
 }
 
@@ -51,6 +63,18 @@ function nameOf(text: string): string {
   const isShown = name !== "" && name.length <= MAX_NAME_CHARACTERS && !/\p{Cc}/u.test(name);
   if (isShown) return name;
   throw new UsageError(`--name must be a single line of at most ${MAX_NAME_CHARACTERS} characters.`);
+}
+
+/** Accepts what npm accepts for a new package: https://docs.npmjs.com/cli/configuring-npm/package-json#name */
+function packageNameOf(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  const isName =
+    text.length <= MAX_PACKAGE_CHARACTERS &&
+    /^(@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~-][a-z0-9._~-]*$/.test(text);
+  if (isName) return text;
+  throw new UsageError(
+    `--package must be the name of an npm package, such as ${packageFile.name}, without a version.`,
+  );
 }
 
 export function ownLauncher(): Launcher {

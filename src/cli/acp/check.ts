@@ -2,9 +2,9 @@
 import process from "node:process";
 import { runCommand } from "citty";
 import packageFile from "../../../package.json" with { type: "json" };
-import { DEMO_MODEL, formatModel } from "../../agent/model.ts";
+import { DEMO_MODEL, formatModel } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
 import { currentContext } from "../kit/context.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, warn } from "../kit/output.ts";
@@ -28,7 +28,7 @@ async function load(): Promise<CheckResult> {
     const [{ openHome, openHomeStore }, { startRpcFromHome }, { missingProvider }] = await Promise.all([
       import("../../app/home.ts"),
       import("../../app/start.ts"),
-      import("../../acp/provider.ts"),
+      import("../../acp/session/open.ts"),
       import("../../acp/methods.ts"),
     ]);
     const home = await openHome(currentContext());

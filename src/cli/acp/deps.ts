@@ -1,7 +1,7 @@
 /** The agent behind `agentd acp`, with trace, keepalive and log file. Loads after the response to `initialize`. */
 import { isDeepStrictEqual } from "node:util";
 import { type AcpDeps, acpSettings, type AcpSettings } from "../../acp/deps.ts";
-import { systemClock } from "../../base/clock.ts";
+import { systemClock } from "../../base/time.ts";
 import { startRpcFromHome } from "../../app/start.ts";
 import { loadConfig } from "../../config/config.ts";
 import { resolveWithin } from "../../config/home.ts";
@@ -11,8 +11,11 @@ import { keepHeapSmall } from "../kit/runtime.ts";
 import type { AcpConnection } from "../../acp/wire/connection.ts";
 import { Keepalive } from "../../acp/wire/keepalive.ts";
 import { toTraceEntry } from "../../acp/wire/trace.ts";
-import type { Wire, WireWatcher } from "../../acp/wire/wire.ts";
-import { createLog } from "../../base/observe/log.ts";
+import type { WireWatcher } from "../../acp/wire/wire.ts";
+import type { Config } from "../../../generated/config/types.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { resolveSecret } from "../../config/home.ts";
+import { createLog } from "../../base/observe.ts";
 import { appendFileSync, mkdirSync, renameSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import process from "node:process";
@@ -21,20 +24,22 @@ import process from "node:process";
 const GRACE_MS = 250;
 
 /** Loads the agent. ServiceError `invalid_config`, which lists the errors, or `state_store_unavailable`. */
-export async function loadAcpDeps(watched: AcpWire): Promise<AcpDeps> {
+export async function loadAcpDeps(connection: AcpConnection): Promise<AcpDeps> {
   const home = await openHome(currentContext());
   const { approvals, acp } = home.config;
   const { agentHome, userHome } = home.paths;
   teeLog(acp.log_file === undefined ? undefined : resolveWithin(agentHome, acp.log_file, userHome));
-  watched.wire.limit(acp.max_line_bytes);
+  connection.wire.limit(acp.max_line_bytes);
   // Editors have their own approval timeout.
+  const { model, problem } = withoutMissingKeys(home);
   const config = {
     ...home.config,
+    model,
     approvals: { ...approvals, timeout_seconds: acp.approval_timeout_seconds },
   };
   const service = await startRpcFromHome({ ...home, config }, await openHomeStore(home));
   const settings = acpSettings(config);
-  const unwatch = attachWatchers(watched, { settings, isTraced: acp.trace });
+  const unwatch = attachWatchers(connection, { settings, isTraced: acp.trace });
   // After loading, which needs a larger heap.
   keepHeapSmall();
   return {
@@ -44,12 +49,37 @@ export async function loadAcpDeps(watched: AcpWire): Promise<AcpDeps> {
     log: home.log,
     settings,
     owner: "default",
+    providerProblem: problem,
     isCurrent: () => isCurrent(home),
     close: () => {
       unwatch();
       return service.stop({ graceMs: GRACE_MS });
     },
   };
+}
+
+/**
+ * Returns the section `model` without keys whose variable is not set, and the problem that this is: the client can list
+ * and delete its sessions, but not use a model.
+ */
+function withoutMissingKeys({ config: { model }, env }: Home): {
+  readonly model: Config["model"];
+  readonly problem: string | undefined;
+} {
+  let problem: string | undefined;
+  const providers = Object.entries(model.providers).map(([name, provider]) => {
+    const { api_key: key, ...keyless } = provider;
+    if (key === undefined) return [name, provider] as const;
+    try {
+      resolveSecret(key, env, `model.providers.${name}.api_key`);
+      return [name, provider] as const;
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      problem ??= error.message;
+      return [name, keyless] as const;
+    }
+  });
+  return { model: { ...model, providers: Object.fromEntries(providers) }, problem };
 }
 
 /** Returns whether the configuration is unchanged: a setup may have run in another process. */
@@ -62,16 +92,12 @@ function isError({ severity }: { readonly severity: string }): boolean {
   return severity === "error";
 }
 
-interface AcpWire {
-  readonly wire: Wire;
-  readonly connection: AcpConnection;
-}
-
 /** Attaches trace and keepalive as configured. Returns the function that detaches them. */
 function attachWatchers(
-  { wire, connection }: AcpWire,
+  connection: AcpConnection,
   { settings, isTraced }: { readonly settings: AcpSettings; readonly isTraced: boolean },
 ): () => void {
+  const { wire } = connection;
   const ends: (() => void)[] = [];
   if (isTraced) {
     // The trace is logged regardless of the log level.

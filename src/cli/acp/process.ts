@@ -1,8 +1,8 @@
 /** The end of the `agentd acp` process, and its error output. */
 import { constants } from "node:os";
 import process from "node:process";
-import { systemClock } from "../../base/clock.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { systemClock } from "../../base/time.ts";
+import { redact } from "../../base/observe.ts";
 
 const SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
 /** The longest time from the start of the shutdown to the exit. */

@@ -1,11 +1,11 @@
-import { waitAtMost } from "../../base/deadline.ts";
 /** The connection of `agentd acp`, from its first line to the end of the process. */
 import process from "node:process";
 import packageFile from "../../../package.json" with { type: "json" };
 import { createAcpAgent } from "../../acp/agent.ts";
 import { AcpConnection } from "../../acp/wire/connection.ts";
 import { Wire } from "../../acp/wire/wire.ts";
-import { systemClock } from "../../base/clock.ts";
+import { systemClock } from "../../base/time.ts";
+import { waitAtMost } from "../../base/time.ts";
 import type { FrameOutput } from "../../base/system/frame-output.ts";
 import { reportError, type Shutdown } from "./process.ts";
 import { ownLauncher } from "./bootstrap.ts";
@@ -18,8 +18,8 @@ export async function serveAcp(output: FrameOutput, shutdown: Shutdown): Promise
   const wire = new Wire({ input: process.stdin, output, clock: systemClock, onEnd: () => end() });
   const connection: AcpConnection = new AcpConnection({
     version: packageFile.version,
-    load: async () => (await import("./deps.ts")).loadAcpDeps({ wire, connection }),
-    afterAnswer: (id, after) => wire.afterAnswer(id, after),
+    wire,
+    load: async () => (await import("./deps.ts")).loadAcpDeps(connection),
     onFault: reportError,
     launcher: ownLauncher,
   });
@@ -27,9 +27,6 @@ export async function serveAcp(output: FrameOutput, shutdown: Shutdown): Promise
     shutdown.begin();
     connection.disconnect();
   };
-  wire.watch((direction, message) => {
-    if (direction === "in") connection.onMessage(message);
-  });
   shutdown.onSignal(() => wire.end());
   await createAcpAgent(connection).connect(wire.stream).closed;
   await connection.stop();

@@ -1,7 +1,13 @@
 /** Connects `agentd chat` to a running gateway or to a child process. */
 import process from "node:process";
-import { spawnTransport, webSocketTransport, type GatewayTransport } from "../../client/gateway.ts";
-import { ownProgram } from "../../base/system/own-program.ts";
+import {
+  spawnTransport,
+  TransportError,
+  webSocketTransport,
+  type GatewayTransport,
+} from "../../client/gateway.ts";
+import { ownProgram } from "../../base/system/machine.ts";
+import { redact } from "../../base/observe.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 
@@ -40,8 +46,10 @@ interface ChatGateway {
 export async function chatTransport(wanted: Wanted, note: (line: string) => void): Promise<ChatGateway> {
   const { url, attach } = wanted;
   if (url !== undefined && attach) throw new UsageError("Give either --url or --attach.");
-  if (wanted.token !== undefined && url === undefined) throw new UsageError("--token needs --url.");
-  if (url !== undefined) return { transport: webSocketTransport({ url: parseUrl(url), ...tokenOf(wanted) }) };
+  if (url !== undefined) {
+    const hints = { absent: "Check the address.", key: "Set API_SERVER_KEY to a key of that gateway." };
+    return { transport: socketTransport({ url: parseUrl(url), ...tokenOf(wanted) }, hints) };
+  }
   if (attach) return { transport: await homeTransport() };
   const [command = "", ...args] = ownProgram();
   return { transport: spawnTransport({ command, args: [...args, "rpc"], onStderr: note }) };
@@ -61,12 +69,88 @@ async function homeTransport(): Promise<GatewayTransport> {
   const { home, env } = currentContext();
   const [{ loadConfig, requireValid }, { resolveSecret }] = await Promise.all([
     import("../../config/config.ts"),
-    import("../../config/secrets/reference.ts"),
+    import("../../config/home.ts"),
   ]);
   const loaded = await loadConfig({ home, env });
   const { host, port, key } = requireValid(loaded).api_server;
   const token = key === undefined ? {} : { token: resolveSecret(key, loaded.env, "api_server.key") };
-  return webSocketTransport({ url: `http://${reachable(host)}:${port}`, ...token });
+  const absent = "Start it with `agentd gateway`, or check api_server.port.";
+  const elsewhere = "It may serve another home: pass --profile, or set AGENTD_HOME.";
+  return socketTransport({ url: `http://${reachable(host)}:${port}`, ...token }, { absent, key: elsewhere });
+}
+
+interface SocketAddress {
+  readonly url: string;
+  readonly token?: string;
+}
+
+/** What to do when no gateway answers, and when it refuses the key. */
+interface Hints {
+  readonly absent: string;
+  readonly key: string;
+}
+
+/**
+ * Returns a transport that asks for a ticket before each connection: a refused web socket cannot say why, and the key
+ * stays out of addresses. The path of a proxy without the ticket's endpoint gets the key itself.
+ */
+function socketTransport({ url, token }: SocketAddress, hints: Hints): GatewayTransport {
+  const base = /^(?<base>[^?#]*?)\/(?:api\/ws)?$/.exec(new URL(url).href.replace(/^ws/, "http"))?.groups?.[
+    "base"
+  ];
+  if (base === undefined) return webSocketTransport({ url, ...(token === undefined ? {} : { token }) });
+  return webSocketTransport({
+    url,
+    ticket: () => getTicket({ url: base, ...(token === undefined ? {} : { token }) }, hints),
+  });
+}
+
+const TICKET_TIMEOUT_MS = 10_000;
+
+/** Rejects with a TransportError that says whether no gateway answers, the key is wrong, or one is needed. */
+async function getTicket({ url, token }: SocketAddress, hints: Hints): Promise<string> {
+  const { isAgentd, occupantOf } = await import("../kit/local-gateway.ts");
+  const shown = redact(url);
+  // Without the key first: another program on the port must not get it.
+  const occupant = await occupantOf(url, TICKET_TIMEOUT_MS);
+  if (occupant.kind === "free") throw new TransportError(`No gateway listens at ${shown}. ${hints.absent}`);
+  if (!isAgentd(occupant)) throw new TransportError(`No gateway answers at ${shown}. ${hints.absent}`);
+  const headers = new Headers(token === undefined ? {} : { authorization: `Bearer ${token}` });
+  const signal = AbortSignal.timeout(TICKET_TIMEOUT_MS);
+  const answer = await fetch(`${url}/api/auth/ws-ticket`, {
+    method: "POST",
+    headers,
+    signal,
+    redirect: "error",
+  }).catch((cause: unknown) => {
+    throw new TransportError(`The gateway at ${shown} does not answer.`, { cause });
+  });
+  const body = (await answer.json().catch(() => ({}))) as {
+    readonly ticket?: string;
+    readonly error?: { readonly message?: string };
+  };
+  if (answer.ok && body.ticket !== undefined) return body.ticket;
+  const retryable = answer.status >= 500 || answer.status === 429;
+  throw new TransportError(
+    refusalText(answer.status, { url: shown, token, hints, message: body.error?.message }),
+    {
+      retryable,
+    },
+  );
+}
+
+interface TicketRefusal {
+  readonly url: string;
+  readonly token: string | undefined;
+  readonly hints: Hints;
+  readonly message: string | undefined;
+}
+
+function refusalText(status: number, { url, token, hints, message }: TicketRefusal): string {
+  if (status !== 401) return `The gateway at ${url} refuses the connection: ${message ?? `status ${status}`}`;
+  return token === undefined
+    ? `The gateway at ${url} needs a key. ${hints.key}`
+    : `The key is wrong: the gateway at ${url} refuses it. ${hints.key}`;
 }
 
 /** Returns the address at which a listener on all interfaces is reachable from this machine. */

@@ -2,9 +2,10 @@
 import process from "node:process";
 import { runCommand, type CommandDef } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { suggest } from "../../base/nearest.ts";
+import { suggest } from "../../base/suggest.ts";
+import { warn } from "../kit/output.ts";
 import { normalizeArguments, findFirstArgument, UsageError } from "../kit/arguments.ts";
-import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf, renderUsage } from "../kit/command.ts";
+import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf, usageLine } from "../kit/command.ts";
 
 export const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
@@ -18,17 +19,17 @@ interface Found {
 
 /**
  * Runs what `words` ask for and sets the process's exit code: 0, 1 for a failure (one message on stderr, no stack), 2 for
- * a mistake in the words (with the usage on stderr). A command may set `process.exitCode` itself.
+ * a mistake in the words (with the usage line on stderr). A command may set `process.exitCode` itself.
  */
 export async function runCli(root: CommandDef, words: readonly string[]): Promise<void> {
   process.stdout.on("error", leaveQuietly);
   process.stderr.on("error", sayNoMore);
   let found: Found = { command: root, names: ["agentd"], words };
   try {
-    found = { ...found, words: takeProfile(words) };
+    found = { ...found, words: await takeProfile(words) };
     for (let next: Found | undefined = found; next; next = await descend(found)) found = next;
     if (wantsHelp(found.words))
-      return void process.stdout.write(`${await renderUsage(found.command, found.names)}\n`);
+      return await (await import("../help/help.ts")).printUsage(found.command, found.names);
     await start(found);
   } catch (error) {
     process.exitCode = await report(error, found);
@@ -76,9 +77,9 @@ async function descend({ command, names, words }: Found): Promise<Found | undefi
 
 /**
  * `--profile NAME` may stand anywhere before `--`. It becomes AGENTD_PROFILE, so that it also holds for the processes
- * that the command starts.
+ * that the command starts. ServiceError `invalid_config` for an invalid name.
  */
-function takeProfile(words: readonly string[]): readonly string[] {
+async function takeProfile(words: readonly string[]): Promise<readonly string[]> {
   const end = words.indexOf("--");
   const at = words.findIndex((word, index) => (end < 0 || index < end) && /^--profile(=|$)/.test(word));
   const word = words[at];
@@ -86,6 +87,8 @@ function takeProfile(words: readonly string[]): readonly string[] {
   const value = word.includes("=") ? word.slice("--profile=".length) : words[at + 1];
   if (!value || value.startsWith("-")) throw new UsageError("--profile needs a name.");
   process.env["AGENTD_PROFILE"] = value;
+  // Refuses an invalid name, also for commands that do not use the home.
+  (await import("../kit/context.ts")).currentContext();
   return words.toSpliced(at, word.includes("=") ? 1 : 2);
 }
 
@@ -96,11 +99,13 @@ function wantsHelp(words: readonly string[]): boolean {
 
 async function report(error: unknown, { command, names }: Found): Promise<number> {
   if (error instanceof UsageError) {
-    process.stderr.write(`${error.message}\n\n${await renderUsage(command, names)}\n`);
+    // Three lines: the whole help would push the reason off the screen.
+    const usage = await usageLine(command, names);
+    warn(`${error.message}\n${usage}\nTry \`${names.join(" ")} --help\`.`);
     return EXIT_USAGE;
   }
   if (error instanceof ServiceError) {
-    process.stderr.write(`${error.message}\n`);
+    warn(error.message);
     return EXIT_FAILURE;
   }
   // A bug: its stack is what helps.

@@ -2,16 +2,15 @@
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { jobEntry } from "../../cron/job/format.ts";
-import { parseSchedule } from "../../cron/schedule/text.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { changeExistingJob, type CronContext } from "./home.ts";
+import { changeExistingJob } from "./home.ts";
 import { warnIfNotTicking } from "./status.ts";
 import { nameAndId, nextRunText, shown } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { jsonOption, requiredArgument, switchOption, textOption, yesOption } from "../kit/options.ts";
 import process from "node:process";
 import type { Jobs } from "../../cron/job/jobs.ts";
-import { removeOutputs } from "../../cron/output/outputs.ts";
+import { removeOutputs } from "../../cron/run/end.ts";
 import { confirm } from "../kit/confirm.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
@@ -43,10 +42,10 @@ export const resumeCommand = defineCommand({
   },
   async run({ args }) {
     const runNow = args["run-now"] === true;
-    if (runNow && args.at !== undefined) throw new UsageError("--run-now and --at exclude each other.");
+    if (runNow && args.at !== undefined) throw new UsageError("--run-now and --at cannot be combined.");
     await changeExistingJob("resume", async (cronContext) => {
       const { at } = args;
-      const atMs = at === undefined ? undefined : await timeOf(cronContext, args.job, at);
+      const atMs = at === undefined ? undefined : await cronContext.jobs.readTime(args.job, at);
       const resumed = await cronContext.jobs.resume(args.job, { runNow, atMs });
       if (args.json) printJson({ job: jobEntry(resumed) });
       else print(`Resumed job: ${nameAndId(resumed)}\n  Next run: ${nextRunText(resumed)}`);
@@ -54,17 +53,6 @@ export const resumeCommand = defineCommand({
     });
   },
 });
-
-/** Returns the time in the zone of the job. ServiceError for a recurring schedule. */
-async function timeOf({ jobs }: CronContext, ref: string, text: string): Promise<number> {
-  const { definition } = await jobs.find(ref);
-  const schedule = parseSchedule(text, { nowMs: Date.now(), zone: definition.zone });
-  if (schedule.kind === "once") return schedule.atMs;
-  throw new ServiceError(
-    "invalid_request",
-    `--at must be a single time, such as "in 20m" or "2026-12-24T18:00", but ${JSON.stringify(text)} recurs. Change the schedule with \`agentd cron edit --schedule\`.`,
-  );
-}
 
 export const removeCommand = defineCommand({
   meta: {
@@ -77,13 +65,11 @@ export const removeCommand = defineCommand({
     json: jsonOption,
   },
   async run({ args }) {
-    if (!args.yes && !confirm.isPossible())
-      throw new UsageError("Cannot ask for confirmation without a terminal. Pass --yes to remove the job.");
     await changeExistingJob("remove", async ({ jobs, outputFolder }) => {
-      if (
-        !args.yes &&
-        !(await confirm.ask(`Remove the job ${await describeJob(jobs, args.job)} and its outputs?`))
-      ) {
+      const label = args.yes ? args.job : await describeJob(jobs, args.job);
+      if (!args.yes && !confirm.isPossible())
+        throw new UsageError("Cannot ask for confirmation without a terminal. Pass --yes to remove the job.");
+      if (!args.yes && !(await confirm.ask(`Remove the job ${label} and its outputs?`))) {
         warn("Nothing was removed.");
         process.exitCode = EXIT_FAILURE;
         return;

@@ -2,10 +2,9 @@
 import { defineCommand } from "citty";
 import { optionalArgument, requiredArgument, switchOption, textOption } from "../kit/options.ts";
 import { defineJob, changeJob } from "../../cron/job/input.ts";
-import type { JobInput, JobChange } from "../../cron/job/fields.ts";
+import type { JobInput, JobChange } from "../../cron/job/job.ts";
 import { jobEntry } from "../../cron/job/format.ts";
-import { platformsOf } from "../../deliver/address.ts";
-import { platformProblems } from "../../deliver/platform/platforms.ts";
+import { requireSkills as checkSkills } from "../../cron/job/warnings.ts";
 import { positionalsOf, UsageError } from "../kit/arguments.ts";
 import {
   definitionArgs,
@@ -17,21 +16,16 @@ import {
   eitherSwitch,
   listOption,
 } from "./options.ts";
-import { changeJobs, type CronContext, changeExistingJob } from "./home.ts";
+import { join } from "node:path";
+import { changeJobs, changeExistingJob, warnOfTargets, type CronContext } from "./home.ts";
 import { warnIfNotTicking } from "./status.ts";
 import { createdText, jobText, nameAndId } from "./text.ts";
-import { print, printJson, warn } from "../kit/output.ts";
+import { print, printJson } from "../kit/output.ts";
 
 export const createCommand = defineCommand({
   meta: {
     name: "create",
-    description: [
-      "Create a job. It runs while `agentd gateway` runs. Examples:",
-      '  agentd cron create "every 2h" "Look for failed builds. Answer [SILENT] without any." --deliver telegram',
-      '  agentd cron create "weekdays at 9am" "Summarize the news." --name news --tz Europe/Berlin --skill news',
-      '  agentd cron create "0 3 * * *" --script backup.sh --no-agent --name backup',
-      '  agentd cron create "in 45m" "Remind me of the tea."',
-    ].join("\n"),
+    description: "Create a job. It runs while `agentd gateway` runs",
   },
   args: {
     schedule: requiredArgument(
@@ -52,34 +46,22 @@ export const createCommand = defineCommand({
     if (pausedReason !== undefined && !isPaused) throw new UsageError("--paused-reason requires --paused.");
     const prompt = await readPromptOption(words);
     await changeJobs("create", async (cronContext) => {
+      await requireSkills(cronContext, input.skills ?? [], input.workdir);
       const definition = await defineJob({ ...input, prompt }, await contextOf(cronContext, input));
       const job = await cronContext.jobs.create(definition, { isPaused, pausedReason });
       if (args.json) printJson({ job: jobEntry(job) });
       else print(createdText(job));
-      await warnOfUnreadyPlatforms(cronContext, definition);
+      await warnOfTargets(cronContext, [definition]);
       if (!isPaused) await warnIfNotTicking(cronContext);
     });
   },
 });
 
-/** Warns about target platforms that are not ready. */
-async function warnOfUnreadyPlatforms(
-  { config, env }: CronContext,
-  { deliver, failureDeliver }: { readonly deliver: string; readonly failureDeliver?: string },
-): Promise<void> {
-  const addresses = [deliver, ...(failureDeliver === undefined ? [] : [failureDeliver])].join(",");
-  const names = platformsOf(addresses).filter((name) => name !== "local" && name !== "all");
-  for (const problem of await platformProblems(names, config, env)) warn(`Warning: ${problem}.`);
-}
-
 export const editCommand = defineCommand({
   meta: {
     name: "edit",
-    description: [
-      'Change a job. Omitted options keep their values, and an empty value (--script "") resets one. Examples:',
-      '  agentd cron edit news --schedule "weekdays at 8am" --add-skill weather',
-      "  agentd cron edit backup --deliver telegram,local --failure-deliver email:ops@example.com",
-    ].join("\n"),
+    description:
+      'Change a job. Omitted options keep their values, and an empty value (--script "") resets one',
   },
   args: {
     job: requiredArgument("Id or name of the job"),
@@ -95,16 +77,33 @@ export const editCommand = defineCommand({
     const change = await changeOf(rawArgs);
     await changeExistingJob("edit", async (cronContext) => {
       const jobContext = await contextOf(cronContext, change);
+      await requireSkills(
+        cronContext,
+        [...(change.skills ?? []), ...(change.addSkills ?? [])],
+        change.workdir,
+      );
       const job = await cronContext.jobs.edit(args.job, ({ definition }) =>
         changeJob(definition, change, jobContext),
       );
       if (args.json) printJson({ job: jobEntry(job) });
       else print(`Updated job: ${nameAndId(job)}\n${jobText(job)}`);
-      await warnOfUnreadyPlatforms(cronContext, job.definition);
+      await warnOfTargets(cronContext, [job.definition]);
       if (job.state === "scheduled") await warnIfNotTicking(cronContext);
     });
   },
 });
+
+/** Refuses skills that the job could not load. */
+async function requireSkills(
+  { config, paths }: CronContext,
+  names: readonly string[],
+  workdir: string | null | undefined,
+): Promise<void> {
+  if (names.length === 0) return;
+  const { createSkills } = await import("../../app/wire-agent.ts");
+  const folder = join(paths.agentHome, "skills");
+  await checkSkills(createSkills(config, paths), names, { cwd: workdir ?? paths.workspace, folder });
+}
 
 async function changeOf(words: readonly string[]): Promise<JobChange> {
   const schedule = optionOf(words, "schedule");

@@ -3,13 +3,15 @@ import { realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
 import { loadConfig, requireValid } from "../../config/config.ts";
-import { prepareHome, type Environment } from "../../config/home.ts";
-import { resolvePaths } from "../../config/paths.ts";
-import { hideSecrets } from "../../config/secrets/values.ts";
+import { prepareHome, type Environment, type ConfigPaths, resolvePaths } from "../../config/home.ts";
+import { hideSecrets } from "../../config/secret-values.ts";
+import type { JobDefinition } from "../../cron/job/job.ts";
 import { Jobs } from "../../cron/job/jobs.ts";
-import { cronSettings, type CronSettings } from "../../cron/settings.ts";
+import { cronSettings, type CronSettings } from "../../cron/deps.ts";
+import { targetWarnings } from "../../cron/job/warnings.ts";
+import { platformProblems } from "../../deliver/platform/platforms.ts";
 import type { Store } from "../../store/store.ts";
 import { currentContext } from "../kit/context.ts";
 import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
@@ -20,6 +22,7 @@ export interface CronHome {
   /** With the variables of the home's file. */
   readonly env: Environment;
   readonly settings: CronSettings;
+  readonly paths: ConfigPaths;
   readonly scriptsFolder: string;
   readonly outputFolder: string;
 }
@@ -35,12 +38,14 @@ export async function readCronHome(): Promise<CronHome> {
   const loaded = await loadConfig({ home, env });
   const config = requireValid(loaded);
   hideSecrets(loaded);
-  const { agentHome } = resolvePaths({ config, env: loaded.env, home, userHome });
+  const paths = resolvePaths({ config, env: loaded.env, home, userHome });
+  const { agentHome } = paths;
   const folder = await realpath(agentHome).catch(() => agentHome);
   return {
     config,
     env: loaded.env,
     settings: cronSettings(config),
+    paths,
     scriptsFolder: join(folder, "scripts"),
     outputFolder: join(folder, "cron", "output"),
   };
@@ -87,6 +92,15 @@ export async function readJobs(work: (cronContext: CronContext) => Promise<void>
 /** Reads an existing job. ServiceError `not_found` without a database. */
 export async function readJob(work: (cronContext: CronContext) => Promise<void>): Promise<void> {
   if (!(await readJobs(work))) throw noJobs();
+}
+
+/** Warns about platforms that jobs send to and that are not ready, and about an origin that is only a file. */
+export async function warnOfTargets(
+  { config, env }: CronHome,
+  jobs: readonly Partial<Pick<JobDefinition, "deliver" | "failureDeliver" | "origin">>[],
+): Promise<void> {
+  const warnings = await targetWarnings(jobs, (names) => platformProblems(names, config, env));
+  for (const warning of warnings) warn(`Warning: ${warning}`);
 }
 
 function noJobs(): ServiceError {

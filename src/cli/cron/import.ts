@@ -3,10 +3,16 @@ import { readFile, stat } from "node:fs/promises";
 import process from "node:process";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe/redact.ts";
-import { readJobFile } from "../../cron/import/job-file.ts";
-import { importJobs, type ImportedJob, type JobImport } from "../../cron/import/import-jobs.ts";
-import { changeJobs, readJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
+import { redact } from "../../base/observe.ts";
+import { readJobFile, importJobs, type ImportedJob, type JobImport } from "../../cron/job/import.ts";
+import {
+  changeJobs,
+  readJobs,
+  readCronHome,
+  warnOfTargets,
+  type CronHome,
+  type CronContext,
+} from "./home.ts";
 import { warnIfNotTicking } from "./status.ts";
 import { masked, shown } from "./text.ts";
 import { contextOf } from "./options.ts";
@@ -32,6 +38,7 @@ export const importCommand = defineCommand({
     const runImport = async (cronContext: CronHome & Partial<CronContext>) => {
       const jobContext = await contextOf(cronContext, text.includes('"model"') ? ANY_MODEL : {});
       done = await importJobs(text, { jobs: cronContext.jobs, jobContext, isDryRun });
+      await warnOfTargets(cronContext, done.jobs);
     };
     const importAndWarn = async (cronContext: CronContext) => {
       await runImport(cronContext);

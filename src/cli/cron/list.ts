@@ -2,11 +2,11 @@
 import { defineCommand } from "citty";
 import { jobEntry, occurrenceEntry } from "../../cron/job/format.ts";
 import { isOver } from "../../cron/job/job.ts";
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
 import { readJob, readJobs } from "./home.ts";
 import { warnIfNotTicking } from "./status.ts";
-import { brokenBlock, jobBlock, jobText, NO_JOBS, runsTable } from "./text.ts";
-import { print, printJson, warn } from "../kit/output.ts";
+import { brokenCells, JOB_HEAD, jobCells, jobText, NO_JOBS, runsTable } from "./text.ts";
+import { listTime, print, printJson, printTable, warn } from "../kit/output.ts";
 import {
   cursorOption,
   jsonOption,
@@ -21,7 +21,7 @@ import { join } from "node:path";
 export const listCommand = defineCommand({
   meta: {
     name: "list",
-    description: "List active and paused jobs. Times are in the time zone of each job",
+    description: "List active and paused jobs. `agentd cron show` has the details of one",
   },
   args: {
     all: switchOption("Include completed and missed jobs"),
@@ -33,9 +33,13 @@ export const listCommand = defineCommand({
       const jobs = args.all ? all : all.filter(({ state }) => !isOver(state));
       if (args.json) {
         const rows = broken.map(({ id, name }) => ({ id, name: redact(name), state: "broken" }));
-        printJson({ jobs: [...jobs.map(jobEntry), ...rows], count: jobs.length + rows.length });
+        printJson({ jobs: [...jobs.map((job) => jobEntry(job)), ...rows], count: jobs.length + rows.length });
       } else if (jobs.length + broken.length > 0) {
-        print(["Scheduled jobs:", ...jobs.map(jobBlock), ...broken.map(brokenBlock)].join("\n\n"));
+        const nowMs = Date.now();
+        const cells = jobs.map((job) => jobCells(job, (atMs) => listTime(atMs, nowMs)));
+        printTable(JOB_HEAD, [...cells, ...broken.map(brokenCells)]);
+        for (const { id } of broken)
+          warn(`The job ${id} is unreadable and does not run. Remove it with \`agentd cron remove ${id}\`.`);
       } else print(NO_JOBS);
       const left = all.length - jobs.length;
       if (left > 0)
@@ -83,10 +87,14 @@ export const runsCommand = defineCommand({
       const job = args.job === undefined ? undefined : await jobs.find(args.job);
       const { occurrences, nextCursor } = await jobs.history(job?.id, { limit, cursor: args.cursor });
       if (args.json) {
-        printJson({ runs: occurrences.map(occurrenceEntry), next_cursor: nextCursor ?? null });
+        printJson({
+          runs: occurrences.map((each) => occurrenceEntry(each)),
+          next_cursor: nextCursor ?? null,
+        });
       } else if (occurrences.length > 0) {
         const zone = job?.definition.zone ?? settings.zone;
-        print(runsTable(occurrences, { zone, isOneJob: job !== undefined }));
+        const { head, rows } = runsTable(occurrences, { zone, isOneJob: job !== undefined });
+        printTable(head, rows);
         warn(`Outputs are in ${join(outputFolder, job?.id ?? "<job id>")}.`);
       } else warn(job === undefined ? "No job has run yet." : "The job has not run yet.");
       if (nextCursor !== undefined && !args.json) warn(`More runs follow: pass --cursor ${nextCursor}`);

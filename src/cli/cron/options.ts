@@ -3,9 +3,8 @@ import type { ArgsDef } from "citty";
 import { UsageError } from "../kit/arguments.ts";
 import { commaList, jsonOption, repeatedOption, switchOption, textOption } from "../kit/options.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { createJobContext } from "../../cron/job/context.ts";
-import type { JobContext } from "../../cron/job/input.ts";
-import type { JobChange, JobModels } from "../../cron/job/fields.ts";
+import { createJobContext, type JobContext } from "../../cron/job/input.ts";
+import type { JobChange, JobModels } from "../../cron/job/job.ts";
 import type { CronHome, CronContext } from "./home.ts";
 import { readStandardInput } from "../kit/streams.ts";
 
@@ -65,7 +64,7 @@ export function hasSwitch(words: readonly string[], name: string): boolean {
 /** Returns true for the first switch, false for the second, undefined for neither. UsageError for both. */
 export function eitherSwitch(words: readonly string[], yes: string, no: string): boolean | undefined {
   const [isYes, isNo] = [hasSwitch(words, yes), hasSwitch(words, no)];
-  if (isYes && isNo) throw new UsageError(`--${yes} and --${no} exclude each other.`);
+  if (isYes && isNo) throw new UsageError(`--${yes} and --${no} cannot be combined.`);
   return isYes ? true : isNo ? false : undefined;
 }
 

@@ -3,11 +3,14 @@ import { access } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { defineCommand } from "citty";
-import { systemClock } from "../../base/clock.ts";
+import { systemClock } from "../../base/time.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Job } from "../../cron/job/job.ts";
-import { jobEntry, occurrenceEntry } from "../../cron/job/format.ts";
-import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
+import { jobEntry, occurrenceEntry, toOccurrence, type Occurrence } from "../../cron/job/format.ts";
+import { readOutput } from "../../cron/run/end.ts";
+import { responseOf } from "../../cron/run/result.ts";
+import { redact } from "../../base/observe.ts";
+import { visible } from "../sessions/text.ts";
 import { isTicking } from "../../cron/tick/status.ts";
 import { changeExistingJob, type CronContext } from "./home.ts";
 import { endText, nameAndId } from "./text.ts";
@@ -41,15 +44,27 @@ export const runCommand = defineCommand({
       const run = await waitForRun(cronContext, job);
       const output = await waitForOutput(cronContext, run);
       const ended = await waitForMessages(cronContext, run);
-      if (isJson) printJson({ job: jobEntry(job), run: occurrenceEntry(ended), output: output ?? null });
-      else {
+      const answer = output === undefined ? undefined : await answerIn(cronContext, ended);
+      if (isJson) {
+        const entry = { run: occurrenceEntry(ended), output: output ?? null, answer: answer ?? null };
+        printJson({ job: jobEntry(job), ...entry });
+      } else {
         print(`  Outcome: ${endText(ended)}`);
         if (output !== undefined) print(`  Output:  ${output}`);
+        if (answer !== undefined) print(`\n${visible(answer)}`);
       }
       if (ended.status !== "ok" || ended.deliveryStatus === "failed") process.exitCode = EXIT_FAILURE;
     });
   },
 });
+
+/** Returns the answer in the output; undefined for a failure, and for a run without an output. */
+async function answerIn({ outputFolder }: CronContext, ended: Occurrence): Promise<string | undefined> {
+  const { jobId, outputFile: file } = ended;
+  const document = file === undefined ? undefined : await readOutput(outputFolder, { jobId, file });
+  const answer = document === undefined ? undefined : responseOf(document);
+  return answer === undefined ? undefined : redact(answer);
+}
 
 /** The poll interval: other processes report only through the store. */
 const POLL_MS = 250;

@@ -7,13 +7,14 @@ import {
   type DueJob,
   type TickerStatus,
 } from "../../cron/tick/status.ts";
+import { schedulerEntry } from "../../cron/job/format.ts";
 import { readJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { jsonOption } from "../kit/options.ts";
-import { redact } from "../../base/observe/redact.ts";
 import { JOB_STATES } from "../../cron/job/job.ts";
-import { zonedTime } from "../../cron/schedule/zoned-time.ts";
+import { zonedTime } from "../../cron/job/job.ts";
 import { formatRows, shown } from "./text.ts";
+import { formatDuration } from "../kit/duration.ts";
 
 export const statusCommand = defineCommand({
   meta: {
@@ -23,7 +24,7 @@ export const statusCommand = defineCommand({
   args: { json: jsonOption },
   async run({ args }) {
     const show = (status: CronStatus, jobContext: StatusContext) => {
-      if (args.json) printJson(statusEntry(status, jobContext));
+      if (args.json) printJson(schedulerEntry(status, jobContext));
       else print(statusText(status, jobContext));
       report(schedulerWarning(status.state, jobContext));
     };
@@ -104,30 +105,6 @@ export function statusText(status: CronStatus, jobContext: StatusContext): strin
   ].join("\n");
 }
 
-export function statusEntry(status: CronStatus, { isEnabled }: StatusContext): object {
-  const { late, next, failures } = status;
-  return {
-    enabled: isEnabled,
-    scheduler: status.state,
-    last_tick_at: iso(status.lastTickAtMs),
-    tickers: status.tickers.map(tickerEntry),
-    jobs: status.jobs,
-    broken: status.broken,
-    at_work: status.open,
-    next: next === undefined ? null : dueEntry(next),
-    corrected: status.corrected ? { at: iso(status.corrected.atMs), count: status.corrected.count } : null,
-    late: { count: late.count, oldest_due_at: iso(late.oldestDueAtMs), jobs: late.named.map(dueEntry) },
-    failures: {
-      count: failures.count,
-      jobs: failures.named.map(({ id, name, lastStatus }) => ({
-        id,
-        name: redact(name),
-        last_status: lastStatus,
-      })),
-    },
-  };
-}
-
 /** Returns a warning if no scheduler runs the jobs. */
 export function schedulerWarning(
   state: CronStatus["state"],
@@ -142,7 +119,7 @@ export function schedulerWarning(
 
 function schedulerText({ state, tickers }: CronStatus, { isEnabled }: StatusContext): string {
   const off = isEnabled ? "" : "; cron.enabled is off in this configuration";
-  if (state === "none") return `not running: no \`agentd gateway\` runs${off}`;
+  if (state === "none") return `not running: no \`agentd gateway\` is running${off}`;
   if (state === "stalled") return `stalled: no tick for more than 200 s${off}`;
   const running = tickers.filter((each) => each.state === "ticking").map(tickerText);
   return `running, ${running.join("; ")}${off}`;
@@ -161,13 +138,7 @@ function clockText({ corrected }: CronStatus, { zone }: StatusContext): string |
 function lastTickText({ lastTickAtMs }: CronStatus, { nowMs, zone }: StatusContext): string {
   if (lastTickAtMs === undefined) return "unknown";
   const seconds = Math.max(0, Math.round((nowMs - lastTickAtMs) / 1000));
-  return `${zonedTime(lastTickAtMs, zone)}, ${agoText(seconds)} ago`;
-}
-
-function agoText(seconds: number): string {
-  if (seconds < 120) return `${seconds} s`;
-  if (seconds < 7_200) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 172_800 ? `${Math.floor(seconds / 3_600)} h` : `${Math.floor(seconds / 86_400)} days`;
+  return `${zonedTime(lastTickAtMs, zone)}, ${formatDuration(seconds)} ago`;
 }
 
 /** Returns the last error of a current scheduler. */
@@ -188,25 +159,4 @@ function jobsText({ jobs }: CronStatus): string {
 
 function section(title: string, lines: readonly string[]): readonly string[] {
   return lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
-}
-
-function tickerEntry(ticker: TickerStatus): object {
-  return {
-    owner: ticker.owner,
-    host: ticker.host ?? null,
-    pid: ticker.pid ?? null,
-    state: ticker.state,
-    started_at: iso(ticker.startedAtMs),
-    ticked_at: iso(ticker.tickedAtMs),
-    succeeded_at: iso(ticker.succeededAtMs),
-    last_error: ticker.lastError === undefined ? null : redact(ticker.lastError),
-  };
-}
-
-function dueEntry({ id, name, dueAtMs }: DueJob): object {
-  return { id, name: redact(name), due_at: iso(dueAtMs) };
-}
-
-function iso(atMs: number | undefined): string | null {
-  return atMs === undefined ? null : new Date(atMs).toISOString();
 }

@@ -1,13 +1,11 @@
-import { shorten } from "../../base/text.ts";
 /** Formats jobs and their runs for the terminal. Pure. */
-import { redact } from "../../base/observe/redact.ts";
-import type { Job, JobDefinition } from "../../cron/job/job.ts";
+import { shorten } from "../../base/text.ts";
+import { redact } from "../../base/observe.ts";
+import { type Job, type JobDefinition, formatSchedule, type OccurrenceStatus } from "../../cron/job/job.ts";
+import { zonedTime } from "../../cron/job/job.ts";
 import type { BrokenJob } from "../../cron/job/jobs.ts";
-import { formatSchedule } from "../../cron/schedule/schedule.ts";
-import { zonedTime } from "../../cron/schedule/zoned-time.ts";
 import { oneLine } from "../sessions/text.ts";
-import type { Occurrence, OccurrenceStatus } from "../../cron/tick/occurrence.ts";
-import { toTable } from "../kit/table.ts";
+import type { Occurrence } from "../../cron/job/format.ts";
 
 type Row = readonly [name: string, value: string | undefined];
 
@@ -36,28 +34,27 @@ export function nameAndId({ id, definition }: Job): string {
   return `${shown(definition.name)} (${id})`;
 }
 
-/** Returns a job as an entry of the list. */
-export function jobBlock(job: Job): string {
-  const { definition } = job;
-  const rows: readonly Row[] = [
-    ["Name", shown(definition.name)],
-    ["Schedule", scheduleText(job)],
-    ["Repeat", repeatText(job)],
-    ["Next run", nextRunText(job)],
-    ["Deliver", shown(definition.deliver)],
-    ["Skills", listText(definition.skills)],
-    ["Script", scriptText(definition)],
-    ["Last run", lastRunText(job)],
+export const JOB_HEAD = ["ID", "STATE", "NEXT RUN", "LAST RUN", "SCHEDULE", "DELIVER", "NAME"] as const;
+
+/** Returns the cells of a job in a table with {@link JOB_HEAD}. `format` writes a time. */
+export function jobCells(job: Job, format: (atMs: number) => string): readonly string[] {
+  const { definition, id, state, nextRunAtMs, manualAtMs, lastRunAtMs, lastStatus } = job;
+  const next = state === "paused" || nextRunAtMs === undefined ? "-" : format(nextRunAtMs);
+  const last = lastRunAtMs === undefined ? undefined : format(lastRunAtMs);
+  return [
+    id,
+    STATES[state],
+    manualAtMs === undefined ? next : "now (requested)",
+    [last, lastStatus ?? (last === undefined ? "-" : "running")].filter(Boolean).join(", "),
+    scheduleText(job),
+    shown(definition.deliver),
+    shown(definition.name),
   ];
-  return [`  ${job.id} [${STATES[job.state]}]`, ...formatRows(rows, "    ")].join("\n");
 }
 
-export function brokenBlock({ id, name }: BrokenJob): string {
-  const rows: readonly Row[] = [
-    ["Name", shown(name)],
-    ["Problem", `the job is unreadable and does not run. Remove it with agentd cron remove ${id}`],
-  ];
-  return [`  ${id} [broken]`, ...formatRows(rows, "    ")].join("\n");
+/** Returns the cells of a job that cannot be read. */
+export function brokenCells({ id, name }: BrokenJob): readonly string[] {
+  return [id, "broken", "-", "-", "-", "-", shown(name)];
 }
 
 /** Returns all details of a job. */
@@ -218,11 +215,16 @@ const STATUS_WORDS: Readonly<Record<OccurrenceStatus, string>> = {
   unknown: "unknown",
 };
 
+export interface Table {
+  readonly head: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
 /** Returns a table of runs with times in one zone. Without `isOneJob` each row names its job. */
 export function runsTable(
   occurrences: readonly Occurrence[],
   { zone, isOneJob }: { readonly zone: string; readonly isOneJob: boolean },
-): string {
+): Table {
   const rows = occurrences.map((each) => [
     each.id,
     ...(isOneJob ? [] : [`${each.jobId} ${shown(each.jobName)}`]),
@@ -235,7 +237,7 @@ export function runsTable(
     noteText(each),
   ]);
   const head = ["ID", ...(isOneJob ? [] : ["JOB"]), `DUE (${zone})`];
-  return toTable([...head, "CAUSE", "STATUS", "TOOK", "DELIVERY", "OUTPUT", "NOTE"], rows);
+  return { head: [...head, "CAUSE", "STATUS", "TOOK", "MESSAGE", "OUTPUT", "NOTE"], rows };
 }
 
 /** Returns `ok after 3.2 s`, with the reason of a failure and of undelivered messages. */

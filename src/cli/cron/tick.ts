@@ -2,12 +2,11 @@
 import { join } from "node:path";
 import process from "node:process";
 import { defineCommand } from "citty";
-import { systemClock } from "../../base/clock.ts";
-import { createLog } from "../../base/observe/log.ts";
-import { occurrenceEntry } from "../../cron/job/format.ts";
-import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
+import { systemClock } from "../../base/time.ts";
+import { createLog } from "../../base/observe.ts";
+import { occurrenceEntry, type Occurrence } from "../../cron/job/format.ts";
 import type { TickService } from "../../app/service.ts";
-import type { Store } from "../../store/store.ts";
+import { Jobs } from "../../cron/job/jobs.ts";
 import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 import { readCronHome } from "./home.ts";
@@ -20,7 +19,7 @@ export const tickCommand = defineCommand({
   meta: {
     name: "tick",
     description:
-      "Run all due jobs once and wait for their results and messages. For use in a system crontab, or to test a job. Safe beside a running gateway: nothing runs twice. Ctrl-C waits for active runs",
+      "Run all due jobs once and wait for their results and messages. For use in a system crontab, or to test a job. Safe while a gateway is running: nothing runs twice. Ctrl-C waits for active runs",
   },
   args: { json: jsonOption },
   async run({ args }) {
@@ -35,7 +34,7 @@ export const tickCommand = defineCommand({
       process.exit(EXIT_FAILURE);
     }
     const { outputFolder } = await readCronHome();
-    if (args.json) printJson({ runs: ran.map(occurrenceEntry), count: ran.length });
+    if (args.json) printJson({ runs: ran.map((each) => occurrenceEntry(each)), count: ran.length });
     else print(ranText(ran, outputFolder));
   },
 });
@@ -53,9 +52,10 @@ async function runDue(service: TickService): Promise<readonly Occurrence[] | und
   const { signal, cut } = stopOnSignal(service);
   const ids = await Promise.race([scheduler.once({ signal }), cut]);
   if (ids === undefined) return undefined;
-  const left = await messagesLeft(store, ids, signal);
+  const jobs = new Jobs(store, { maxJobs: 0 });
+  const left = await messagesLeft(jobs, ids, signal);
   if (left > 0) warn(`${left} of the messages are not sent yet. A gateway or the next tick sends them.`);
-  return occurrencesOf(store, ids);
+  return jobs.occurrences(ids);
 }
 
 /** How long the ends of cancelled runs may take to be written. */
@@ -86,47 +86,13 @@ function stopOnSignal(service: Pick<TickService, "drain">): {
 }
 
 /** Resolves to the number of messages without an attempt. */
-async function messagesLeft(store: Store, ids: readonly string[], signal: AbortSignal): Promise<number> {
+async function messagesLeft(jobs: Jobs, ids: readonly string[], signal: AbortSignal): Promise<number> {
   if (ids.length === 0) return 0;
   for (let waitedMs = 0; ; waitedMs += POLL_MS) {
-    const left = await countWaiting(store, ids);
+    const left = await jobs.countUnsentMessages(ids);
     if (left === 0 || waitedMs >= (signal.aborted ? LAST_MESSAGES_MS : MESSAGES_MS)) return left;
     await systemClock.sleep(POLL_MS);
   }
-}
-
-/** Counts due messages, without those that wait for a retry. */
-async function countWaiting(store: Store, ids: readonly string[]): Promise<number> {
-  const nowMs = Date.now();
-  let count = 0;
-  for (const some of chunksOf(ids)) {
-    const row = await store.read
-      .selectFrom("outbox")
-      .select(({ fn }) => fn.countAll().as("count"))
-      .where("ref", "in", some)
-      .where("status", "in", ["due", "leased"])
-      .where((is) => is.or([is("status", "=", "leased"), is("available_at", "<=", nowMs)]))
-      .executeTakeFirst();
-    count += Number(row?.count ?? 0);
-  }
-  return count;
-}
-
-async function occurrencesOf(store: Store, ids: readonly string[]): Promise<readonly Occurrence[]> {
-  const found: Occurrence[] = [];
-  for (const some of chunksOf(ids)) {
-    const rows = await store.read.selectFrom("occurrences").selectAll().where("id", "in", some).execute();
-    found.push(...rows.map(toOccurrence));
-  }
-  return found.toSorted((a, b) => (a.id < b.id ? -1 : 1));
-}
-
-/** Databases limit the values of a query. */
-const CHUNK = 1_000;
-
-function chunksOf(ids: readonly string[]): readonly string[][] {
-  const count = Math.ceil(ids.length / CHUNK);
-  return Array.from({ length: count }, (_, at) => ids.slice(at * CHUNK, (at + 1) * CHUNK));
 }
 
 function ranText(ran: readonly Occurrence[], outputFolder: string): string {

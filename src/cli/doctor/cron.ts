@@ -1,22 +1,21 @@
 /** The check of scheduled jobs. Touches the machine. */
 import { createSkills, createJobService } from "../../app/wire-agent.ts";
 import type { Skills } from "../../agent/skills/skills.ts";
-import { createLog } from "../../base/observe/log.ts";
-import { redact } from "../../base/observe/redact.ts";
-import { zoneProblem } from "../../base/zone.ts";
-import { resolvePaths } from "../../config/paths.ts";
+import { createLog, redact } from "../../base/observe.ts";
+import { zoneProblem } from "../../base/suggest.ts";
+import { resolvePaths } from "../../config/home.ts";
 import type { JobDefinition } from "../../cron/job/job.ts";
 import { Jobs, type BrokenJob } from "../../cron/job/jobs.ts";
-import { findBlock, type PreflightDeps } from "../../cron/run/preflight.ts";
+import type { PreflightDeps } from "../../cron/deps.ts";
 import { readCronStatus, type CronStatus } from "../../cron/tick/status.ts";
 import { platformsOf } from "../../deliver/address.ts";
-import { systemClock } from "../../base/clock.ts";
-import { createCatalog, findProviders } from "../../app/models.ts";
+import { systemClock } from "../../base/time.ts";
+import { openModels } from "../../app/models.ts";
 import type { LoadedConfig } from "../../config/config.ts";
 import type { Store } from "../../store/store.ts";
 import type { CliContext } from "../kit/context.ts";
 import type { CheckResult } from "./finding.ts";
-import { statuses } from "../platforms/status.ts";
+import { statuses } from "../../deliver/platform/status.ts";
 import { findDatabase, withDatabase } from "../kit/database.ts";
 
 /** What jobs need besides the store. */
@@ -47,14 +46,12 @@ const NO_JOBS: CheckResult = { status: "ok", detail: "no jobs; create one with `
 
 /** Returns the most severe problem. */
 export async function checkJobs(store: Store, needs: JobNeeds): Promise<CheckResult> {
-  const [status, { jobs, broken }] = await Promise.all([
-    readCronStatus(store, needs),
-    new Jobs(store, { maxJobs: 0 }).list(),
-  ]);
+  const jobs = new Jobs(store, { maxJobs: 0 });
+  const [status, { jobs: all, broken }] = await Promise.all([readCronStatus(store, needs), jobs.list()]);
   if (status.jobs.all === 0) return NO_JOBS;
   const problems: string[] = [];
-  for (const { id, definition, state } of jobs.slice(0, MAX_CHECKED)) {
-    const problem = state === "paused" ? undefined : await findProblem(definition, needs);
+  for (const { id, definition, state } of all.slice(0, MAX_CHECKED)) {
+    const problem = state === "paused" ? undefined : await findProblem(jobs, definition, needs);
     if (problem !== undefined) problems.push(`${redact(definition.name)} (${id}): ${redact(problem)}`);
   }
   return (
@@ -83,7 +80,7 @@ function notTicking({ state, jobs }: CronStatus, { isEnabled }: JobNeeds): Check
   if (state === "ticking" || count === 0) return undefined;
   const detail =
     state === "none"
-      ? `no gateway runs, and ${count === 1 ? "one job is" : `${count} jobs are`} scheduled`
+      ? `no gateway is running, and ${count === 1 ? "one job is" : `${count} jobs are`} scheduled`
       : "the scheduler has stalled, so no job runs";
   const fix = isEnabled
     ? "Start `agentd gateway`. Its log says why a scheduler stalls."
@@ -123,9 +120,13 @@ function summary({ jobs, failures, state }: CronStatus): CheckResult {
   return { status: "ok", detail: `${jobs.all} job${jobs.all === 1 ? "" : "s"}${failed}${runs}` };
 }
 
-async function findProblem(definition: JobDefinition, needs: JobNeeds): Promise<string | undefined> {
+async function findProblem(
+  jobs: Jobs,
+  definition: JobDefinition,
+  needs: JobNeeds,
+): Promise<string | undefined> {
   const { zone, skills, workdir, deliver, failureDeliver = "" } = definition;
-  const problem = zoneProblem(zone) ?? (await findBlock(needs.deps, definition));
+  const problem = zoneProblem(zone) ?? (await jobs.findBlock(definition, needs.deps));
   if (problem !== undefined) return problem;
   for (const name of skills) {
     if (!(await needs.skills.find(name, workdir ?? needs.workspace)))
@@ -142,11 +143,15 @@ async function needsOf(loaded: LoadedConfig, context: CliContext, store: Store):
   const { home, userHome } = context;
   const paths = resolvePaths({ config, env, home, userHome });
   const silent = createLog("error", () => {});
-  const models = createCatalog(config, await findProviders(config, env, silent));
+  const { catalog: models } = await openModels(config, env, silent);
   const service = createJobService({ config, paths }, { store, clock: systemClock, models, tools: () => [] });
   const platforms = await statuses(config, env);
   return {
-    deps: { ...service, fallbacks: config.model.fallbacks, toolsets: () => config.agent.toolsets },
+    deps: {
+      ...service,
+      fallbacks: config.model.fallbacks,
+      toolsets: { configured: config.agent.toolsets, tools: () => [] },
+    },
     skills: createSkills(config, paths),
     workspace: paths.workspace,
     silentPlatforms: platforms.filter(({ status }) => status !== "ready").map(({ name }) => name),

@@ -1,9 +1,10 @@
 /** `agentd doctor`: finds problems and says what to do. Each check is independent and changes nothing. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
 import { currentContext, type CliContext } from "../kit/context.ts";
-import { type Finding, type CheckResult, occupantOf } from "./finding.ts";
+import type { Finding, CheckResult } from "./finding.ts";
+import { findLocalGateway, isAgentd, occupantOf } from "../kit/local-gateway.ts";
 import { print, printJson } from "../kit/output.ts";
 import { jsonOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
@@ -11,19 +12,23 @@ import { execFile } from "node:child_process";
 import { access, constants, stat, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Config } from "../../../generated/config/types.gen.ts";
-import { formatModel } from "../../agent/model.ts";
-import { createLog } from "../../base/observe/log.ts";
-import { envPath } from "../../config/home.ts";
-import { formatConfigIssue } from "../../config/issue.ts";
-import { loadConfig, type LoadedConfig } from "../../config/config.ts";
-import { resolvePaths } from "../../config/paths.ts";
-import { createCatalog, findProviders } from "../../app/models.ts";
+import { envPath, resolvePaths } from "../../config/home.ts";
+import { formatConfigIssue } from "../../config/check.ts";
+import { loadConfig, readConfig, type LoadedConfig } from "../../config/config.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { findSandbox } from "../../exec/sandbox/sandbox.ts";
 import { cron } from "./cron.ts";
+import { model } from "./model.ts";
 import { outbox, platforms } from "./platforms.ts";
 import { webhooks } from "./webhooks.ts";
 import { findDatabase, withDatabase } from "../kit/database.ts";
 
-const MARKS: Readonly<Record<Finding["status"], string>> = { ok: "ok  ", warn: "warn", fail: "FAIL" };
+const MARKS: Readonly<Record<Finding["status"], string>> = {
+  ok: "ok  ",
+  warn: "warn",
+  fail: "FAIL",
+  skip: "skip",
+};
 
 export const doctorCommand = defineCommand({
   meta: { name: "doctor", description: "Check the installation for problems. Exits with 1 if a check fails" },
@@ -31,18 +36,28 @@ export const doctorCommand = defineCommand({
   async run({ args }) {
     const findings = await runChecks(currentContext());
     if (args.json) printJson({ findings });
+    const skipped = findings.filter(({ status }) => status === "skip").map(({ name }) => name);
     for (const { name, status, detail, fix } of args.json ? [] : findings) {
+      if (status === "skip") continue;
       print(`${MARKS[status]}  ${name.padEnd(10)} ${redact(detail)}`);
       if (fix !== undefined) print(`${" ".repeat(17)}-> ${fix}`);
+    }
+    if (skipped.length > 0 && !args.json) {
+      print(`${MARKS.skip}  ${skipped.join(", ")}: checked once the failures above are corrected`);
     }
     if (findings.some(({ status }) => status === "fail")) process.exitCode = EXIT_FAILURE;
   },
 });
 
-type Check = (checkContext: CheckContext) => Promise<CheckResult>;
+interface Check {
+  readonly run: (checkContext: CheckContext) => Promise<CheckResult>;
+  /** The check that must not fail, so that this one reports something of its own. */
+  readonly needs?: "config" | "database";
+}
 
 interface CheckContext {
   readonly context: CliContext;
+  /** Valid in checks that need `config`. */
   readonly loaded: LoadedConfig;
   readonly config: Config;
 }
@@ -50,35 +65,90 @@ interface CheckContext {
 const CHECK_TIMEOUT_MS = 10_000;
 const MIN_FREE_BYTES = 500_000_000;
 
-/** Returns all findings in a fixed order. A check that throws or exceeds ten seconds fails. */
+async function sandbox({ terminal }: Config): Promise<CheckResult> {
+  if (terminal.sandbox === "off") {
+    const fix = "Set terminal.sandbox to auto.";
+    return { status: "warn", detail: "off: commands may do what agentd may do", fix };
+  }
+  const { status } = await findSandbox();
+  if (!status.active) {
+    const fix = "Install bubblewrap (Debian: apt install bubblewrap socat), or see docs/sandbox.md.";
+    return { status: terminal.sandbox === "required" ? "fail" : "warn", detail: status.reason, fix };
+  }
+  const network = terminal.sandbox_hosts.length > 0 && !status.network;
+  if (!network) return { status: "ok", detail: `commands run in ${status.kind}` };
+  return { status: "warn", detail: "commands cannot reach terminal.sandbox_hosts", fix: "Install socat." };
+}
+
+/**
+ * Returns all findings in a fixed order. A check that throws or exceeds ten seconds fails. What follows from a failure is
+ * skipped: one broken line is reported once.
+ */
 async function runChecks(context: CliContext): Promise<readonly Finding[]> {
-  const loaded = await loadConfig(context);
+  const loading = await loadConfig(context).catch((error: unknown) => {
+    if (error instanceof ServiceError) return error.message;
+    throw error;
+  });
+  const loaded = typeof loading === "string" ? { ...NO_CONFIG, home: context.home } : loading;
   const checkContext = { context, loaded, config: loaded.config };
-  return Promise.all(
-    Object.entries(checks).map(async ([name, check]) => ({ name, ...(await bounded(check, checkContext)) })),
-  );
+  const done = new Map<string, CheckResult>();
+  const fixed = typeof loading === "string" ? unreadable(loading) : config(loaded);
+  const run = async (needed: Check["needs"]) => {
+    const isBlocked = needed !== undefined && ["fail", "skip"].includes(done.get(needed)?.status ?? "");
+    const due = Object.entries(checks).filter(([, { needs }]) => needs === needed);
+    const work = due.map(async ([name, { run: check }]) => {
+      const skipped = { status: "skip" as const, detail: `checked once ${needed ?? ""} has no failure` };
+      done.set(name, isBlocked ? skipped : name === "config" ? fixed : await bounded(check, checkContext));
+    });
+    await Promise.all(work);
+  };
+  for (const needed of [undefined, "config", "database"] as const) await run(needed);
+  return Object.keys(checks).flatMap((name) => {
+    const result = done.get(name);
+    return result ? [{ name, ...result }] : [];
+  });
+}
+
+/** Stands for a configuration that could not be read: no check that needs it runs. */
+const NO_CONFIG = {
+  ...readConfig(""),
+  path: "",
+  exists: false,
+  env: {},
+  secretNames: new Set<string>(),
+};
+
+function unreadable(message: string): CheckResult {
+  return { status: "fail", detail: message, fix: "Correct the path or its permissions." };
 }
 
 const checks: Readonly<Record<string, Check>> = {
-  runtime: async () => runtime(),
-  home: ({ context }) => folder(context.home, "agentd creates it at its first start."),
-  config: async ({ loaded }) => config(loaded),
-  secrets: ({ context }) => secrets(envPath(context.home)),
-  database: () => database(),
-  disk: ({ context }) => disk(context),
-  workspace: ({ context, config, loaded }) => workspace(context, config, loaded),
-  programs: () => programs(),
-  model: ({ config, loaded }) => model(config, loaded),
-  port: ({ config }) => port(config),
-  webhooks: ({ config, context, loaded }) => webhooks({ config, home: context.home, env: loaded.env }),
-  platforms: ({ loaded }) => platforms(loaded),
-  outbox: () => outbox(Date.now()),
-  cron: ({ context, loaded }) => cron(loaded, context),
-  mcp: ({ config }) => mcp(config),
-  search: async ({ config }) => search(config),
+  runtime: { run: async () => runtime() },
+  home: { run: ({ context }) => folder(context.home, "agentd creates it at its first start.") },
+  config: { run: async ({ loaded }) => config(loaded) },
+  secrets: { run: ({ context }) => secrets(envPath(context.home)) },
+  database: { needs: "config", run: () => database() },
+  disk: { run: ({ context }) => disk(context) },
+  workspace: {
+    needs: "config",
+    run: ({ context, config, loaded }) => workspace(context, config, loaded),
+  },
+  programs: { run: () => programs() },
+  sandbox: { needs: "config", run: ({ config }) => sandbox(config) },
+  model: { needs: "config", run: ({ loaded }) => model(loaded) },
+  port: { needs: "config", run: ({ config }) => port(config) },
+  webhooks: {
+    needs: "config",
+    run: ({ config, context, loaded }) => webhooks({ config, home: context.home, env: loaded.env }),
+  },
+  platforms: { needs: "config", run: ({ loaded }) => platforms(loaded) },
+  outbox: { needs: "database", run: () => outbox(Date.now()) },
+  cron: { needs: "database", run: ({ context, loaded }) => cron(loaded, context) },
+  mcp: { needs: "config", run: ({ config }) => mcp(config) },
+  search: { needs: "config", run: async ({ config }) => search(config) },
 };
 
-async function bounded(check: Check, checkContext: CheckContext): Promise<CheckResult> {
+async function bounded(check: Check["run"], checkContext: CheckContext): Promise<CheckResult> {
   const late = Promise.withResolvers<CheckResult>();
   const timer = setTimeout(
     () => late.resolve({ status: "fail", detail: `the check exceeded ${CHECK_TIMEOUT_MS / 1000} s` }),
@@ -156,14 +226,28 @@ async function database(): Promise<CheckResult> {
       detail: `${found.location} does not exist yet; agentd creates it at its first start`,
     };
   let sessions = 0;
-  await withDatabase(found, async (store) => {
-    const { count } = await store.read
-      .selectFrom("sessions")
-      .select((is) => is.fn.countAll<number | string>().as("count"))
-      .executeTakeFirstOrThrow();
-    sessions = Number(count);
-  });
+  try {
+    await withDatabase(found, async (store) => {
+      const { count } = await store.read
+        .selectFrom("sessions")
+        .select((is) => is.fn.countAll<number | string>().as("count"))
+        .executeTakeFirstOrThrow();
+      sessions = Number(count);
+    });
+  } catch (error) {
+    return unusable(found, error instanceof Error ? error.message : String(error));
+  }
   return { status: "ok", detail: `${found.location}, ${sessions} sessions` };
+}
+
+function unusable({ url, location }: Awaited<ReturnType<typeof findDatabase>>, why: string): CheckResult {
+  const server = url.startsWith("postgres") ? URL.parse(url)?.host : undefined;
+  if (server === undefined) {
+    const fix = `Stop agentd, move ${location} away, and copy the one of a backup there. Without one, agentd creates a new database.`;
+    return { status: "fail", detail: `${location} cannot be used: ${why}`, fix };
+  }
+  const fix = "Start the server, or correct database.url, AGENTD_DATABASE_URL or its password.";
+  return { status: "fail", detail: `the PostgreSQL server at ${server} cannot be used: ${why}`, fix };
 }
 
 async function disk({ home }: CliContext): Promise<CheckResult> {
@@ -232,37 +316,23 @@ async function programs(): Promise<CheckResult> {
   };
 }
 
-async function model(config: Config, loaded: LoadedConfig): Promise<CheckResult> {
-  const providers = await findProviders(
-    config,
-    loaded.env,
-    createLog("error", () => {}),
-  );
-  const name = formatModel(createCatalog(config, providers).default);
-  if (name === "demo:demo") {
-    return {
-      status: "warn",
-      detail: "no provider is configured, so the built-in demo model answers",
-      fix: "Run `agentd setup`.",
-    };
-  }
-  const provider = providers.find((each) => name.startsWith(`${each.name}:`));
-  if (provider && provider.apiKey === undefined && provider.type !== "openai_compatible") {
-    const fix = `Add its key to .env, or run \`agentd setup --provider ${provider.type}\`.`;
-    return { status: "fail", detail: `${name}: the provider ${provider.name} has no API key`, fix };
-  }
-  return { status: "ok", detail: `${name}; test it with \`agentd model test\`` };
-}
-
 async function port({ api_server: { host, port: number } }: Config): Promise<CheckResult> {
   const address = `${host}:${number}`;
-  const occupant = await occupantOf({ host, port: number });
+  const gateway = await findLocalGateway();
+  const occupant = await occupantOf(gateway.baseUrl);
   if (occupant.kind === "free") return { status: "ok", detail: `${address} is free` };
-  if (occupant.kind === "health" && "version" in occupant.body) {
-    const { version } = occupant.body;
-    if (typeof version === "string") return { status: "ok", detail: `agentd ${version} runs at ${address}` };
+  if (!isAgentd(occupant)) {
+    return { status: "fail", detail: `${address} is in use by another program`, fix: "Set api_server.port." };
   }
-  return { status: "fail", detail: `${address} is in use by another program`, fix: "Set api_server.port." };
+  const { AgentApiError, createAgentClient } = await import("../../client/http.ts");
+  try {
+    const { data } = await createAgentClient(gateway).getDetailedHealth();
+    return { status: "ok", detail: `agentd ${data.version} of this home runs at ${address}` };
+  } catch (error) {
+    if (!(error instanceof AgentApiError) || error.status !== 401) throw error;
+    const detail = `${address} is in use by an agentd that refuses the key of this home: it serves another home`;
+    return { status: "fail", detail, fix: "Set api_server.port, or stop that agentd." };
+  }
 }
 
 async function mcp({ mcp: { servers } }: Config): Promise<CheckResult> {

@@ -1,11 +1,11 @@
 /** The checks of message platforms and the outbox. Touches the machine. */
 import { stat } from "node:fs/promises";
 import type { LoadedConfig } from "../../config/config.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { isRecord } from "../../base/data.ts";
 import { platformKeys } from "../../config/platform-settings.ts";
-import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/metrics.ts";
+import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/stats.ts";
 import type { CheckResult } from "./finding.ts";
-import { statuses, type PlatformStatus } from "../platforms/status.ts";
+import { statuses, type PlatformStatus } from "../../deliver/platform/status.ts";
 import { findDatabase, withDatabase } from "../kit/database.ts";
 
 /** A message that waits longer than all retries has no sender. */

@@ -2,12 +2,22 @@
 import { stat } from "node:fs/promises";
 import type { Config } from "../../../generated/config/types.gen.ts";
 import type { Environment } from "../../config/home.ts";
-import { type WebhookRoute, checkStaticRoutes, routeDefaults } from "../../webhook/routes/route.ts";
-import { webhookSettings, type WebhookSettings } from "../../webhook/settings.ts";
-import { parseSubscriptions } from "../../webhook/routes/subscription.ts";
-import { readSubscriptionsText, subscriptionsPath } from "../../webhook/routes/files.ts";
-import { occupantOf, type CheckResult } from "./finding.ts";
-import { checkEntry } from "../webhook/home.ts";
+import {
+  checkStaticRoutes,
+  routeDefaults,
+  webhookSettings,
+  type WebhookRoute,
+  type WebhookSettings,
+} from "../../webhook/routes/route.ts";
+import {
+  checkEntry,
+  parseSubscriptions,
+  problemsOf,
+  readSubscriptionsText,
+  subscriptionsPath,
+} from "../../webhook/routes/subscriptions.ts";
+import { occupantOf, urlOf } from "../kit/local-gateway.ts";
+import type { CheckResult } from "./finding.ts";
 
 /** A shorter secret may be guessed. */
 const GOOD_SECRET_CHARACTERS = 16;
@@ -18,7 +28,7 @@ export async function webhooks({
   home,
   env,
 }: {
-  readonly config: Pick<Config, "platforms">;
+  readonly config: Pick<Config, "platforms" | "api_server">;
   readonly home: string;
   readonly env: Environment;
 }): Promise<CheckResult> {
@@ -42,12 +52,11 @@ export async function webhooks({
   );
   const checked = entries.map(([name, entry]) => ({ name, ...checkEntry(name, entry, defaults) }));
   const served = checked.flatMap((each) => ("route" in each ? [each.route] : []));
-  const problems = checked.flatMap((each) =>
-    ("problems" in each ? each.problems : each.warnings).map((words) => `${each.name}: ${words}`),
-  );
+  const problems = checked.flatMap((each) => problemsOf(each).map((words) => `${each.name}: ${words}`));
   const routes = [...configured.routes, ...served];
   return (
     (await filePermissions(path)) ??
+    samePort(settings, config.api_server) ??
     (await address(settings)) ??
     firstProblem(problems) ??
     checkRoutes(routes, settings)
@@ -60,9 +69,18 @@ async function filePermissions(path: string): Promise<CheckResult | undefined> {
   return { status: "fail", detail: `${path} is open to other users`, fix: `chmod 600 ${path}` };
 }
 
+/** The receiver has a listener of its own, and the API takes the port first. */
+function samePort({ host, port }: WebhookSettings, api: Config["api_server"]): CheckResult | undefined {
+  if (port !== api.port || port === 0) return undefined;
+  const isEverywhere = [host, api.host].some((each) => ["0.0.0.0", "::", "[::]", ""].includes(each));
+  if (host !== api.host && !isEverywhere) return undefined;
+  const detail = `platforms.webhook.port and api_server.port are both ${port}, so no webhook arrives`;
+  return { status: "fail", detail, fix: "Set platforms.webhook.port or WEBHOOK_PORT to another port." };
+}
+
 async function address({ host, port }: WebhookSettings): Promise<CheckResult | undefined> {
   if (port === 0) return undefined;
-  const occupant = await occupantOf({ host, port });
+  const occupant = await occupantOf(urlOf({ host, port }));
   if (occupant.kind === "free") return undefined;
   if (occupant.kind === "health" && "platform" in occupant.body && occupant.body.platform === "webhook") {
     return undefined;

@@ -2,7 +2,7 @@
 import process from "node:process";
 import { defineCommand } from "citty";
 import { textOption } from "../kit/options.ts";
-import type { StartedService } from "../../app/start.ts";
+import type { StartedService, StartOptions } from "../../app/start.ts";
 import { lazyCommand } from "../kit/command.ts";
 import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
@@ -10,31 +10,46 @@ import { print } from "../kit/output.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { oneLine } from "../sessions/text.ts";
 import { boundHeap } from "../kit/runtime.ts";
+import { GatewayLog, LOG_FORMATS } from "./log.ts";
 
 const run = defineCommand({
   meta: { name: "run", description: "Run the service until it is stopped (the default)" },
   args: {
     host: textOption("address", "Address to listen on. Overrides api_server.host"),
     port: textOption("number", "Port to listen on; 0 picks a free one. Overrides api_server.port"),
+    "log-format": {
+      type: "enum",
+      options: [...LOG_FORMATS],
+      description: "Format of the log on stderr. auto: text on a terminal. Overrides log.format",
+    },
+    quiet: { type: "boolean", alias: "q", description: "Do not print the start message" },
   },
   async run({ args }) {
     const { env, home } = currentContext();
+    const port = args.port === undefined ? {} : { port: toPort(args.port) };
+    const host = args.host === undefined ? {} : { host: args.host };
     keepCompiledCode(home);
-    const { startFromHome } = await import("../../app/start.ts");
-    const started = await startFromHome({
-      env,
-      home,
-      ...(args.host === undefined ? {} : { host: args.host }),
-      ...(args.port === undefined ? {} : { port: toPort(args.port) }),
-    });
+    const log = new GatewayLog(home, args["log-format"]);
+    const started = await start({ env, home, ...host, ...port, openLog: log.open }, log);
     // After the loading, which needs memory and would be slower otherwise.
     boundHeap();
     // A reader of the banner may send a signal at once: listen for signals first.
     const stopped = untilStopped(started);
-    print(banner(started));
+    if (!args.quiet) print(banner(started));
+    log.release();
     await stopped;
   },
 });
+
+async function start(options: StartOptions, log: GatewayLog): Promise<StartedService> {
+  try {
+    const { startFromHome } = await import("../../app/start.ts");
+    return await startFromHome(options);
+  } catch (error) {
+    log.failed(error);
+    throw error;
+  }
+}
 
 export const gatewayCommand = defineCommand({
   meta: {
@@ -51,15 +66,16 @@ export const gatewayCommand = defineCommand({
   default: "run",
 });
 
-function toPort(text: string): number {
+/** Reads a port number. UsageError unless it is one. */
+export function toPort(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
   if (port <= 65_535) return port;
   throw new UsageError(`--port must be a number from 0 to 65535, not ${JSON.stringify(text)}.`);
 }
 
 /** Returns the start message: address, key, model, and a request to try. */
-function banner({ service, version, model, keyFile, keyCreated }: StartedService): string {
-  const demo = "the built-in demo model, because no provider is configured";
+function banner({ service, version, modelStatus, keyFile, keyCreated }: StartedService): string {
+  const { model, problem, fix = "" } = modelStatus;
   const key =
     keyFile === undefined
       ? "as configured"
@@ -68,7 +84,7 @@ function banner({ service, version, model, keyFile, keyCreated }: StartedService
   return [
     `agentd ${version} listens on ${service.url}`,
     `  key    ${key}`,
-    `  model  ${model}${model === "demo:demo" ? ` (${demo})` : ""}`,
+    `  model  ${model}${problem === undefined ? "" : ` (${problem}). ${fix}`}`,
     ...webhookLines(service),
     "  try    curl -N " + `${service.url}/v1/chat/completions \\`,
     `           -H "authorization: Bearer ${bearer}" -H "content-type: application/json" \\`,
@@ -89,7 +105,7 @@ function webhookLines({ webhookUrl, webhookRoutes }: StartedService["service"]):
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Stops gracefully at the first signal and immediately at the second. */
-async function untilStopped({ service, log }: StartedService): Promise<void> {
+export async function untilStopped({ service, log }: StartedService): Promise<void> {
   process.on("unhandledRejection", (error) => log.error("unhandled promise rejection", { error }));
   let isStopping = false;
   const signal = await new Promise<string>((resolve) => {

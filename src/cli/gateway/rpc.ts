@@ -1,9 +1,9 @@
-import { waitAtMost } from "../../base/deadline.ts";
+import { waitAtMost, systemClock } from "../../base/time.ts";
 /** `agentd rpc`: serves the program that started this one on standard input and output. */
+import { dirname, resolve } from "node:path";
 import process from "node:process";
 import { defineCommand } from "citty";
 import packageFile from "../../../package.json" with { type: "json" };
-import { systemClock } from "../../base/clock.ts";
 import { takeStdout, type FrameOutput } from "../../base/system/frame-output.ts";
 import { gatewayLimits } from "../../rpc/connection/ready.ts";
 import { failStdio, greetStdio, serveStdio } from "../../rpc/connection/stdio.ts";
@@ -17,7 +17,15 @@ export const rpcCommand = defineCommand({
     description:
       "Serve the program that starts this one over the TUI gateway protocol (JSON-RPC): one JSON value per line on standard input and output, until the input ends. Logs go to standard error. `agentd spec gateway` and `agentd spec host` print the protocol.",
   },
-  async run() {
+  args: {
+    cwd: {
+      type: "string",
+      valueHint: "folder",
+      description:
+        "Folder in which sessions work unless the host names another. Default: the current folder, or agent.workspace if that is the root of the file system.",
+    },
+  },
+  async run({ args }) {
     // Before anything else loads: only protocol messages may reach the host, whatever code prints.
     const output = takeStdout();
     const stop = stopOnSignal();
@@ -29,6 +37,7 @@ export const rpcCommand = defineCommand({
       identity: { owner: OWNER, scopes: ["admin"] },
       input: process.stdin,
       output,
+      ...folderOf(args.cwd),
       greeted,
       signal: stop.signal,
     });
@@ -37,6 +46,12 @@ export const rpcCommand = defineCommand({
     process.exit(0);
   },
 });
+
+/** The root of the file system is no folder to work in: programs without one, such as desktop hosts, start there. */
+function folderOf(given: string | undefined): { readonly cwd?: string } {
+  const folder = resolve(given ?? process.cwd());
+  return given === undefined && dirname(folder) === folder ? {} : { cwd: folder };
+}
 
 const SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
 /** A user who can start programs here has the rights of the main API key. */
@@ -55,7 +70,8 @@ async function start(output: FrameOutput): Promise<{ greeted: string; service: R
   const home = await openHome(context);
   const store = await openHomeStore(home);
   const limits = gatewayLimits(home.config.sessions.max_queue);
-  const greeted = greetStdio(output, { version: packageFile.version, epoch: store.epoch, limits });
+  const shellExec = home.config.gateway.shell_exec !== "off";
+  const greeted = greetStdio(output, { version: packageFile.version, epoch: store.epoch, limits, shellExec });
   try {
     const { startRpcFromHome } = await import("../../app/start.ts");
     return { greeted, service: await startRpcFromHome(home, store) };

@@ -1,15 +1,14 @@
 /** Plans and writes the setup of a platform: secrets into `<home>/.env`, the rest into the configuration file. */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { suggest } from "../../base/nearest.ts";
-import { registerSecret } from "../../base/observe/redact.ts";
-import { isRecord } from "../../base/json/schema.ts";
+import { suggest } from "../../base/suggest.ts";
+import { registerSecret } from "../../base/observe.ts";
+import { isRecord } from "../../base/data.ts";
 import { readConfig } from "../../config/config.ts";
-import { parseEditValue, setConfigValue } from "../../config/file/edit.ts";
-import { setEnvVariable } from "../../config/file/env-file.ts";
-import { envPath, prepareHome } from "../../config/home.ts";
+import { parseEditValue, setConfigValue } from "../../config/file.ts";
+import { setEnvVariable, envPath, prepareHome } from "../../config/home.ts";
 import { platformKeys, type PlatformKey, type PlatformName } from "../../config/platform-settings.ts";
-import { schemaAt } from "../../config/schema-path.ts";
+import { schemaAt } from "../../config/check.ts";
 import { UsageError } from "../kit/arguments.ts";
 
 export interface PlatformAnswers {

@@ -4,7 +4,7 @@ import type { Environment } from "../../config/home.ts";
 import { platformKeys, type PlatformKey, type PlatformName } from "../../config/platform-settings.ts";
 import { missingSettings } from "../../deliver/platform/platforms.ts";
 import type { PlatformAnswers } from "./setup-platform.ts";
-import type { PlatformStatus } from "../platforms/status.ts";
+import type { PlatformStatus } from "../../deliver/platform/status.ts";
 
 export interface GatewayAnswers {
   /** Undefined keeps the current port. */

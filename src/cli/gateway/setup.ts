@@ -1,24 +1,31 @@
 /** `agentd gateway setup`: sets up webhooks and message platforms, interactively or with options. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import { registerSecret } from "../../base/observe/redact.ts";
+import { registerSecret } from "../../base/observe.ts";
 import { loadConfig, readConfig, type LoadedConfig } from "../../config/config.ts";
-import { setConfigValue } from "../../config/file/edit.ts";
-import { setEnvVariable } from "../../config/file/env-file.ts";
-import { configPath, envPath, prepareHome, readPrivateFile, type Environment } from "../../config/home.ts";
-import { NO_AUTH } from "../../webhook/routes/route.ts";
-import { webhookSettings } from "../../webhook/settings.ts";
+import { setConfigValue } from "../../config/file.ts";
+import {
+  setEnvVariable,
+  configPath,
+  envPath,
+  prepareHome,
+  readPrivateFile,
+  type Environment,
+} from "../../config/home.ts";
+import { NO_AUTH, webhookSettings } from "../../webhook/routes/route.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { writePlatform, planPlatform, type PlatformAnswers, type PlatformPlan } from "./setup-platform.ts";
 import type { GatewayAnswers } from "./setup-prompts.ts";
 import { print, warn } from "../kit/output.ts";
+import { platformKeys } from "../../config/platform-settings.ts";
+import { readSecret, warnOfArgument } from "../kit/streams.ts";
 import { toPair, toPlatform } from "../platforms/test.ts";
-import { statuses, statusOf, type PlatformStatus } from "../platforms/status.ts";
+import { statuses, statusOf, type PlatformStatus } from "../../deliver/platform/status.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { repeatedOption, switchOption, textOption, toPort } from "../kit/options.ts";
-import { platforms as traits } from "../../deliver/message.ts";
-import { sendTrial, trialIsGood, trialText, untilInterrupted } from "../platforms/trial.ts";
+import { platforms as traits } from "../../deliver/target.ts";
+import { testPlatform, trialIsGood, trialText, untilInterrupted } from "../platforms/trial.ts";
 
 const SECRET_VARIABLE = "WEBHOOK_SECRET";
 const GOOD_SECRET_CHARACTERS = 16;
@@ -31,14 +38,22 @@ export const gatewaySetupCommand = defineCommand({
   args: {
     "enable-webhooks": switchOption("Enable webhooks without asking"),
     "webhook-port": textOption("number", "Port of the webhook receiver"),
-    "webhook-secret": textOption("text", "Secret of routes without their own. Saved in <home>/.env"),
+    "webhook-secret": textOption(
+      "text",
+      "Secret of routes without their own. Saved in <home>/.env. Other users of this machine see it in the process list: prefer --webhook-secret-stdin",
+    ),
+    "webhook-secret-stdin": switchOption("Read that secret from standard input"),
     platform: textOption("name", "Set up this platform, such as telegram, without asking"),
-    set: textOption("key=value", "Set a key of the platform. Repeatable. Secrets are saved in <home>/.env"),
+    set: textOption(
+      "key=value",
+      "Set a key of the platform. Repeatable. Secrets are saved in <home>/.env; prefer --set-stdin for them",
+    ),
+    "set-stdin": textOption("key", "Read the value of this key, such as token, from standard input"),
     test: switchOption("Send a test message at the end"),
     yes: { type: "boolean", alias: "y", description: "Ask nothing. Omitted options keep their values" },
   },
   async run({ args, rawArgs }) {
-    const given = fromOptions(args, repeatedOption(rawArgs, "set"));
+    const given = await fromOptions(args, repeatedOption(rawArgs, "set"));
     const context = currentContext();
     const loaded = await loadConfig(context);
     const answers = given ?? (await askAtTerminal(loaded, context.env));
@@ -67,28 +82,48 @@ interface Options {
   readonly "enable-webhooks"?: boolean | undefined;
   readonly "webhook-port"?: string | undefined;
   readonly "webhook-secret"?: string | undefined;
+  readonly "webhook-secret-stdin"?: boolean | undefined;
+  readonly "set-stdin"?: string | undefined;
   readonly platform?: string | undefined;
   readonly test?: boolean | undefined;
   readonly yes?: boolean | undefined;
 }
 
 /** Returns the answers of the options, or undefined to ask interactively. */
-function fromOptions(args: Options, pairs: readonly string[]): Answers | undefined {
+async function fromOptions(args: Options, pairs: readonly string[]): Promise<Answers | undefined> {
   const port = args["webhook-port"] === undefined ? undefined : portOf(args["webhook-port"]);
-  const secret = args["webhook-secret"];
-  if (secret === "") throw new UsageError("--webhook-secret is empty. Omit it to keep the current one.");
   const { platform } = args;
-  if (platform === undefined && (pairs.length > 0 || args.test))
-    throw new UsageError("--set and --test require --platform.");
+  const readKey = args["set-stdin"];
+  checkStdin(args, pairs);
+  if (args["webhook-secret"] === "")
+    throw new UsageError("--webhook-secret is empty. Omit it to keep the current one.");
+  if (platform === undefined && (pairs.length > 0 || readKey !== undefined || args.test))
+    throw new UsageError("--set, --set-stdin and --test require --platform.");
+  warnOfArgument("--webhook-secret", args["webhook-secret"], "Pass --webhook-secret-stdin.");
+  const secret = args["webhook-secret-stdin"]
+    ? await readSecret("--webhook-secret-stdin")
+    : args["webhook-secret"];
   const hasWebhooks = args["enable-webhooks"] === true || port !== undefined || secret !== undefined;
   if (!hasWebhooks && platform === undefined && !args.yes) return undefined;
-  return {
-    webhooks: hasWebhooks || platform === undefined ? { port, secret } : undefined,
-    platforms:
-      platform === undefined
-        ? []
-        : [{ platform: toPlatform(platform), values: new Map(pairs.map((pair) => toPair(pair, "set"))) }],
-  };
+  const webhooks = hasWebhooks || platform === undefined ? { port, secret } : undefined;
+  if (platform === undefined) return { webhooks, platforms: [] };
+  const name = toPlatform(platform);
+  const values = new Map(pairs.map((pair) => toPair(pair, "set")));
+  for (const { key, isSecret } of platformKeys(name))
+    if (isSecret) warnOfArgument(`--set ${key}=...`, values.get(key), `Pass --set-stdin ${key}.`);
+  if (readKey !== undefined) values.set(readKey, await readSecret("--set-stdin"));
+  return { webhooks, platforms: [{ platform: name, values }] };
+}
+
+/** Standard input holds one value, and each value is given once. */
+function checkStdin(args: Options, pairs: readonly string[]): void {
+  const { "webhook-secret": secret, "webhook-secret-stdin": readsSecret, "set-stdin": key } = args;
+  if (readsSecret && key !== undefined)
+    throw new UsageError("Give either --webhook-secret-stdin or --set-stdin: both read standard input.");
+  if (readsSecret && secret !== undefined)
+    throw new UsageError("Give either --webhook-secret or --webhook-secret-stdin.");
+  if (key !== undefined && pairs.some((pair) => pair.startsWith(`${key}=`)))
+    throw new UsageError(`Give ${key} either with --set or with --set-stdin.`);
 }
 
 async function askAtTerminal(
@@ -229,7 +264,7 @@ async function chooseTestTarget(
 async function sendTestMessage({ name }: PlatformStatus, { chat }: TestTarget): Promise<void> {
   const message = { platform: name, chat, thread: undefined, text: undefined, extra: {} };
   const options = { timeoutMs: TRIAL_TIMEOUT_MS, signal: untilInterrupted(), onSend: () => {} };
-  const trial = await sendTrial(message, options);
+  const trial = await testPlatform(message, options);
   if (trialIsGood(trial)) return print(trialText(trial));
   warn(trialText(trial));
   process.exitCode = EXIT_FAILURE;

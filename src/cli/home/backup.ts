@@ -1,57 +1,67 @@
-import { isInside } from "../../base/paths.ts";
-/** `agentd backup`: copies the home and its database while services run. */
+/** `agentd backup`: writes the home and its database into one file while services run. */
 import {
   chmod,
   copyFile,
+  link,
   lstat,
   mkdir,
   readdir,
   readlink,
   realpath,
-  rename,
   rm,
   stat,
   symlink,
 } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { defineCommand } from "citty";
+import packageFile from "../../../package.json" with { type: "json" };
 import { ServiceError } from "../../base/errors.ts";
+import { isInside } from "../../base/text.ts";
 import { loadConfig, requireValid } from "../../config/config.ts";
-import { databasePath } from "../../config/home.ts";
-import { resolvePaths } from "../../config/paths.ts";
+import { databasePath, resolvePaths } from "../../config/home.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { jsonOption, optionalArgument, switchOption } from "../kit/options.ts";
 import { findDatabase } from "../kit/database.ts";
+import { pack, type BackupFacts, type Manifest } from "./archive.ts";
+import { removeSecrets } from "./scrub.ts";
 
 export const backupCommand = defineCommand({
   meta: {
     name: "backup",
     description:
-      "Copy the home and its SQLite database into a new folder while services run. The copy contains your keys",
+      "Write the home and its SQLite database into one file while services run. Keys are left out unless --secrets is given",
   },
   args: {
-    folder: optionalArgument("A new folder. Default: agentd-backup-<time> in the current folder"),
+    file: optionalArgument("A new file. Default: agentd-backup-<time>.tar.gz in the current folder"),
+    secrets: switchOption("Include .env and the secrets in config.yaml and in webhook subscriptions"),
     workspace: switchOption("Include the workspace if it is inside the home"),
     json: jsonOption,
   },
   async run({ args }) {
     const source = await findSource();
-    const target = resolve(args.folder ?? `agentd-backup-${stampOf(new Date())}`);
-    const result = await backUp(source, target, { withWorkspace: args.workspace === true });
-    if (args.json) return printJson({ folder: target, files: result.files, database: result.database });
-    print(`Backed up ${source.home} to ${target}: ${result.files} files, ${databaseText(result.database)}.`);
-    print(`To restore it, stop agentd, move ${source.home} away and copy this folder to that path.`);
-    if (result.database === "elsewhere") warn(ELSEWHERE);
-    if (result.database === "copied" && !isWithin(resolve(source.database.url), source.home))
-      warn(`The database was at ${source.database.url}. Copy state.db there.`);
-    if (result.workspace !== undefined)
-      warn(`The backup does not include the workspace: ${result.workspace}`);
+    const target = resolve(args.file ?? `agentd-backup-${stampOf(new Date())}.tar.gz`);
+    const options = { withWorkspace: args.workspace === true, withSecrets: args.secrets === true };
+    const { manifest, workspace } = await backUp(source, target, options);
+    const { database, omitted } = manifest;
+    const files = manifest.files.length;
+    if (args.json) return printJson({ file: target, files, database, secrets: manifest.secrets, omitted });
+    print(`Backed up ${source.home} to ${target}: ${files} files, ${databaseText(database)}.`);
+    print(`Check it with \`agentd restore ${target} --dry-run\`.`);
+    if (database === "elsewhere") warn(ELSEWHERE);
+    if (omitted.length > 0)
+      warn(`Secrets that it does not include: ${omitted.join(", ")}. Pass --secrets for them.`);
+    if (workspace !== undefined) warn(`The backup does not include the workspace: ${workspace}`);
   },
 });
 
 const ELSEWHERE =
-  'The backup does not include the database, which is on a PostgreSQL server. Copy it with `pg_dump`; see "Backup" in the README.';
+  'The backup does not include the database, which is on a PostgreSQL server. Copy it with `pg_dump`; see "Backup" in docs/operations.md.';
+
+interface Options {
+  readonly withWorkspace: boolean;
+  readonly withSecrets: boolean;
+}
 
 interface Source {
   readonly home: string;
@@ -60,9 +70,7 @@ interface Source {
 }
 
 interface BackupResult {
-  readonly files: number;
-  /** Absent: the database does not exist yet. */
-  readonly database: "copied" | "absent" | "elsewhere";
+  readonly manifest: Manifest;
   /** The path of the workspace if it was left out. */
   readonly workspace?: string;
 }
@@ -78,60 +86,80 @@ async function findSource(): Promise<Source> {
   return { home, workspace: await realpath(workspace).catch(() => workspace), database };
 }
 
-/** Creates the backup under a temporary name and renames it. ServiceError for an invalid or unwritable folder. */
-async function backUp(
-  source: Source,
-  target: string,
-  { withWorkspace }: { readonly withWorkspace: boolean },
-): Promise<BackupResult> {
-  const { home, workspace, database } = source;
-  await refuseTarget(target, home);
+/**
+ * Copies the home into a temporary folder beside the target, then packs it. ServiceError for an invalid or unwritable
+ * file.
+ */
+async function backUp(source: Source, target: string, options: Options): Promise<BackupResult> {
+  await refuseTarget(target, source.home);
   const partial = join(dirname(target), `.${basename(target)}.partial`);
-  const isInHome = isInside(workspace, home);
-  const leavesWorkspace = !withWorkspace || !isInHome;
+  const packed = `${partial}.tar.gz`;
   try {
     await mkdir(dirname(target), { recursive: true });
     await rm(partial, { recursive: true, force: true });
+    await rm(packed, { force: true });
     await mkdir(partial, { mode: 0o700 });
-    const databaseTo = databaseTarget(database, home);
-    await mkdir(dirname(join(partial, databaseTo)), { recursive: true, mode: 0o700 });
-    const databaseState = await copyDatabase(database, join(partial, databaseTo));
-    const skipped = new Set([
-      ...SKIPPED.map((name) => join(home, name)),
-      ...databaseFiles(databasePath(home)),
-      ...(databaseState === "elsewhere" ? [] : databaseFiles(resolve(database.url))),
-      ...(leavesWorkspace ? [workspace] : []),
-    ]);
-    const files = await copyTree(home, partial, skipped);
-    await rename(partial, target);
-    return { files, database: databaseState, ...(leavesWorkspace ? { workspace } : {}) };
+    const { workspace, ...copied } = await copyHome(source, partial, options);
+    const omitted = options.withSecrets ? [] : await removeSecrets(partial);
+    const manifest = await pack(partial, packed, {
+      version: packageFile.version,
+      created_at: new Date().toISOString(),
+      home: source.home,
+      ...copied,
+      secrets: options.withSecrets,
+      omitted,
+    });
+    // Unlike a rename, a link never replaces a file.
+    await link(packed, target);
+    return { manifest, ...(workspace === undefined ? {} : { workspace }) };
   } catch (error) {
+    throw toSentence(error, target);
+  } finally {
     // The folder may not exist.
     await rm(partial, { recursive: true, force: true }).catch(() => {});
-    throw toSentence(error, target);
+    await rm(packed, { force: true }).catch(() => {});
   }
 }
 
-/** Rebuilt data, and the homes of other profiles. */
-const SKIPPED = ["cache", "profiles", ".lock"];
+async function copyHome({ home, workspace, database }: Source, folder: string, { withWorkspace }: Options) {
+  const leavesWorkspace = !withWorkspace || !isInside(workspace, home);
+  const databaseTo = databaseTarget(database, home);
+  await mkdir(dirname(join(folder, databaseTo)), { recursive: true, mode: 0o700 });
+  const state = await copyDatabase(database, join(folder, databaseTo));
+  const others = (await readdir(home)).filter((name) => RESTORES.test(name));
+  const skipped = new Set([
+    ...[...SKIPPED, ...others].map((name) => join(home, name)),
+    ...databaseFiles(databasePath(home)),
+    ...(state === "elsewhere" ? [] : databaseFiles(resolve(database.url))),
+    ...(leavesWorkspace ? [workspace] : []),
+  ]);
+  await copyTree(home, folder, skipped);
+  return {
+    database: state,
+    ...(state === "copied" ? { database_path: databaseTo } : {}),
+    ...(leavesWorkspace ? { workspace } : {}),
+  };
+}
+
+/** Rebuilt data, the log, and the homes of other profiles. */
+export const SKIPPED: readonly string[] = ["cache", "logs", "profiles", ".lock"];
+/** What `agentd restore` leaves in a home: replaced entries, and the folder of an interrupted one. */
+export const RESTORES = /^(?:replaced-|\.restore)/;
 
 async function refuseTarget(target: string, home: string): Promise<void> {
   const above = await realpath(dirname(target)).catch(() => dirname(target));
   if (isInside(join(above, basename(target)), home)) {
-    throw new ServiceError(
-      "invalid_config",
-      `${target} is inside the home. Choose a folder outside of ${home}.`,
-    );
+    throw new ServiceError("invalid_config", `${target} is inside the home. Choose a path outside ${home}.`);
   }
   if (await lstat(target).catch(() => undefined)) {
-    throw new ServiceError("invalid_config", `${target} already exists. Choose a new folder.`);
+    throw new ServiceError("invalid_config", `${target} already exists. Choose a new file.`);
   }
 }
 
 async function copyDatabase(
   { url, exists }: Source["database"],
   to: string,
-): Promise<BackupResult["database"]> {
+): Promise<BackupFacts["database"]> {
   if (/^postgres(ql)?:\/\//.test(url)) return "elsewhere";
   if (!exists) return "absent";
   const { copySqlite } = await import("../../store/backup.ts");
@@ -148,28 +176,25 @@ function databaseFiles(path: string): readonly string[] {
   return [path, `${path}-wal`, `${path}-shm`, `${path}-journal`];
 }
 
-/** Returns the number of copied files. Skips files that disappear meanwhile. */
-async function copyTree(from: string, to: string, skipped: ReadonlySet<string>): Promise<number> {
-  let count = 0;
+/** Skips files that disappear meanwhile. */
+async function copyTree(from: string, to: string, skipped: ReadonlySet<string>): Promise<void> {
   for (const entry of await readdir(from, { withFileTypes: true })) {
     const [source, target] = [join(from, entry.name), join(to, entry.name)];
     if (skipped.has(source)) continue;
     try {
       if (entry.isDirectory()) {
         await mkdir(target, { recursive: true, mode: 0o700 });
-        count += await copyTree(source, target, skipped);
+        await copyTree(source, target, skipped);
         await chmod(target, (await stat(source)).mode & 0o777);
       } else if (entry.isSymbolicLink()) {
         await symlink(await readlink(source), target);
       } else if (entry.isFile()) {
         await copyFile(source, target);
-        count += 1;
       }
     } catch (error) {
       if (codeOf(error) !== "ENOENT") throw error;
     }
   }
-  return count;
 }
 
 function toSentence(error: unknown, target: string): unknown {
@@ -188,12 +213,12 @@ function isWithin(path: string, folder: string): boolean {
   return way === "" || (!way.startsWith("..") && resolve(folder, way) === path);
 }
 
-function databaseText(state: BackupResult["database"]): string {
+export function databaseText(state: BackupFacts["database"]): string {
   if (state === "copied") return "with the database";
   return state === "absent" ? "without a database, which does not exist yet" : "without the database";
 }
 
 /** Returns `2026-11-23T02-45-23`, which sorts and is valid on every file system. */
-function stampOf(now: Date): string {
+export function stampOf(now: Date): string {
   return now.toISOString().slice(0, 19).replaceAll(":", "-");
 }

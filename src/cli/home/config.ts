@@ -1,25 +1,19 @@
 import process from "node:process";
 import { defineCommand } from "citty";
-import { formatDotPath, getAtPath } from "../../base/json/dotpath.ts";
+import { formatDotPath, getAtPath } from "../../base/data.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { loadConfig, type LoadedConfig } from "../../config/config.ts";
-import {
-  readKey,
-  setConfigValue,
-  unknownKey,
-  unsetConfigValue,
-  type Edited,
-} from "../../config/file/edit.ts";
+import { readKey, setConfigValue, unknownKey, unsetConfigValue, type Edited } from "../../config/file.ts";
 import { configPath } from "../../config/home.ts";
-import { formatConfigIssue, type ConfigIssue } from "../../config/issue.ts";
-import { resolveProviders } from "../../config/providers.ts";
-import { schemaAt } from "../../config/schema-path.ts";
-import { maskSecrets } from "../../config/secrets/values.ts";
-import { createKeyRing } from "../../config/secrets/secrets.ts";
+import { formatConfigIssue, type ConfigIssue, schemaAt } from "../../config/check.ts";
+import { configuredProviders, createCatalog } from "../../app/models.ts";
+import { maskSecrets } from "../../config/secret-values.ts";
+import { createKeyRing } from "../../config/keys.ts";
 import { requireUsableRoutes } from "../../webhook/routes/route.ts";
 import { currentContext } from "../kit/context.ts";
-import { print, printJson, warn } from "../kit/output.ts";
+import { print, printData, printJson, warn } from "../kit/output.ts";
 import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
+import { readSecret, warnOfArgument } from "../kit/streams.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
 const key = requiredArgument("A key, such as api_server.port or model.providers.local.type");
@@ -45,7 +39,7 @@ const get = defineCommand({
       throw new ServiceError("not_found", `${formatDotPath(path)} is not set and has no default.`);
     }
     if (args.json) return printJson(shown);
-    print(typeof shown === "object" && shown !== null ? await toYaml(shown) : String(shown));
+    printData(typeof shown === "object" && shown !== null ? await toYaml(shown) : String(shown));
   },
 });
 
@@ -54,12 +48,16 @@ const set = defineCommand({
   args: {
     key,
     value: requiredArgument(
-      "A YAML scalar or JSON, such as 8643, true, [terminal, files] or '{\"type\": ...}'",
+      "A YAML scalar or JSON, such as 8643, true, [terminal, files] or '{\"type\": ...}'. - reads standard input, for secrets",
     ),
     json: jsonOption,
   },
   async run({ args }) {
-    const edited = await setConfigValue({ home: currentContext().home, key: args.key, value: args.value });
+    const path = readKey(args.key);
+    if (args.value !== "-" && maskSecrets(args.value, path) !== args.value)
+      warnOfArgument(args.key, args.value, "Pass `-` and pipe the value in, or pass env:NAME.");
+    const value = args.value === "-" ? await readSecret(args.key) : args.value;
+    const edited = await setConfigValue({ home: currentContext().home, key: args.key, value });
     await report(edited, { json: args.json, key: args.key, done: "set" });
   },
 });
@@ -82,7 +80,7 @@ const path = defineCommand({
   run({ args }) {
     const file = configPath(currentContext().home);
     if (args.json) return printJson({ path: file });
-    print(file);
+    printData(file);
   },
 });
 
@@ -115,7 +113,8 @@ function useIssues({ config, env, issues }: LoadedConfig): readonly ConfigIssue[
   if (issues.some(({ severity }) => severity === "error")) return [];
   const hasKey = config.api_server.key !== undefined || config.api_server.keys.length > 0;
   const uses = [
-    () => resolveProviders(config, env),
+    // A model that a server of this machine serves needs no provider, so a start decides on the same catalog.
+    () => createCatalog(config, configuredProviders(config, env)),
     ...(hasKey ? [() => createKeyRing(config, { env })] : []),
     () => requireUsableRoutes(config, { env }),
   ];
@@ -142,8 +141,8 @@ async function report(
     print(
       edited.changed ? `${done} ${name} in ${edited.path}` : `${name} needed no change in ${edited.path}`,
     );
-  const { issues, path: file } = await load();
-  for (const issue of issues) warn(formatConfigIssue(issue, file));
+  const loaded = await load();
+  for (const issue of [...loaded.issues, ...useIssues(loaded)]) warn(formatConfigIssue(issue, loaded.path));
 }
 
 async function toYaml(value: object): Promise<string> {

@@ -2,9 +2,9 @@ import { readFile } from "node:fs/promises";
 import { defineCommand } from "citty";
 import { optionalArgument, switchOption } from "../kit/options.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { suggest } from "../../base/nearest.ts";
+import { suggest } from "../../base/suggest.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { print, printJson } from "../kit/output.ts";
+import { print, printData, printJson } from "../kit/output.ts";
 import { findSpecFolder } from "../kit/version.ts";
 
 /** The specs by name. */
@@ -30,7 +30,7 @@ export const specCommand = defineCommand({
       throw new ServiceError("internal_error", "The installed specs are missing. Reinstall agentd.");
     const existing = Object.keys(FILES).filter((name) => folder.files.includes(FILES[name] ?? ""));
     if (args.name === undefined) return args.json ? printJson(existing) : print(existing.join("\n"));
-    print(await readFile(new URL(fileOf(args.name, existing), folder.url), "utf8"));
+    printData(await readFile(new URL(fileOf(args.name, existing), folder.url), "utf8"));
   },
 });
 

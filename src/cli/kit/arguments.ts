@@ -1,6 +1,6 @@
 /** Validates the arguments of a command line against the declaration of a command. Pure. */
 import type { ArgDef, ArgsDef } from "citty";
-import { suggest } from "../../base/nearest.ts";
+import { suggest } from "../../base/suggest.ts";
 import { aliasesOf, isRepeated, isRequired } from "./command.ts";
 
 /** A usage error: prints its message and the usage to stderr and exits with code 2. */

@@ -1,17 +1,29 @@
 /** Lazy commands and their usage text, for `--help` and usage errors. Pure. */
 import type { ArgDef, CommandDef, ArgsDef, CommandMeta, SubCommandsDef } from "citty";
-import { alignColumns } from "./table.ts";
+import { wrapText } from "./wrap.ts";
 
 const INDENT = "  ";
+/** Longer names stand on a line of their own, above their description. */
+const MAX_LABEL = 28;
 
 /** The options of every command. */
-const GLOBAL_OPTIONS: readonly (readonly [string, string])[] = [
+export const GLOBAL_OPTIONS: readonly (readonly [string, string])[] = [
   ["--profile <name>", "Use a named profile, which has its own home (or set AGENTD_PROFILE)"],
   ["-h, --help", "Show this help"],
 ];
 
+interface UsageOptions {
+  /** Characters of a line. Examples may be longer, so that they can be copied. */
+  readonly width: number;
+  readonly examples: readonly string[];
+}
+
 /** Returns the usage text. `names` is the command path, such as `["agentd", "config", "set"]`. */
-export async function renderUsage(command: CommandDef, names: readonly string[]): Promise<string> {
+export async function renderUsage(
+  command: CommandDef,
+  names: readonly string[],
+  { width, examples }: UsageOptions,
+): Promise<string> {
   const [meta, args, commands] = await Promise.all([
     metaOf(command),
     argsHere(command),
@@ -19,29 +31,41 @@ export async function renderUsage(command: CommandDef, names: readonly string[])
   ]);
   const positionals = Object.entries(args).filter(([, arg]) => arg.type === "positional");
   const options = Object.entries(args).filter(([, arg]) => arg.type !== "positional");
-  const hasDefault = (await defaultOf(command)) !== undefined;
-  const line = [
-    ...names,
-    ...(commands.length > 0 ? [hasDefault ? "[command]" : "<command>"] : []),
-    ...positionals.map(([name, arg]) => placeholder(isRepeated(arg) ? `${name}...` : name, arg)),
-    "[options]",
-  ].join(" ");
   return [
-    meta.description ?? "",
-    `Usage: ${line}`,
-    section("Commands:", commands),
+    wrapText(meta.description ?? "", width),
+    wrapText(await usageLine(command, names), width, { indent: INDENT.repeat(2) }),
+    examples.length > 0 ? ["Examples:", ...examples.map((line) => `${INDENT}${line}`)].join("\n") : "",
+    section("Commands:", commands, width),
     section(
       "Arguments:",
       positionals.map(([name, arg]) => [name, describe(arg)]),
+      width,
     ),
-    section("Options:", [
-      ...options.map(([name, arg]) => [label(name, arg), describe(arg)] as const),
-      ...GLOBAL_OPTIONS,
-    ]),
-    commands.length > 0 ? `Run \`${names.join(" ")} <command> --help\` for more about a command.` : "",
+    section(
+      "Options:",
+      [...options.map(([name, arg]) => [label(name, arg), describe(arg)] as const), ...GLOBAL_OPTIONS],
+      width,
+    ),
+    commands.length > 0
+      ? wrapText(`Run \`${names.join(" ")} <command> --help\` for more about a command.`, width)
+      : "",
   ]
     .filter((part) => part !== "")
     .join("\n\n");
+}
+
+/** Returns the first line of the usage, such as `Usage: agentd config set <key> <value> [options]`. */
+export async function usageLine(command: CommandDef, names: readonly string[]): Promise<string> {
+  const hasCommands = (await subCommandNames(command)).length > 0;
+  const hasDefault = (await defaultOf(command)) !== undefined;
+  const positionals = Object.entries(await argsHere(command)).filter(([, arg]) => arg.type === "positional");
+  const words = [
+    ...names,
+    ...(hasCommands ? [hasDefault ? "[command]" : "<command>"] : []),
+    ...positionals.map(([name, arg]) => placeholder(isRepeated(arg) ? `${name}...` : name, arg)),
+    "[options]",
+  ];
+  return `Usage: ${words.join(" ")}`;
 }
 
 function placeholder(name: string, arg: ArgDef): string {
@@ -76,9 +100,20 @@ function describe(arg: ArgDef): string {
   return `${arg.description ?? ""}${choices}${fallback}`;
 }
 
-function section(title: string, rows: readonly (readonly [string, string])[]): string {
+/** Returns names with their descriptions beside them, wrapped within their column. */
+function section(title: string, rows: readonly (readonly [string, string])[], width: number): string {
   if (rows.length === 0) return "";
-  return `${title}\n${INDENT}${alignColumns(rows).join(`\n${INDENT}`)}`;
+  const labels = rows.map(([name]) => name.length).filter((length) => length <= MAX_LABEL);
+  const column = INDENT.length + Math.max(0, ...labels) + 2;
+  const hanging = " ".repeat(column);
+  const lines = rows.map(([name, text]) => {
+    const start = `${INDENT}${name}`;
+    const wrapped = wrapText(hanging + text, width, { indent: hanging });
+    return start.length + 2 <= column
+      ? (start.padEnd(column) + wrapped.slice(column)).trimEnd()
+      : `${start}\n${wrapped}`.trimEnd();
+  });
+  return [title, ...lines].join("\n");
 }
 
 type Resolvable<T> = T | Promise<T> | (() => T) | (() => Promise<T>);
@@ -106,7 +141,7 @@ export async function argsOf(command: CommandDef): Promise<ArgsDef> {
 }
 
 /** Returns the name and summary of each subcommand. */
-async function summariesOf(command: CommandDef): Promise<readonly (readonly [string, string])[]> {
+export async function summariesOf(command: CommandDef): Promise<readonly (readonly [string, string])[]> {
   const entries = Object.entries(await below(command));
   return Promise.all(
     entries.map(async ([name, each]) => {

@@ -1,7 +1,7 @@
 /** The database of the home, for commands that run beside the service. Touches the machine. */
 import { stat } from "node:fs/promises";
 import { loadConfig, requireValid } from "../../config/config.ts";
-import { resolvePaths } from "../../config/paths.ts";
+import { resolvePaths } from "../../config/home.ts";
 import type { Store } from "../../store/store.ts";
 import { currentContext } from "./context.ts";
 

@@ -12,6 +12,12 @@ export const optionalArgument = (description: string) =>
   ({ type: "positional", required: false, description }) as const;
 
 export const jsonOption = { type: "boolean", description: "Print JSON" } as const;
+export const jsonLinesOption = { type: "boolean", description: "Print JSON lines" } as const;
+export const quietOption = {
+  type: "boolean",
+  alias: "q",
+  description: "Print only ids, one a line",
+} as const;
 export const yesOption = { type: "boolean", alias: "y", description: "Skip the confirmation" } as const;
 export const cursorOption = {
   type: "string",

@@ -36,7 +36,7 @@ const EDITOR_PERCENT = 50;
  * Of a service: about so many bytes, by what is used when it collects, or a quarter where that is more. Less would cost CPU
  * time in streams, more leaves garbage of long answers.
  */
-const SERVICE_BYTES = 48 * 1_048_576;
+const SERVICE_BYTES = 20 * 1_048_576;
 const SERVICE_PERCENT = { min: 25, max: 300 };
 /** V8 doubles the space of new objects as long as anything outlives them, up to about 100 MB resident. */
 const KEEP_NEW_SPACE = "--semi-space-growth-factor=1";

@@ -1,5 +1,6 @@
 /** Streams text to stdout or a file with backpressure, and reads standard input. Touches the machine. */
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { link, lstat, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import process from "node:process";
@@ -92,24 +93,81 @@ const MAX_BYTES = 4 * 1024 * 1024;
 /** After this time, a user may not know that the command waits for the end of its input. */
 const HINT_AFTER_MS = 3_000;
 
+const MAX_SECRET_BYTES = 64 * 1024;
+
+/** Reads a secret from standard input, which no process list shows. UsageError that names `what` if it is empty. */
+export async function readSecret(what: string): Promise<string> {
+  const secret = (await readBytes(MAX_SECRET_BYTES, what)).toString("utf8").trim();
+  if (secret === "") throw new UsageError(`${what}: standard input is empty.`);
+  return secret;
+}
+
+/**
+ * Warns that other users of the machine see a secret of the command line in the process list. Says nothing without a
+ * value, or for `env:NAME`, which is none.
+ */
+export function warnOfArgument(what: string, value: string | undefined, instead: string): void {
+  if (value === undefined || value === "" || value.startsWith("env:")) return;
+  warn(`Warning: every user of this machine can see ${what} in the process list. ${instead}`);
+}
+
 /** Reads all input, without its last line feed. Throws {@link UsageError} if it is too long for a prompt. */
 export async function readStandardInput(): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
   const waiting = setTimeout(
     () => warn("Reading the prompt from standard input until its end."),
     HINT_AFTER_MS,
   );
   try {
-    for await (const chunk of process.stdin as AsyncIterable<Uint8Array>) {
-      bytes += chunk.byteLength;
-      if (bytes > MAX_BYTES) throw new UsageError(`The prompt exceeds ${MAX_BYTES} bytes.`);
-      chunks.push(chunk);
-    }
+    return (await readBytes(MAX_BYTES, "The prompt")).toString("utf8").replace(/\r?\n$/, "");
   } finally {
     clearTimeout(waiting);
   }
-  return Buffer.concat(chunks)
-    .toString("utf8")
-    .replace(/\r?\n$/, "");
+}
+
+async function readBytes(maxBytes: number, what: string): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of process.stdin as AsyncIterable<Uint8Array>) {
+    bytes += chunk.byteLength;
+    if (bytes > maxBytes) throw new UsageError(`${what} exceeds ${maxBytes} bytes.`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+interface LineOptions {
+  /** Ends the lines. */
+  readonly signal: AbortSignal;
+  /** The longest line. */
+  readonly maxCharacters: number;
+}
+
+/** Yields the lines of standard input until its end. UsageError for a line that is too long. */
+export async function* readLines({ signal, maxCharacters }: LineOptions): AsyncGenerator<string> {
+  const { stdin } = process;
+  // Without this, the process would wait for the end of its input.
+  const stop = () => void stdin.destroy();
+  signal.addEventListener("abort", stop, { once: true });
+  stdin.setEncoding("utf8");
+  let rest = "";
+  try {
+    for await (const text of stdin as AsyncIterable<string>) {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop() ?? "";
+      if ([rest, ...lines].some((line) => line.length > maxCharacters))
+        throw new UsageError(`A line of standard input exceeds ${maxCharacters} characters.`);
+      yield* lines;
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+  if (rest !== "" && !signal.aborted) yield rest;
+}
+
+/** Writes to stdout. Resolves when its reader can take more. */
+export async function writeLine(line: string): Promise<void> {
+  if (process.stdout.write(line)) return;
+  await once(process.stdout, "drain");
 }

@@ -1,14 +1,15 @@
 import { defineCommand } from "citty";
-import { currentRuntime } from "../../base/system/runtime.ts";
+import packageFile from "../../../package.json" with { type: "json" };
+import { currentRuntime } from "../../base/system/machine.ts";
 import { print, printJson } from "./output.ts";
 import { jsonOption } from "./options.ts";
-import { readdir, readFile } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 
 export const versionCommand = defineCommand({
   meta: { name: "version", description: "Print the versions of agentd and the runtime" },
   args: { json: jsonOption },
   async run({ args }) {
-    const version = await readVersion();
+    const { version } = packageFile;
     const runtime = currentRuntime();
     if (args.json) return printJson({ version, runtime });
     print(`agentd ${version} (${runtime.name} ${runtime.version})`);
@@ -17,7 +18,6 @@ export const versionCommand = defineCommand({
 
 /** Relative to src/cli/kit/ and to dist/ (and its chunks/), nearest first. */
 const SPEC_FOLDERS = ["./specs/", "../specs/", "../../../generated/specs/"];
-const PACKAGE_FILES = ["../package.json", "../../package.json", "../../../package.json"];
 
 /** Returns the first folder with a `*.openapi.json` file, and the names of its files. */
 export async function findSpecFolder(): Promise<
@@ -29,19 +29,6 @@ export async function findSpecFolder(): Promise<
     if (files.some((name) => name.endsWith(".openapi.json"))) return { url, files };
   }
   return undefined;
-}
-
-/** Returns the version of the package, or "unknown" if its package.json is missing. */
-export async function readVersion(): Promise<string> {
-  for (const file of PACKAGE_FILES) {
-    const text = await ifThere(readFile(new URL(file, import.meta.url), "utf8"));
-    const { name, version } = JSON.parse(text ?? "{}") as {
-      readonly name?: string;
-      readonly version?: string;
-    };
-    if (name === "agentd" && version !== undefined) return version;
-  }
-  return "unknown";
 }
 
 async function ifThere<T>(reading: Promise<T>): Promise<T | undefined> {

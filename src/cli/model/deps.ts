@@ -1,22 +1,22 @@
 /** The configured models, and a test call, for commands that need no service. */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import type { ModelCatalog } from "../../agent/model.ts";
-import { createLog } from "../../base/observe/log.ts";
+import { createLog } from "../../base/observe.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "../../config/config.ts";
 import type { ResolvedProvider } from "../../config/providers.ts";
-import { hideSecrets } from "../../config/secrets/values.ts";
-import { createCatalog, findProviders, checkToolInput } from "../../app/models.ts";
+import { hideSecrets } from "../../config/secret-values.ts";
+import { checkToolInput, describeModels, openModels, type ModelStatus } from "../../app/models.ts";
 import { currentContext } from "../kit/context.ts";
-import { completeOnce } from "../../agent/context/completion.ts";
-import { createEngine } from "../../agent/engines/select.ts";
-import type { ModelRef, TurnEnd } from "../../agent/engine.ts";
-import { systemClock } from "../../base/clock.ts";
+import { createEngine } from "../../agent/model.ts";
+import type { ModelRef, ToolSpec, TurnEnd } from "../../agent/engine.ts";
+import { systemClock } from "../../base/time.ts";
 
 export interface ModelDeps {
   readonly loaded: LoadedConfig;
   readonly config: Config;
   readonly providers: readonly ResolvedProvider[];
   readonly models: ModelCatalog;
+  readonly status: ModelStatus;
 }
 
 /** ServiceError `invalid_config`. */
@@ -24,19 +24,33 @@ export async function loadModels(): Promise<ModelDeps> {
   const loaded = await loadConfig(currentContext());
   const config = requireValid(loaded);
   hideSecrets(loaded);
-  const providers = await findProviders(config, loaded.env, createLog("error"));
-  return { loaded, config, providers, models: createCatalog(config, providers) };
+  const models = await openModels(config, loaded.env, createLog("error"));
+  const status = await describeModels(models, loaded.env);
+  return { loaded, config, providers: models.providers, models: models.catalog, status };
 }
 
 interface Trial {
   readonly end: TurnEnd;
+  readonly calledTool: boolean;
   readonly durationMs: number;
 }
 
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 120_000;
+const MAX_STEPS = 2;
 
-/** Asks a model for one sentence. Reports failures of the provider in `end`. */
-export async function tryModel({ providers }: Pick<ModelDeps, "providers">, model: ModelRef): Promise<Trial> {
+/** Models that cannot use tools are refused by their providers as soon as a call has one. */
+const TOOL: ToolSpec = {
+  name: "greeting",
+  description: "Returns the greeting of the day.",
+  parameters: { type: "object", properties: {}, additionalProperties: false },
+};
+
+/** Asks a model to call one tool and to answer with one sentence. Reports failures of the provider in `end`. */
+export async function tryModel(
+  { providers }: Pick<ModelDeps, "providers">,
+  model: ModelRef,
+  { signal }: { readonly signal?: AbortSignal } = {},
+): Promise<Trial> {
   const engine = createEngine({
     providers,
     checkInput: checkToolInput,
@@ -44,26 +58,47 @@ export async function tryModel({ providers }: Pick<ModelDeps, "providers">, mode
     log: createLog("error", () => {}),
   });
   const startedMs = performance.now();
-  const end = await completeOnce(engine, {
+  const late = AbortSignal.timeout(TIMEOUT_MS);
+  let calledTool = false;
+  const end = await engine.runTurn({
     runId: "run_trial",
     model,
-    instructions: "Answer with one short sentence.",
+    instructions:
+      "Call the tool greeting once, then answer with one short sentence that contains its result.",
     messages: [{ role: "user", text: "Say hello." }],
-    settings: { maxOutputTokens: 200 },
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+    settings: { maxOutputTokens: 2_000 },
+    tools: [TOOL],
+    maxSteps: MAX_STEPS,
+    signal: signal ? AbortSignal.any([late, signal]) : late,
+    ports: {
+      emit: () => {},
+      callTool: async () => {
+        calledTool = true;
+        return { status: "ok", text: "Hello from agentd." };
+      },
+      takeSteers: () => [],
+      saveStep: () => {},
+    },
   });
-  return { end, durationMs: performance.now() - startedMs };
+  return { end, calledTool, durationMs: performance.now() - startedMs };
 }
 
-/** Describes the result of a test call in one or two lines. */
-export function describeTrial({ end, durationMs }: Trial, name: string): string {
+/** Describes the result of a test in a few lines. */
+export function describeTrial({ end, calledTool, durationMs }: Trial, name: string): string {
   if (end.stop === "aborted") return `${name} did not answer within ${TIMEOUT_MS / 1000} s.`;
   if (end.error) return `${name} failed: ${end.error.message}`;
+  if (hasFailed({ end, calledTool })) {
+    return `${name} answered without any text. It may need more output tokens, or not be a model for chat.`;
+  }
   const { inputTokens, outputTokens } = end.usage;
   const answer = end.text.replace(/\s+/g, " ").trim().slice(0, 200);
-  return `${name} answered in ${(durationMs / 1000).toFixed(1)} s (${inputTokens} tokens in, ${outputTokens} out):\n${answer}`;
+  const tool = calledTool ? "called a tool and " : "";
+  const note = calledTool ? "" : "\nIt did not call the tool that it was asked to call.";
+  return `${name} ${tool}answered in ${(durationMs / 1000).toFixed(1)} s (${inputTokens} tokens in, ${outputTokens} out):\n${answer}${note}`;
 }
 
-export function hasFailed({ end }: Trial): boolean {
-  return end.error !== undefined || end.stop === "aborted";
+/** Returns whether the model is not usable: it failed, or neither said nor called anything. */
+export function hasFailed({ end, calledTool }: Pick<Trial, "end" | "calledTool">): boolean {
+  const isEmpty = end.text.trim() === "" && !calledTool;
+  return end.error !== undefined || end.stop === "aborted" || isEmpty;
 }

@@ -1,10 +1,12 @@
 /** `agentd model`: lists, selects and tests models. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import { detectLocalModels } from "../../agent/engines/providers.ts";
-import { formatModel } from "../../agent/model.ts";
+import { detectLocalServers } from "../../app/model-servers.ts";
+import { lacksKey, makerOf, missingKey } from "../../app/models.ts";
+import { formatModel } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { setConfigValue } from "../../config/file/edit.ts";
+import { loadConfig } from "../../config/config.ts";
+import { setConfigValue } from "../../config/file.ts";
 import { currentContext } from "../kit/context.ts";
 import { loadModels, type ModelDeps, describeTrial, hasFailed, tryModel } from "./deps.ts";
 import { print, printJson, warn } from "../kit/output.ts";
@@ -15,23 +17,34 @@ const show = defineCommand({
   meta: { name: "show", description: "Print the default model" },
   args: { json: jsonOption },
   async run({ args }) {
-    const { models } = await loadModels();
-    const model = formatModel(models.default);
-    if (args.json) return printJson({ model });
+    const { status } = await loadModels();
+    const { model, contextTokens, problem, fix } = status;
+    if (args.json) {
+      return printJson({
+        model,
+        ...(contextTokens === undefined ? {} : { context_tokens: contextTokens }),
+        ...(problem === undefined ? {} : { problem, fix }),
+      });
+    }
     print(model);
-    const hint =
-      model === "demo:demo"
-        ? "No provider is configured, so the built-in demo model answers. Run `agentd setup` to set one up."
-        : "List other models with `agentd model list`, and select one with `agentd model set`.";
-    warn(hint);
+    if (problem !== undefined) return warn(`${sentence(problem)} ${fix ?? ""}`);
+    warn(
+      `Its context is ${contextTokens} tokens. List other models with \`agentd model list\`, and select one with ` +
+        "`agentd model set`.",
+    );
   },
 });
+
+/** Returns the clause as a sentence. */
+function sentence(clause: string): string {
+  return `${clause.charAt(0).toUpperCase()}${clause.slice(1)}.`;
+}
 
 const list = defineCommand({
   meta: { name: "list", description: "List providers and their models" },
   args: { json: jsonOption },
   async run({ args }) {
-    const { models } = await loadModels();
+    const { models, status } = await loadModels();
     const listed = models.list();
     if (args.json) return printJson({ model: formatModel(models.default), providers: listed });
     for (const { name, type, models: names, hasKey, isDefault } of listed) {
@@ -40,6 +53,8 @@ const list = defineCommand({
       print(`${name}  (${notes.join(", ")})`);
       for (const model of names) print(`  ${model}${model === formatModel(models.default) ? "  *" : ""}`);
     }
+    const { problem, fix } = status;
+    if (problem !== undefined) warn(`${sentence(problem)} ${fix ?? ""}`);
   },
 });
 
@@ -58,7 +73,10 @@ const set = defineCommand({
 });
 
 const test = defineCommand({
-  meta: { name: "test", description: "Ask a model for one sentence. Exits with 1 if it does not answer" },
+  meta: {
+    name: "test",
+    description: "Ask a model for one tool call and one sentence. Exits with 1 if it does not answer",
+  },
   args: {
     model: optionalArgument("The model to test. Default: model.default"),
     json: jsonOption,
@@ -70,7 +88,9 @@ const test = defineCommand({
     const trial = await tryModel(deps, ref);
     if (args.json) {
       const { error, text, usage } = trial.end;
-      printJson({ model: name, ok: !hasFailed(trial), text, usage, ...(error ? { error } : {}) });
+      const { calledTool } = trial;
+      const ok = !hasFailed(trial);
+      printJson({ model: name, ok, called_tool: calledTool, text, usage, ...(error ? { error } : {}) });
     } else if (hasFailed(trial)) warn(describeTrial(trial, name));
     else print(describeTrial(trial, name));
     if (hasFailed(trial)) process.exitCode = EXIT_FAILURE;
@@ -84,7 +104,8 @@ const detect = defineCommand({
     json: jsonOption,
   },
   async run({ args }) {
-    const found = await detectLocalModels();
+    const { config } = await loadConfig(currentContext());
+    const { servers: found, unanswered } = await detectLocalServers(config.model.local_servers);
     if (args.add) {
       for (const { name, baseUrl, models } of found) {
         const provider = { type: "openai_compatible", base_url: baseUrl, models };
@@ -95,7 +116,8 @@ const detect = defineCommand({
         });
       }
     }
-    if (args.json) return printJson({ servers: found, added: args.add === true });
+    if (args.json) return printJson({ servers: found, unanswered, added: args.add === true });
+    for (const address of unanswered) warn(`A server at ${address} did not answer in time.`);
     if (found.length === 0) return print("Found no model server on the usual ports of this machine.");
     for (const { name, baseUrl, models } of found) {
       print(`${name}  ${baseUrl}${args.add ? "  (added)" : ""}`);
@@ -110,9 +132,13 @@ export const modelCommand = defineCommand({
   default: "show",
 });
 
-function resolve({ models }: ModelDeps, name: string): string {
+function resolve({ models, providers }: ModelDeps, name: string): string {
   const ref = models.resolve(name);
+  const provider = providers.find((each) => each.name === ref?.provider);
+  if (ref && provider && lacksKey(provider)) throw missingKey(formatModel(ref), provider);
   if (ref) return formatModel(ref);
+  const maker = makerOf(name, providers);
+  if (maker) throw missingKey(name, maker);
   const known = models.providers.map((provider) => provider.name).join(", ");
   throw new ServiceError(
     "model_not_found",

@@ -51,8 +51,8 @@ export const retryCommand = defineCommand({
     const choice = toChoice(args, positionalsOf(rawArgs));
     await inDatabase(async (store) => {
       const ids = choice.ids ?? (await deadMessages(store, choice.platform));
-      const outcomes = await each(ids, (id) => retryMessage(store, id, onMessageSettled));
-      report(outcomes, { done: "retried", isJson: args.json === true });
+      const outcomes = await each(ids, (id) => retryMessage(store, id, { changed: onMessageSettled }));
+      report(outcomes, { done: "retried", isJson: args.json === true, isAll: choice.ids === undefined });
     });
   },
 });
@@ -89,8 +89,8 @@ export const dropCommand = defineCommand({
         process.exitCode = EXIT_FAILURE;
         return;
       }
-      const outcomes = await each(ids, (id) => dropMessage(store, id, onMessageSettled));
-      report(outcomes, { done: "dropped", isJson: args.json === true });
+      const outcomes = await each(ids, (id) => dropMessage(store, id, { changed: onMessageSettled }));
+      report(outcomes, { done: "dropped", isJson: args.json === true, isAll: choice.ids === undefined });
     });
   },
 });
@@ -121,7 +121,7 @@ async function deadMessages(store: Store, platform: string | undefined): Promise
     const page = await listMessages(store, {
       statuses,
       limit: PAGE,
-      ...(platform === undefined ? {} : { platform }),
+      ...(platform === undefined ? {} : { platforms: [platform] }),
       ...(before === undefined ? {} : { before }),
     });
     ids.push(...page.map(({ id }) => id));
@@ -145,11 +145,22 @@ const REFUSALS: Readonly<Record<MessageRefusal, string>> = {
   missing: "no message has this id; `agentd outbox list` lists the messages",
   done: "it is already delivered or dropped",
   leased: "it is being sent now; try again when the attempt has ended",
+  uncertain: "it may have arrived",
+  changed: "its status has changed",
 };
 
 function report(
   outcomes: readonly (readonly [string, Outcome])[],
-  { done, isJson }: { readonly done: "retried" | "dropped"; readonly isJson: boolean },
+  {
+    done,
+    isJson,
+    isAll,
+  }: {
+    readonly done: "retried" | "dropped";
+    readonly isJson: boolean;
+    /** All dead messages were meant: to find none is not a failure. */
+    readonly isAll: boolean;
+  },
 ): void {
   const isDone = (outcome: Outcome) => outcome === done;
   if (isJson) printJson({ messages: outcomes.map(([id, outcome]) => ({ id, outcome })) });
@@ -157,11 +168,11 @@ function report(
     if (outcome === "retried" || outcome === "dropped") print(`${outcome} ${id}`);
     else warn(`${JSON.stringify(id)}: ${REFUSALS[outcome]}.`);
   }
-  if (outcomes.length === 0 && !isJson) warn("No messages match.");
+  if (outcomes.length === 0 && !isJson) warn("No dead messages: nothing to do.");
   if (done === "retried" && !isJson && outcomes.some(([, outcome]) => isDone(outcome))) {
     warn("A running `agentd gateway` sends due messages within seconds.");
   }
-  if (outcomes.length === 0 || !outcomes.every(([, outcome]) => isDone(outcome)))
+  if ((outcomes.length === 0 && !isAll) || !outcomes.every(([, outcome]) => isDone(outcome)))
     process.exitCode = EXIT_FAILURE;
 }
 

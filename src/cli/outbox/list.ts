@@ -2,19 +2,20 @@
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { loadConfig } from "../../config/config.ts";
-import { hideSecrets as hide } from "../../config/secrets/values.ts";
+import { hideSecrets as hide } from "../../config/secret-values.ts";
+import { SHOWN_STATUSES } from "../../deliver/outbox/message.ts";
 import { findMessage, listMessages } from "../../store/outbox/messages.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import {
-  SHOWN_STATUSES,
   statusNamed,
   toPlatformName,
   messageEntry,
   messageText,
-  messagesTable,
+  MESSAGE_HEAD,
+  messageCells,
 } from "./messages.ts";
-import { print, printJson, warn } from "../kit/output.ts";
+import { print, printJson, printTable, warn } from "../kit/output.ts";
 import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 
 const MAX_LIMIT = 500;
@@ -51,7 +52,7 @@ export const listCommand = defineCommand({
     const limit = toLimit(args.limit);
     const request = {
       ...(args.status === undefined ? {} : { statuses: [statusNamed(args.status)] }),
-      ...(args.target === undefined ? {} : { platform: toPlatformName(args.target) }),
+      ...(args.target === undefined ? {} : { platforms: [toPlatformName(args.target)] }),
       ...(args.ref === undefined ? {} : { ref: args.ref }),
       ...(args.before === undefined ? {} : { before: args.before }),
     };
@@ -68,7 +69,9 @@ export const listCommand = defineCommand({
       const next = found.length > limit ? page.at(-1)?.id : undefined;
       if (args.json)
         return printJson({ messages: page.map((each) => messageEntry(each)), next_before: next ?? null });
-      if (page.length > 0) print(messagesTable(page, Date.now()));
+      const nowMs = Date.now();
+      const cells = page.map((each) => messageCells(each, nowMs));
+      if (page.length > 0) printTable(MESSAGE_HEAD, cells);
       else warn("No messages match.");
       if (next !== undefined) warn(`More messages: --before ${next}`);
     });

@@ -1,12 +1,19 @@
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
+import {
+  filesOfPayload,
+  messageHint,
+  SHOWN_STATUSES,
+  shownStatus,
+  textOfPayload,
+} from "../../deliver/outbox/message.ts";
 import { formatTarget, parseTarget } from "../../deliver/target.ts";
 import { type OutboxMessage, MESSAGE_STATUSES, type MessageStatus } from "../../store/outbox/messages.ts";
 import type { AttemptRecord, AttemptOutcome } from "../../store/outbox/outbox.ts";
 import { shorten } from "../../base/text.ts";
 import { oneLine } from "../sessions/text.ts";
-import { toTable } from "../kit/table.ts";
-import { suggest } from "../../base/nearest.ts";
-import { platforms } from "../../deliver/message.ts";
+import { listTime } from "../kit/output.ts";
+import { suggest } from "../../base/suggest.ts";
+import { platforms } from "../../deliver/target.ts";
 import { UsageError } from "../kit/arguments.ts";
 
 /** Characters of an address in a list: an address may be private. */
@@ -15,17 +22,28 @@ const SHOWN_ERROR = 80;
 /** Most characters of a text that are printed; `--json` prints the whole text. */
 const MAX_SHOWN_CHARACTERS = 4_000;
 
-export function messagesTable(messages: readonly OutboxMessage[], nowMs: number): string {
-  const rows = messages.map((message) => [
-    message.id,
-    iso(message.createdAtMs),
-    oneLine(shortTarget(message.target)),
-    String(message.attempts),
-    shownStatus(message.status),
-    nextAttempt(message, nowMs),
-    shorten(oneLine(redact(message.error ?? "")), SHOWN_ERROR),
-  ]);
-  return toTable(["ID", "CREATED", "TARGET", "ATTEMPTS", "STATUS", "NEXT ATTEMPT", "LAST ERROR"], rows);
+export const MESSAGE_HEAD = [
+  "ID",
+  "CREATED",
+  "TARGET",
+  "ATTEMPTS",
+  "STATUS",
+  "NEXT ATTEMPT",
+  "LAST ERROR",
+] as const;
+
+/** Returns the cells of a message in a table with {@link MESSAGE_HEAD}. */
+export function messageCells(message: OutboxMessage, nowMs: number): readonly string[] {
+  const { id, createdAtMs, target, attempts, status, error = "" } = message;
+  return [
+    id,
+    listTime(createdAtMs, nowMs),
+    oneLine(shortTarget(target)),
+    String(attempts),
+    shownStatus(status),
+    nextAttempt(message, nowMs, (atMs) => listTime(atMs, nowMs)),
+    shorten(oneLine(redact(error)), SHOWN_ERROR),
+  ];
 }
 
 interface EntryOptions {
@@ -89,6 +107,7 @@ export function messageText(
     ["attempts", String(attempts)],
     ["parts sent", partsSent > 0 ? String(partsSent) : undefined],
     ["last error", error === undefined ? undefined : redact(error)],
+    ["files", payload === undefined ? undefined : filesIn(payload)],
     ["next", next === "-" ? undefined : next],
     ["ended", endedAtMs === undefined ? undefined : iso(endedAtMs)],
   ];
@@ -118,34 +137,27 @@ function attemptLine({ atMs, tookMs, outcome, error }: AttemptRecord): string {
   return `  ${iso(atMs)} ${oneLine(`${OUTCOME_WORDS[outcome]}${took}${why}`)}`;
 }
 
-function whatToDo({ id, status, ref, isBlocked }: OutboxMessage): string | undefined {
-  const retry = `\`agentd outbox retry ${id}\``;
-  const drop = `\`agentd outbox drop ${id}\``;
-  const origin = ref?.startsWith("dlv_")
-    ? ` \`agentd webhook deliveries show ${ref}\` shows the webhook delivery behind it.`
-    : "";
-  switch (status) {
-    case "due":
-      return isBlocked
-        ? `It waits for an older message to the same chat. ${drop} drops it.`
-        : `A running \`agentd gateway\` sends it. ${retry} makes it due now; ${drop} drops it.${origin}`;
-    case "leased":
-      return "A process is sending it.";
-    case "dead":
-      return `All attempts failed. Fix what the error names, then run ${retry}; ${drop} drops the message.${origin}`;
-    case "unknown":
-      return `It may have arrived. Check the chat: if the message is missing, run ${retry}; if it arrived, run ${drop}.${origin}`;
-    case "delivered":
-    case "dropped":
-      return undefined;
-  }
+function whatToDo(message: OutboxMessage): string | undefined {
+  const { id, status, ref, isBlocked } = message;
+  const hint = messageHint(message, {
+    retry: `\`agentd outbox retry ${id}\``,
+    drop: `\`agentd outbox drop ${id}\``,
+  });
+  const isPlain = status === "leased" || isBlocked;
+  return hint === undefined || isPlain || !ref?.startsWith("dlv_")
+    ? hint
+    : `${hint} \`agentd webhook deliveries show ${ref}\` shows the webhook delivery behind it.`;
 }
 
-function nextAttempt({ status, dueAtMs, isBlocked }: OutboxMessage, nowMs: number): string {
+function nextAttempt(
+  { status, dueAtMs, isBlocked }: OutboxMessage,
+  nowMs: number,
+  format: (atMs: number) => string = iso,
+): string {
   if (status === "leased") return "sending";
   if (dueAtMs === undefined) return "-";
   if (isBlocked) return "after an older one";
-  return dueAtMs <= nowMs ? "now" : iso(dueAtMs);
+  return dueAtMs <= nowMs ? "now" : format(dueAtMs);
 }
 
 /** Returns the platform and the first characters of the chat. */
@@ -154,14 +166,14 @@ function shortTarget(target: string): string {
   return redact(formatTarget({ platform, address: shorten(address, SHOWN_ADDRESS) }));
 }
 
-/** Returns the text of the message, or the whole payload when it has no `text`. */
+/** Returns the names of the files that the message sends along; undefined without any. */
+function filesIn(payload: string): string | undefined {
+  return filesOfPayload(payload).map(redact).join(", ") || undefined;
+}
+
+/** Returns the text of the message, or the whole payload when it has none. */
 function textIn(payload: string): string {
-  try {
-    const { text } = JSON.parse(payload) as { readonly text?: unknown };
-    return typeof text === "string" ? text : payload;
-  } catch {
-    return payload;
-  }
+  return textOfPayload(payload) ?? payload;
 }
 
 /** Keeps line breaks and makes control characters visible. */
@@ -176,15 +188,6 @@ function block(text: string): string {
 
 function iso(timeMs: number): string {
   return new Date(timeMs).toISOString();
-}
-
-/** The status as users see it: `leased` reads `sending`. */
-type ShownStatus = Exclude<MessageStatus, "leased"> | "sending";
-
-export const SHOWN_STATUSES: readonly ShownStatus[] = MESSAGE_STATUSES.map(shownStatus);
-
-function shownStatus(status: MessageStatus): ShownStatus {
-  return status === "leased" ? "sending" : status;
 }
 
 /** Throws UsageError for any other word. */

@@ -2,10 +2,9 @@
 import { defineCommand } from "citty";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { currentContext } from "../kit/context.ts";
-import { print, printJson } from "../kit/output.ts";
-import { statuses, type PlatformStatus } from "./status.ts";
+import { printJson, printTable } from "../kit/output.ts";
+import { statuses, type PlatformStatus } from "../../deliver/platform/status.ts";
 import { oneLine } from "../sessions/text.ts";
-import { toTable } from "../kit/table.ts";
 
 const WORDS: Readonly<Record<PlatformStatus["status"], string>> = {
   ready: "ready",
@@ -21,7 +20,7 @@ export const listCommand = defineCommand({
     const loaded = await loadConfig(currentContext());
     const list = await statuses(requireValid(loaded), loaded.env);
     if (args.json) return printJson({ platforms: list.map(entryOf) });
-    print(toTable(["PLATFORM", "STATUS", "HOME CHANNEL", "WHAT TO DO"], list.map(rowOf)));
+    printTable(["PLATFORM", "STATUS", "HOME CHANNEL", "WHAT TO DO"], list.map(rowOf));
   },
 });
 

@@ -2,15 +2,14 @@
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { PlatformName } from "../../config/platform-settings.ts";
-import { platforms as traits } from "../../deliver/message.ts";
-import { formatTarget } from "../../deliver/target.ts";
+import { platforms as traits, formatTarget } from "../../deliver/target.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { sendTrial, trialIsGood, trialText, untilInterrupted, type TrialMessage } from "./trial.ts";
+import { testPlatform, trialIsGood, trialText, untilInterrupted, type CliTrialMessage } from "./trial.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
 import { repeatedOption } from "../kit/options.ts";
-import { suggest } from "../../base/nearest.ts";
+import { suggest } from "../../base/suggest.ts";
 import { platformNames } from "../../deliver/platform/platforms.ts";
 
 const MAX_TIMEOUT_SECONDS = 600;
@@ -45,7 +44,7 @@ export const testCommand = defineCommand({
   },
   async run({ args, rawArgs }) {
     const platform = toPlatform(args.platform);
-    const message: TrialMessage = {
+    const message: CliTrialMessage = {
       platform,
       chat: idOf(args["chat-id"], "chat-id"),
       thread: idOf(args["thread-id"], "thread-id"),
@@ -57,7 +56,7 @@ export const testCommand = defineCommand({
     const onSend = (address: string) => {
       if (!args.json) print(sendingText(platform, address));
     };
-    const trial = await sendTrial(message, { timeoutMs, signal: untilInterrupted(), onSend });
+    const trial = await testPlatform(message, { timeoutMs, signal: untilInterrupted(), onSend });
     if (args.json) printJson(trial);
     else if (trialIsGood(trial)) print(trialText(trial));
     else warn(trialText(trial));
@@ -71,7 +70,7 @@ function sendingText(platform: PlatformName, address: string): string {
   return `Sending to ${oneLine(formatTarget({ platform, address }))}${chat}`;
 }
 
-function refuseStrayChat({ platform, chat, thread }: TrialMessage): void {
+function refuseStrayChat({ platform, chat, thread }: CliTrialMessage): void {
   if (traits[platform].address !== "none" || (chat ?? thread) === undefined) return;
   throw new UsageError(`${platform} has no chats. Use --extra, such as --extra repo=owner/name.`);
 }

@@ -1,13 +1,13 @@
 /** `agentd sessions`: reads saved sessions from the database, whether the service runs or not. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import type { SessionSummary } from "../../agent/session/list.ts";
+import type { SessionSummary } from "../../agent/session/queries.ts";
 import { Sessions } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { print, printJson, warn } from "../kit/output.ts";
+import { listTime, print, printData, printJson, printTable, warn } from "../kit/output.ts";
 import {
   cursorOption,
   jsonOption,
@@ -17,9 +17,9 @@ import {
   textOption,
   toLimit,
   yesOption,
+  quietOption,
 } from "../kit/options.ts";
 import { confirm } from "../kit/confirm.ts";
-import { toTable } from "../kit/table.ts";
 import { newestMessages, readPages, sessionRows, messageText, oneLine, toJson, toMarkdown } from "./text.ts";
 import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 import { writeOutput, writeStdout } from "../kit/streams.ts";
@@ -44,8 +44,12 @@ const list = defineCommand({
   meta: { name: "list", description: "List the saved sessions of an owner, newest first" },
   args: {
     owner,
+    all: switchOption(
+      "List all sessions: of every owner, and also those of single requests, sub-agents and background tasks",
+    ),
     limit: limitOption("Sessions", { max: MAX_LIMIT, fallback: 50 }),
     cursor: cursorOption,
+    quiet: quietOption,
     json: jsonOption,
   },
   async run({ args }) {
@@ -58,11 +62,18 @@ const list = defineCommand({
     }
     await withDatabase(database, async (store) => {
       const cursor = args.cursor === undefined ? {} : { cursor: args.cursor };
-      const page = await new Sessions(store).list({ owner: args.owner, limit, ...cursor });
+      const page = await new Sessions(store).list({
+        owner: args.owner,
+        all: args.all === true,
+        limit,
+        ...cursor,
+      });
       if (args.json) {
         printJson({ sessions: page.sessions.map(entryOf), next_cursor: page.nextCursor ?? null });
-      } else if (page.sessions.length > 0) print(table(page.sessions));
-      if (page.sessions.length === 0) warn(await emptyHint(store, args.owner));
+      } else if (args.quiet) for (const { id } of page.sessions) printData(id);
+      else if (page.sessions.length > 0) printSessions(page.sessions, args.all === true);
+      if (page.sessions.length === 0)
+        warn(args.all ? "No sessions exist yet." : await emptyHint(store, args.owner));
       if (page.nextCursor !== undefined && !args.json)
         warn(`More sessions follow: pass --cursor ${page.nextCursor}`);
     });
@@ -201,20 +212,25 @@ async function emptyHint(store: Store, name: string): Promise<string> {
   return `${JSON.stringify(name)} has no sessions.${hint}`;
 }
 
-function table(sessions: readonly SessionSummary[]): string {
-  const rows = sessions.map((each) => [
-    each.id,
-    new Date(each.updatedAtMs).toISOString(),
-    String(each.messageCount),
-    each.source,
-    oneLine(each.title ?? each.preview),
-  ]);
-  return toTable(["ID", "UPDATED", "MESSAGES", "SOURCE", "TITLE"], rows);
+function printSessions(sessions: readonly SessionSummary[], hasOwners: boolean): void {
+  const nowMs = Date.now();
+  printTable(
+    ["ID", "UPDATED", "MESSAGES", ...(hasOwners ? ["OWNER"] : []), "SOURCE", "TITLE"],
+    sessions.map((each) => [
+      each.id,
+      listTime(each.updatedAtMs, nowMs),
+      String(each.messageCount),
+      ...(hasOwners ? [oneLine(each.owner)] : []),
+      each.source,
+      oneLine(each.title ?? each.preview),
+    ]),
+  );
 }
 
 function entryOf(each: SessionSummary): Readonly<Record<string, unknown>> {
   return {
     id: each.id,
+    owner: each.owner,
     title: each.title,
     preview: each.preview,
     source: each.source,

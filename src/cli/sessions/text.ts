@@ -1,6 +1,13 @@
 /** Formats sessions and messages as text, Markdown and JSON, a page at a time. */
-import { type NumberedMessage, readTranscript } from "../../agent/session/transcript.ts";
-import { textOf, type AssistantPart, type Attachment, type Message } from "../../agent/message.ts";
+import { readTranscript } from "../../agent/session/queries.ts";
+import {
+  type NumberedMessage,
+  textOf,
+  type AssistantPart,
+  type Attachment,
+  type Message,
+} from "../../agent/engine.ts";
+import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Store } from "../../store/store.ts";
 
@@ -20,10 +27,26 @@ export function sessionRows(row: SessionRow): readonly (readonly [string, string
     ["created", iso(row.created_at)],
     ["updated", iso(row.updated_at)],
     ["messages", String(row.last_message)],
-    ["usage", row.usage],
+    ["usage", row.usage === null ? null : usageText(row.usage)],
     ["state", row.lease_owner === null ? "idle" : "busy"],
   ];
   return rows.flatMap(([name, value]) => (value === null ? [] : [[name, oneLine(value)] as const]));
+}
+
+/** Returns the stored usage in words: tokens in and out, what came from the cache, calls and the cost. */
+function usageText(json: string): string {
+  const usage = JSON.parse(json) as Partial<RunUsage>;
+  const count = (value: number | undefined) => (value ?? 0).toLocaleString("en-US");
+  const plural = (value: number | undefined, noun: string) =>
+    `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+  const { cached_input_tokens: cached = 0, cost_usd: cost } = usage;
+  return [
+    `${plural(usage.input_tokens, "token")} in${cached > 0 ? ` (${count(cached)} from the cache)` : ""}`,
+    `${count(usage.output_tokens)} out`,
+    plural(usage.model_calls, "model call"),
+    plural(usage.tool_calls, "tool call"),
+    ...(typeof cost === "number" ? [`$${cost.toFixed(4)}`] : []),
+  ].join(", ");
 }
 
 /** Writes a JSON document with the session and its numbered messages. */
@@ -119,7 +142,8 @@ function cut(text: string): string {
   return `${text.slice(0, MAX_SHOWN_CHARACTERS)}\n(${left} more characters; see \`agentd sessions export\`)`;
 }
 
-function visible(text: string): string {
+/** Replaces control characters, which could steer a terminal, except tab and line feed. */
+export function visible(text: string): string {
   return text.replace(CONTROL, "\uFFFD");
 }
 

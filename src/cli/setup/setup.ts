@@ -1,22 +1,24 @@
 /** `agentd setup`: sets up a provider, its key and a model. */
 import process from "node:process";
-import { text } from "node:stream/consumers";
 import { defineCommand } from "citty";
 import { switchOption, textOption } from "../kit/options.ts";
-import { formatModel } from "../../agent/model.ts";
-import { registerSecret } from "../../base/observe/redact.ts";
-import { loadConfig } from "../../config/config.ts";
-import { setConfigValue } from "../../config/file/edit.ts";
-import { setEnvVariable } from "../../config/file/env-file.ts";
-import { configPath, envPath, prepareHome } from "../../config/home.ts";
-import { conventionalVariables, type ProviderType } from "../../config/providers.ts";
+import { listModels } from "../../app/model-servers.ts";
+import { lacksKey } from "../../app/models.ts";
+import { registerSecret } from "../../base/observe.ts";
+import { loadConfig, type LoadedConfig } from "../../config/config.ts";
+import { setConfigValue } from "../../config/file.ts";
+import { configPath, envPath } from "../../config/home.ts";
+import { conventionalVariables } from "../../config/providers.ts";
+import { EXIT_FAILURE } from "../chat/run.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
-import { loadModels, describeTrial, hasFailed, tryModel } from "../model/deps.ts";
 import { print, warn } from "../kit/output.ts";
-import { EXIT_FAILURE } from "../chat/run.ts";
+import { readSecret } from "../kit/streams.ts";
+import { describeTrial, hasFailed, loadModels, tryModel } from "../model/deps.ts";
+import { describeListing, preferredModel, PROVIDER_TYPES } from "./offers.ts";
+import { currentKey, planSetup, writePlan, type SetupAnswers, type SetupPlan } from "./plan.ts";
+import { askSetup } from "./prompts.ts";
 
-const PROVIDER_TYPES = ["openai", "anthropic", "google", "openrouter", "openai_compatible"] as const;
 const APPROVALS = ["ask", "always_ask", "yolo"] as const;
 
 export const setupCommand = defineCommand({
@@ -36,19 +38,27 @@ export const setupCommand = defineCommand({
       options: [...APPROVALS],
       description: "Actions that the agent may take without asking",
     },
-    test: switchOption("Test the model at the end"),
+    test: switchOption("Test the model at the end. At a terminal, it is always tested"),
   },
   async run({ args }) {
-    const answers =
+    const context = currentContext();
+    const loaded = await loadConfig(context);
+    const given =
       args.provider === undefined
-        ? await askAtTerminal()
+        ? undefined
         : fromOptions({ ...args, provider: args.provider as SetupAnswers["provider"] }, await keyOf(args));
+    const answers = given ?? (await askAtTerminal(loaded));
     if (!answers) return reportCancelled();
-    const plan = planSetup(answers);
+    const plan = planSetup(answers, loaded.config);
+    if (given) requireKey(given, plan, loaded);
     if (plan.secret) registerSecret(plan.secret.value);
-    await writePlan(plan);
-    const model = await report(plan);
-    if (args.test || args.provider === undefined) await testModel(model);
+    await writePlan(context.home, plan);
+    report(plan);
+    if (given && given.model === undefined && !(await chooseModel(plan.name))) return;
+    const { status } = await loadModels();
+    print(`The default model is ${status.model}, with a context of ${status.contextTokens} tokens.`);
+    print("Next: test it with `agentd model test`, or start the service with `agentd gateway`.");
+    if (args.test) await testModel(status.model);
   },
 });
 
@@ -83,47 +93,71 @@ async function keyOf(args: {
     return value;
   }
   if (args["api-key-stdin"] !== true) return undefined;
-  const key = (await text(process.stdin)).trim();
-  if (key === "") throw new UsageError("--api-key-stdin: standard input is empty.");
-  return key;
+  return readSecret("--api-key-stdin");
 }
 
-async function askAtTerminal(): Promise<SetupAnswers | undefined> {
+async function askAtTerminal(loaded: LoadedConfig): Promise<SetupAnswers | undefined> {
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     throw new UsageError(
       "Cannot ask without a terminal. Pass --provider and its options, such as --api-key-stdin and --model.",
     );
   }
-  const { config, env } = await loadConfig(currentContext());
-  return askSetup({
-    hasKey: (provider) => conventionalVariables[provider].some((name) => env[name]),
-    model: config.model.default,
-    approvals: config.approvals.mode,
-  });
+  return askSetup(loaded);
 }
+
+/** UsageError that names the variable, when calls of the provider could only fail. */
+function requireKey(answers: SetupAnswers, { name }: SetupPlan, { config, env }: LoadedConfig): void {
+  const { provider: type, apiKey = currentKey(config, env, { name, type }) } = answers;
+  const baseUrl = answers.baseUrl ?? config.model.providers[name]?.base_url;
+  const address = { name, type, ...(baseUrl === undefined ? {} : { baseUrl }) };
+  if (!lacksKey({ ...address, ...(apiKey === undefined ? {} : { apiKey }) })) return;
+  const [variable = "its key"] = conventionalVariables[type];
+  throw new UsageError(
+    `The provider ${type} needs a key, and ${variable} is not set. Pass --api-key-stdin or --api-key-env, or set ${variable}.`,
+  );
+}
+
+/**
+ * Chooses the model of a provider that lists one, unless the configuration already has a default. False, with the exit
+ * code of a failure, when a person must choose.
+ */
+async function chooseModel(name: string): Promise<boolean> {
+  const { status, providers } = await loadModels();
+  if (status.problem === undefined) return true;
+  const provider = providers.find((each) => each.name === name);
+  const listing = provider && (await listModels(provider, { timeoutMs: LIST_TIMEOUT_MS }));
+  const models = listing?.status === "listed" ? listing.models : [];
+  const [only] = models;
+  if (only !== undefined && models.length === 1) {
+    await setConfigValue({ home: currentContext().home, key: "model.default", value: `${name}:${only}` });
+    return true;
+  }
+  const why = listing && listing.status !== "listed" ? ` ${describeListing(listing, name)}` : "";
+  const shown = [preferredModel(provider?.type ?? "openai_compatible", models), ...models]
+    .filter((id, index, all) => id !== undefined && all.indexOf(id) === index)
+    .slice(0, MAX_SHOWN);
+  const listed =
+    shown.length === 0 ? "" : ` It lists ${shown.join(", ")}${models.length > MAX_SHOWN ? " and more" : ""}.`;
+  warn(
+    `No model is chosen, so the built-in demo model would answer.${why} Choose one with ` +
+      `\`agentd model set ${name}:${shown[0] ?? "<model>"}\`, or pass --model.${listed}`,
+  );
+  process.exitCode = EXIT_FAILURE;
+  return false;
+}
+
+const LIST_TIMEOUT_MS = 5_000;
+const MAX_SHOWN = 10;
 
 function reportCancelled(): void {
   warn("Nothing was changed.");
   process.exitCode = EXIT_FAILURE;
 }
 
-/** Writes the key first: a configuration with a missing key would keep agentd from starting. */
-async function writePlan({ secret, edits }: SetupPlan): Promise<void> {
-  const { home } = currentContext();
-  await prepareHome(home);
-  if (secret) await setEnvVariable(envPath(home), secret.name, secret.value);
-  for (const [key, value] of edits) await setConfigValue({ home, key, value });
-}
-
-async function report({ secret, edits }: SetupPlan): Promise<string> {
+function report({ secret, edits }: SetupPlan): void {
   const { home } = currentContext();
   if (secret) print(`Saved the API key as ${secret.name} in ${envPath(home)}.`);
   print(`Set ${edits.map(([key]) => key).join(", ")} in ${configPath(home)}.`);
-  const { models } = await loadModels();
-  const model = formatModel(models.default);
-  print(`The default model is ${model}.`);
-  print("Next: test it with `agentd model test`, or start the service with `agentd gateway`.");
-  return model;
 }
 
 async function testModel(name: string): Promise<void> {
@@ -132,117 +166,4 @@ async function testModel(name: string): Promise<void> {
   if (!hasFailed(trial)) return print(describeTrial(trial, name));
   warn(describeTrial(trial, name));
   process.exitCode = EXIT_FAILURE;
-}
-
-interface SetupDefaults {
-  readonly hasKey: (provider: SetupAnswers["provider"]) => boolean;
-  readonly model: string | undefined;
-  readonly approvals: NonNullable<SetupAnswers["approvals"]>;
-}
-
-const LABELS: Readonly<Record<SetupAnswers["provider"], string>> = {
-  openai: "OpenAI",
-  anthropic: "Anthropic",
-  google: "Google",
-  openrouter: "OpenRouter",
-  openai_compatible: "Another OpenAI-compatible server (Ollama, vLLM, LM Studio ...)",
-};
-
-/** Asks for the settings and writes nothing. Returns undefined if the user cancels. */
-async function askSetup(defaults: SetupDefaults): Promise<SetupAnswers | undefined> {
-  const ask = await import("@clack/prompts");
-  ask.intro("agentd setup");
-  const options = PROVIDER_TYPES.map((value) => ({ value, label: LABELS[value] }));
-  const provider = await ask.select({ message: "Which model provider?", options });
-  if (ask.isCancel(provider)) return undefined;
-  const isCompatible = provider === "openai_compatible";
-  const name = isCompatible
-    ? await ask.text({ message: "Name of the provider", initialValue: DEFAULT_NAME })
-    : undefined;
-  if (ask.isCancel(name)) return undefined;
-  const baseUrl = isCompatible
-    ? await ask.text({ message: "Base URL", placeholder: "http://127.0.0.1:11434/v1" })
-    : undefined;
-  if (ask.isCancel(baseUrl)) return undefined;
-  const variable = conventionalVariables[provider][0] ?? "API key";
-  const keep =
-    isCompatible || defaults.hasKey(provider) ? " (leave empty for none, or to keep the current one)" : "";
-  const apiKey = await ask.password({ message: `${variable}${keep}` });
-  if (ask.isCancel(apiKey)) return undefined;
-  const model = await ask.text({
-    message: "Which model?",
-    ...(defaults.model === undefined ? {} : { initialValue: defaults.model }),
-  });
-  if (ask.isCancel(model)) return undefined;
-  const approvals = await ask.select({
-    message: "What may the agent do without asking?",
-    initialValue: defaults.approvals,
-    options: [
-      { value: "ask" as const, label: "Ordinary work. Asks before risky actions" },
-      { value: "always_ask" as const, label: "Only read. Asks before every change" },
-      { value: "yolo" as const, label: "Everything, except for actions that are never allowed" },
-    ],
-  });
-  if (ask.isCancel(approvals)) return undefined;
-  return {
-    provider,
-    approvals,
-    ...(name ? { name } : {}),
-    ...(baseUrl ? { baseUrl } : {}),
-    ...(apiKey ? { apiKey } : {}),
-    ...(model ? { model } : {}),
-  };
-}
-
-interface SetupAnswers {
-  /** The type of provider. */
-  readonly provider: ProviderType;
-  readonly name?: string;
-  readonly baseUrl?: string;
-  /** Undefined keeps the current key. */
-  readonly apiKey?: string;
-  readonly model?: string;
-  readonly approvals?: "ask" | "always_ask" | "yolo";
-}
-
-interface SetupPlan {
-  /** A variable of `.env` and its value. */
-  readonly secret: { readonly name: string; readonly value: string } | undefined;
-  /** Configuration keys with their values as typed. */
-  readonly edits: readonly (readonly [key: string, value: string])[];
-}
-
-const DEFAULT_NAME = "local";
-
-const NAME = /^[a-z][a-z0-9_-]{0,63}$/;
-
-/** Returns what to write for the answers. UsageError for invalid ones. */
-function planSetup(answers: SetupAnswers): SetupPlan {
-  const { provider, baseUrl, apiKey, model, approvals } = answers;
-  const isCompatible = provider === "openai_compatible";
-  const name = answers.name ?? (isCompatible ? DEFAULT_NAME : provider);
-  if (!NAME.test(name))
-    throw new UsageError("--name must start with a letter and contain only a-z, 0-9, _ and -.");
-  if (isCompatible && baseUrl === undefined)
-    throw new UsageError("--base-url is required for openai_compatible.");
-  if (baseUrl !== undefined && !/^https?:\/\//.test(baseUrl)) {
-    throw new UsageError("--base-url must start with http:// or https://.");
-  }
-  const variable = conventionalVariables[provider][0] ?? `${name.toUpperCase().replaceAll("-", "_")}_API_KEY`;
-  // A provider under its own name finds its conventional variable. Others need a reference.
-  const reference = isCompatible && apiKey !== undefined ? { api_key: `env:${variable}` } : {};
-  const section = { type: provider, ...(baseUrl === undefined ? {} : { base_url: baseUrl }), ...reference };
-  return {
-    secret: apiKey === undefined ? undefined : { name: variable, value: apiKey },
-    edits: [
-      [`model.providers.${name}`, JSON.stringify(section)],
-      ...(model === undefined ? [] : [["model.default", qualified(model, name)] as const]),
-      ...(approvals === undefined ? [] : [["approvals.mode", approvals] as const]),
-    ],
-  };
-}
-
-/** Returns the full name of a model of this provider. */
-function qualified(model: string, provider: string): string {
-  return model.startsWith(`${provider}:`) ? model : `${provider}:${model}`;
 }

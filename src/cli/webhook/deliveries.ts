@@ -2,7 +2,7 @@
 import process from "node:process";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { createId } from "../../base/ids.ts";
+import { createId } from "../../base/text.ts";
 import { findMessage, listMessages } from "../../store/outbox/messages.ts";
 import type { Store } from "../../store/store.ts";
 import {
@@ -12,10 +12,11 @@ import {
   type DeliveryFilter,
   type DeliveryStatus,
 } from "../../webhook/deliveries/deliveries.ts";
-import { replayHeaders, requestOf } from "../../webhook/deliveries/replay.ts";
+import { replayHeaders, requestOf, signedHeaders } from "../../webhook/deliveries/replay.ts";
+import { routeUrl } from "../../webhook/routes/route.ts";
 import { STAGES, type StageName } from "../../webhook/receive/evaluate.ts";
-import { UsageError } from "../kit/arguments.ts";
-import { print, printJson, warn } from "../kit/output.ts";
+import { toTime } from "../kit/duration.ts";
+import { print, printJson, printTable, warn } from "../kit/output.ts";
 import {
   cursorOption,
   jsonOption,
@@ -27,10 +28,11 @@ import {
 } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
-import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome, postSigned } from "./home.ts";
+import { openWebhookHome, routeNamed, targetUrl, type WebhookHome, post } from "./home.ts";
 import {
   answerText,
-  deliveriesTable,
+  DELIVERY_HEAD,
+  deliveryCells,
   deliveryJson,
   deliveryText,
   evaluationJson,
@@ -61,11 +63,11 @@ const list = defineCommand({
     const limit = toLimit(args.limit, MAX_LIMIT);
     const nowMs = Date.now();
     const filter: DeliveryFilter = {
-      ...(args.route === undefined ? {} : { route: args.route }),
-      ...(args.status === undefined ? {} : { status: args.status as DeliveryStatus }),
-      ...(args.event === undefined ? {} : { event: args.event }),
-      ...(args.since === undefined ? {} : { sinceMs: toTime(args.since, "since", nowMs) }),
-      ...(args.until === undefined ? {} : { untilMs: toTime(args.until, "until", nowMs) }),
+      ...(args.route === undefined ? {} : { routes: [args.route] }),
+      ...(args.status === undefined ? {} : { statuses: [args.status as DeliveryStatus] }),
+      ...(args.event === undefined ? {} : { events: [args.event] }),
+      ...(args.since === undefined ? {} : { fromMs: toTime(args.since, "since", nowMs) }),
+      ...(args.until === undefined ? {} : { toMs: toTime(args.until, "until", nowMs) }),
     };
     const database = await findDatabase();
     if (!database.exists) {
@@ -79,7 +81,11 @@ const list = defineCommand({
       const { deliveries, nextCursor } = page;
       if (args.json) {
         printJson({ deliveries: deliveries.map(summaryJson), next_cursor: nextCursor ?? null });
-      } else if (deliveries.length > 0) print(deliveriesTable(deliveries));
+      } else if (deliveries.length > 0)
+        printTable(
+          DELIVERY_HEAD,
+          deliveries.map((each) => deliveryCells(each, nowMs)),
+        );
       else warn("No deliveries found.");
       if (nextCursor !== undefined && !args.json) warn(`More deliveries follow: pass --cursor ${nextCursor}`);
     });
@@ -123,7 +129,7 @@ const replay = defineCommand({
     const isDryRun = args["dry-run"] === true || args.until !== undefined;
     if (isDryRun)
       return dryRunDelivery(webhookHome, found, { upTo: args.until as StageName, json: args.json });
-    await post(webhookHome, found, { url: targetUrl(webhookHome, args.url), json: args.json });
+    await sendAgain(webhookHome, found, { url: targetUrl(webhookHome, args.url), json: args.json });
   },
 });
 
@@ -162,7 +168,7 @@ async function readOutcome({ id, runId, outboxId }: Delivery, store: Store): Pro
   const first =
     outboxId === undefined || messages.length > 0 ? undefined : await findMessage(store, outboxId);
   return {
-    run: run && { id: run.id, status: run.status },
+    run: run && { id: run.id, status: run.status, output: run.output, error: messageIn(run.error) },
     messages: (first ? [first] : messages).map((message) => ({
       id: message.id,
       target: message.target,
@@ -172,6 +178,13 @@ async function readOutcome({ id, runId, outboxId }: Delivery, store: Store): Pro
       due_at: message.dueAtMs === undefined ? null : new Date(message.dueAtMs).toISOString(),
     })),
   };
+}
+
+/** Returns the message of a run's error, which the store keeps as JSON. */
+function messageIn(error: string | null): string | null {
+  if (error === null) return null;
+  const { message } = JSON.parse(error) as { readonly message?: unknown };
+  return typeof message === "string" ? message : error;
 }
 
 interface Shown {
@@ -192,7 +205,7 @@ async function dryRunDelivery(
 }
 
 /** Sends the delivery again under a new id, so that it does not count as a duplicate. */
-async function post(
+async function sendAgain(
   webhookHome: WebhookHome,
   found: Delivery,
   { url: base, json: asJson }: Shown & { readonly url: string },
@@ -200,10 +213,11 @@ async function post(
   const route = routeNamed(webhookHome, found.route);
   if (found.payload === undefined) throw notKept(found);
   const url = routeUrl(base, route.name);
-  const headers = { ...replayHeaders(found), "x-request-id": createId("req") };
   const body = new TextEncoder().encode(found.payload);
+  const signed = signedHeaders(route, body, Date.now());
+  const headers = { ...replayHeaders(found), "x-request-id": createId("req"), ...signed };
   if (!asJson) print(`  Replaying ${found.id} to ${url}`);
-  const posted = await postSigned({ url, route, headers, body });
+  const posted = await post({ url, headers, body });
   if (asJson) printJson({ url, replay_of: found.id, ...posted });
   else print(answerText(posted));
   if (posted.status === undefined || posted.status >= 300) process.exitCode = EXIT_FAILURE;
@@ -211,15 +225,4 @@ async function post(
 
 function notKept({ id }: Delivery): ServiceError {
   return new ServiceError("not_found", `The body of ${id} was not stored: it was binary or too long.`);
-}
-
-const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-function toTime(text: string, name: string, nowMs: number): number {
-  const { count, unit = "" } = /^(?<count>\d{1,6})(?<unit>[mhd])$/.exec(text)?.groups ?? {};
-  const timeMs = count === undefined ? Date.parse(text) : nowMs - Number(count) * (UNIT_MS[unit] ?? 0);
-  if (Number.isFinite(timeMs)) return timeMs;
-  throw new UsageError(
-    `--${name} must be like 90m, 12h or 7d, or an ISO 8601 time, not ${JSON.stringify(text)}.`,
-  );
 }

@@ -1,28 +1,33 @@
 /** The receiver's settings, routes and subscriptions for the webhook commands, and signed requests to the receiver. */
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { suggest } from "../../base/nearest.ts";
+import { suggest } from "../../base/suggest.ts";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { configPath, type Environment } from "../../config/home.ts";
 import {
-  checkRoute,
+  DEFAULT_OWNER,
   type RouteDefaults,
   type WebhookRoute,
   checkStaticRoutes,
+  receiverUrl,
   routeDefaults,
+  routeUrl,
   type StaticRoutes,
+  webhookSettings,
+  type WebhookSettings,
 } from "../../webhook/routes/route.ts";
-import { webhookSettings, type WebhookSettings } from "../../webhook/settings.ts";
 import {
-  checkSubscription,
+  checkEntry,
   type Subscription,
   type Subscriptions,
-} from "../../webhook/routes/subscription.ts";
-import { loadSubscriptions, subscriptionsPath } from "../../webhook/routes/files.ts";
+  loadSubscriptions,
+  subscriptionsPath,
+} from "../../webhook/routes/subscriptions.ts";
+import { signedHeaders } from "../../webhook/deliveries/replay.ts";
 import { currentContext } from "../kit/context.ts";
+import { findDatabase, withDatabase } from "../kit/database.ts";
+import { warn } from "../kit/output.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { Buffer } from "node:buffer";
-import { hmacSha256 } from "../../base/digest.ts";
 
 export interface WebhookHome {
   readonly home: string;
@@ -74,20 +79,6 @@ function notEnabled(home: string): ServiceError {
   );
 }
 
-type CheckedEntry =
-  | { readonly route: WebhookRoute; readonly warnings: readonly string[] }
-  | { readonly problems: readonly string[] };
-
-/** Validates a subscription like the receiver. */
-export function checkEntry(name: string, entry: Subscription, defaults: RouteDefaults): CheckedEntry {
-  const { written, problems, unknown } = checkSubscription(entry);
-  const checked = checkRoute(name, written, { ...defaults, origin: "dynamic" });
-  const all = [...problems, ...("problems" in checked ? checked.problems : [])];
-  if ("problems" in checked || all.length > 0) return { problems: all };
-  const strange = unknown.map((key) => `unknown key ${key}`);
-  return { route: checked.route, warnings: [...checked.warnings, ...strange] };
-}
-
 /** Returns the route of this name. ServiceError `not_found`, or `invalid_config` with its problems. */
 export function routeNamed(webhookHome: WebhookHome, name: string): WebhookRoute {
   const { configured, settings, subscriptions, defaults } = webhookHome;
@@ -109,18 +100,6 @@ function unusable(name: string, problems: readonly string[]): ServiceError {
   return new ServiceError("invalid_config", `The route ${name} is invalid: ${problems.join("; ")}.`);
 }
 
-/** Returns the address of the receiver from this machine, without a route path. */
-export function receiverUrl({ host, port }: Pick<WebhookSettings, "host" | "port">): string {
-  const bare = host.trim().replace(/^\[(.*)\]$/, "$1");
-  const isEverywhere = bare === "0.0.0.0" || bare === "::" || bare === "";
-  const name = isEverywhere ? "localhost" : bare.includes(":") ? `[${bare}]` : bare;
-  return `http://${name}:${port}`;
-}
-
-export function routeUrl(base: string, name: string): string {
-  return `${base.replace(/\/+$/, "")}/webhooks/${encodeURIComponent(name)}`;
-}
-
 /** Returns the address to send requests to. UsageError if the gateway chose the port. */
 export function targetUrl(webhookHome: WebhookHome, given: string | undefined): string {
   if (given !== undefined) {
@@ -133,30 +112,72 @@ export function targetUrl(webhookHome: WebhookHome, given: string | undefined): 
   );
 }
 
+/**
+ * Records a change of a route for programs that follow the changes. The file has changed already, so that a failure is
+ * only a warning.
+ */
+export async function recordRouteChange(
+  type: "route.created" | "route.updated" | "route.deleted",
+  name: string,
+  { owner = DEFAULT_OWNER, enabled }: Subscription,
+): Promise<void> {
+  try {
+    const database = await findDatabase();
+    if (!database.exists) return;
+    const data = type === "route.deleted" ? {} : { enabled: enabled !== false };
+    await withDatabase(database, (store) =>
+      store.write((tx) => tx.record({ type, ref: name, owner, actor: "cli", data })),
+    );
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    warn(`The change is not in the feed of events: ${reason}`);
+  }
+}
+
+interface SignedRequest {
+  readonly url: string;
+  /** The URL without the secret that a route may have in its path. */
+  readonly shownUrl: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** Returns where and with which headers the sender of a route would send a body: signed, or with the secret itself. */
+export function signedRequest(route: WebhookRoute, base: string, body: Uint8Array): SignedRequest {
+  const shownUrl = routeUrl(base, route.name);
+  const { auth, sender, secrets } = route;
+  const [secret] = secrets === "none" ? [] : secrets;
+  if (sender || secret === undefined || auth === "signature")
+    return { url: shownUrl, shownUrl, headers: signedHeaders(route, body, Date.now()) };
+  if (auth === "path") return { url: `${shownUrl}/${encodeURIComponent(secret)}`, shownUrl, headers: {} };
+  const basic = `Basic ${Buffer.from(`agentd:${secret}`).toString("base64")}`;
+  return {
+    url: shownUrl,
+    shownUrl,
+    headers: { authorization: auth === "basic" ? basic : `Bearer ${secret}` },
+  };
+}
+
 export type Posted =
   | { readonly status: number; readonly body: string }
   | { readonly status?: undefined; readonly error: string };
 
 /** The receiver responds within ten seconds, even if it delivers a message first. */
 const TIMEOUT_MS = 15_000;
-const SIGNATURE_HEADER = "x-hub-signature-256";
 
-/** Sends a request signed like GitHub. Never rejects; cuts the response body for display. */
-export async function postSigned({
+/** Sends a request. Never rejects; cuts the response body for display. */
+export async function post({
   url,
-  route,
   headers,
   body,
 }: {
   readonly url: string;
-  readonly route: WebhookRoute;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array<ArrayBuffer>;
 }): Promise<Posted> {
   try {
     const response = await fetch(url, {
       method: "POST",
-      headers: { ...signed(route, body), ...headers },
+      headers,
       body,
       redirect: "manual",
       signal: AbortSignal.timeout(TIMEOUT_MS),
@@ -168,13 +189,6 @@ export async function postSigned({
 }
 
 const MAX_SHOWN_CHARACTERS = 4_000;
-
-function signed({ secrets }: WebhookRoute, body: Uint8Array): Readonly<Record<string, string>> {
-  if (secrets === "none") return {};
-  const [secret = ""] = secrets;
-  const mac = Buffer.from(hmacSha256(secret, body)).toString("hex");
-  return { [SIGNATURE_HEADER]: `sha256=${mac}` };
-}
 
 /** Returns the cause of a fetch error: its own message is only "fetch failed". */
 function reasonOf(error: unknown): string {

@@ -5,15 +5,18 @@ import {
   type Subscription,
   subscriptionName,
   type Subscriptions,
-} from "../../webhook/routes/subscription.ts";
-import { print, printJson, warn } from "../kit/output.ts";
+  changeSubscriptions,
+  checkEntry,
+  problemsOf,
+} from "../../webhook/routes/subscriptions.ts";
+import { print, printJson, printTable, warn } from "../kit/output.ts";
 import { jsonOption, requiredArgument } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
-import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
+import { receiverUrl, routeUrl } from "../../webhook/routes/route.ts";
+import { openWebhookHome, recordRouteChange, type WebhookHome } from "./home.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { suggest } from "../../base/nearest.ts";
-import { changeSubscriptions } from "../../webhook/routes/files.ts";
+import { suggest } from "../../base/suggest.ts";
 
 export const listCommand = defineCommand({
   meta: { name: "list", description: "List the subscriptions, without their secrets" },
@@ -24,7 +27,7 @@ export const listCommand = defineCommand({
     const listed = Object.entries(subscriptions).map(([name, entry]) => toListed(webhookHome, name, entry));
     const routes = Object.keys(settings.routes);
     if (args.json) printJson({ subscriptions: listed, configured_routes: routes });
-    else print(textOf(listed, routes));
+    else printList(listed, routes);
     if (problem === undefined) return;
     warn(`${path} is invalid: ${problem}. Correct it. A running gateway keeps the previous contents.`);
     process.exitCode = EXIT_FAILURE;
@@ -38,6 +41,9 @@ interface ListedSubscription {
   readonly events: readonly string[];
   readonly deliver: string;
   readonly deliver_only: boolean;
+  /** The service whose signature it accepts; null: any that its headers identify. */
+  readonly scheme: string | null;
+  readonly auth: string;
   readonly script: string | null;
   readonly enabled: boolean;
   readonly created_at: string | null;
@@ -62,38 +68,42 @@ function toListed(
     events: route?.events ?? [],
     deliver: route?.deliver ?? "log",
     deliver_only: route?.deliverOnly ?? false,
+    scheme: route?.sender?.name ?? null,
+    auth: route?.auth ?? "signature",
     script: route?.script ?? null,
     enabled: route?.isEnabled ?? false,
     created_at: typeof createdAt === "string" ? createdAt : null,
-    problems: [
-      ...("problems" in checked ? checked.problems : checked.warnings),
-      ...(isHidden ? ["a configured route of this name overrides it"] : []),
-    ],
+    problems: [...problemsOf(checked), ...(isHidden ? ["a configured route of this name overrides it"] : [])],
   };
 }
 
-function textOf(listed: readonly ListedSubscription[], routes: readonly string[]): string {
-  const head =
-    listed.length === 0
-      ? ["  No dynamic webhook subscriptions.", "  Create one with `agentd webhook subscribe <name>`."]
-      : [`  ${listed.length} webhook subscription(s):`, ...listed.flatMap(linesOf)];
-  const configured = routes.length === 0 ? [] : ["", `  Configured routes: ${routes.join(", ")}`];
-  return [...head, ...configured].join("\n");
+const HEAD = ["NAME", "STATUS", "EVENTS", "DELIVER", "SENDER", "URL", "DESCRIPTION"] as const;
+
+function printList(listed: readonly ListedSubscription[], routes: readonly string[]): void {
+  if (listed.length === 0)
+    print("No dynamic webhook subscriptions. Create one with `agentd webhook subscribe <name>`.");
+  else printTable(HEAD, listed.map(cellsOf));
+  for (const { name, problems } of listed)
+    for (const problem of problems) print(`Problem of ${oneLine(name)}: ${oneLine(problem)}`);
+  if (routes.length > 0) print(`Configured routes: ${routes.join(", ")}`);
 }
 
-function linesOf(each: ListedSubscription): readonly string[] {
-  const { name, description, url, events, deliver, deliver_only: isDirect, script, enabled, problems } = each;
-  const isServed = enabled || problems.length > 0;
+function cellsOf(each: ListedSubscription): readonly string[] {
+  const { name, description, url, events, deliver, deliver_only: isDirect, scheme, auth } = each;
   return [
-    "",
-    `  ◆ ${oneLine(name)}${isServed ? "" : " (disabled)"}`,
-    ...(description === null ? [] : [`    ${oneLine(description)}`]),
-    `    URL:     ${url}`,
-    `    Events:  ${events.length > 0 ? oneLine(events.join(", ")) : "(all)"}`,
-    `    Deliver: ${oneLine(deliver)}${isDirect ? " (direct — no agent)" : ""}`,
-    ...(script === null ? [] : [`    Script:  ${oneLine(script)}`]),
-    ...problems.map((problem) => `    Problem: ${oneLine(problem)}`),
+    oneLine(name),
+    statusOf(each),
+    events.length > 0 ? oneLine(events.join(", ")) : "(all)",
+    `${oneLine(deliver)}${isDirect ? " (no agent)" : ""}`,
+    scheme ?? auth,
+    url,
+    oneLine(description ?? ""),
   ];
+}
+
+function statusOf({ enabled, problems }: ListedSubscription): string {
+  if (problems.length > 0) return "problem";
+  return enabled ? "ready" : "disabled";
 }
 
 export const removeCommand = defineCommand({
@@ -105,10 +115,13 @@ export const removeCommand = defineCommand({
   async run({ args }) {
     const webhookHome = await openWebhookHome();
     let removed = args.name;
+    let entry: Subscription | undefined;
     await changeSubscriptions(webhookHome.path, (subscriptions) => {
       removed = find(subscriptions, args.name) ?? refuse(webhookHome, args.name);
+      entry = subscriptions[removed];
       return Object.fromEntries(Object.entries(subscriptions).filter(([name]) => name !== removed));
     });
+    await recordRouteChange("route.deleted", removed, entry ?? {});
     if (args.json) printJson({ name: removed, removed: true });
     else print(`  Removed webhook subscription: ${removed}`);
   },

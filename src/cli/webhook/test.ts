@@ -4,10 +4,10 @@ import process from "node:process";
 import { buffer } from "node:stream/consumers";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { createId } from "../../base/ids.ts";
-import { WEBHOOK_SOURCES } from "../../webhook/receive/event.ts";
+import { createId } from "../../base/text.ts";
+import { defaultEventOf, exampleBody, testHeaders } from "../../webhook/deliveries/replay.ts";
 import type { WebhookRoute } from "../../webhook/routes/route.ts";
-import { subscriptionName } from "../../webhook/routes/subscription.ts";
+import { subscriptionName } from "../../webhook/routes/subscriptions.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { print, printJson } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
@@ -15,16 +15,14 @@ import { jsonOption, repeatedOption, requiredArgument, switchOption, textOption 
 import {
   openWebhookHome,
   routeNamed,
-  routeUrl,
+  signedRequest,
   targetUrl,
   type WebhookHome,
-  postSigned,
   type Posted,
+  post,
 } from "./home.ts";
 import { answerText, evaluationJson, evaluationText } from "./text.ts";
 
-const DEFAULT_EVENT = "test";
-const DEFAULT_PAYLOAD = { test: true, event_type: "test", message: "Hello from agentd webhook test" };
 const MAX_FILE_BYTES = 104_857_600;
 
 export const testCommand = defineCommand({
@@ -37,7 +35,10 @@ export const testCommand = defineCommand({
     name: requiredArgument("Name of the route"),
     payload: textOption("json", "Request body. Default: a small example"),
     file: textOption("path", "Read the request body from a file, or from standard input for -"),
-    event: textOption("type", `Event type (default ${DEFAULT_EVENT})`),
+    event: textOption(
+      "type",
+      "Event type. Default: the first that the route accepts, or test when it accepts all",
+    ),
     header: textOption("'name: value'", "Additional header. Repeatable"),
     url: textOption("url", "Address of the receiver. Default: this machine"),
     "dry-run": switchOption(
@@ -46,10 +47,12 @@ export const testCommand = defineCommand({
     json: jsonOption,
   },
   async run({ args, rawArgs }) {
-    const body = await bodyOf(args);
-    const headers = headersOf(repeatedOption(rawArgs, "header"), args.event);
+    const given = repeatedOption(rawArgs, "header").map(headerOf);
     const webhookHome = await openWebhookHome();
     const route = findRoute(webhookHome, args.name);
+    const defaultEvent = defaultEventOf(route);
+    const body = await bodyOf(args, args.event ?? defaultEvent);
+    const headers = testHeaders(Object.fromEntries(given), { event: args.event, defaultEvent });
     if (args["dry-run"]) {
       const request = { route, headers: new Headers(headers), body, requestId: createId("req") };
       const { dryRunRequest } = await import("./dry-run.ts");
@@ -58,33 +61,30 @@ export const testCommand = defineCommand({
       else print(evaluationText(evaluated));
       return;
     }
-    const url = routeUrl(targetUrl(webhookHome, args.url), route.name);
-    if (!args.json) print(`  Sending test POST to ${url}`);
-    const posted = await postSigned({ url, route, headers, body });
-    if (args.json) printJson({ url, ...posted });
+    const signed = signedRequest(route, targetUrl(webhookHome, args.url), body);
+    if (!args.json) print(`  Sending test POST to ${signed.shownUrl}`);
+    const posted = await post({ url: signed.url, headers: { ...signed.headers, ...headers }, body });
+    if (args.json) printJson({ url: signed.shownUrl, ...posted });
     else print(answerText(posted));
     if (!isGood(posted)) process.exitCode = EXIT_FAILURE;
   },
 });
 
 /** Finds the route as typed, otherwise as `subscribe` would normalize its name. */
-function findRoute(webhookHome: WebhookHome, text: string): WebhookRoute {
+export function findRoute(webhookHome: WebhookHome, text: string): WebhookRoute {
   const { settings, subscriptions } = webhookHome;
   const isThere = Object.hasOwn(settings.routes, text) || Object.hasOwn(subscriptions, text);
   return routeNamed(webhookHome, isThere ? text : (subscriptionName(text) ?? text));
 }
 
-async function bodyOf({
-  payload,
-  file,
-}: {
-  readonly payload?: string | undefined;
-  readonly file?: string | undefined;
-}): Promise<Uint8Array<ArrayBuffer>> {
+async function bodyOf(
+  { payload, file }: { readonly payload?: string | undefined; readonly file?: string | undefined },
+  event: string,
+): Promise<Uint8Array<ArrayBuffer>> {
   if (payload !== undefined && file !== undefined)
-    throw new UsageError("--payload and --file exclude each other.");
+    throw new UsageError("--payload and --file cannot be combined.");
   if (file !== undefined) return readBytes(file);
-  if (payload === undefined) return new TextEncoder().encode(JSON.stringify(DEFAULT_PAYLOAD));
+  if (payload === undefined) return exampleBody(event);
   try {
     JSON.parse(payload);
   } catch {
@@ -93,27 +93,17 @@ async function bodyOf({
   return new TextEncoder().encode(payload);
 }
 
-async function readBytes(file: string): Promise<Uint8Array<ArrayBuffer>> {
+/** Reads a file, or standard input for `-`. */
+export async function readBytes(file: string): Promise<Uint8Array<ArrayBuffer>> {
   try {
     const bytes = file === "-" ? await buffer(process.stdin) : await readFile(file);
-    if (bytes.length > MAX_FILE_BYTES) throw new UsageError(`--file exceeds ${MAX_FILE_BYTES} bytes.`);
+    if (bytes.length > MAX_FILE_BYTES) throw new UsageError(`The file exceeds ${MAX_FILE_BYTES} bytes.`);
     return new Uint8Array(bytes);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
-    throw new ServiceError("not_found", `Cannot read --file: ${reason}.`);
+    throw new ServiceError("not_found", `Cannot read ${JSON.stringify(file)}: ${reason}.`);
   }
-}
-
-/** Returns the headers, with the event type unless a given header has it. */
-function headersOf(given: readonly string[], event: string | undefined): Readonly<Record<string, string>> {
-  const own = Object.fromEntries(given.map(headerOf));
-  const isNamed = WEBHOOK_SOURCES.some(({ eventHeader }) => eventHeader in own);
-  return {
-    "content-type": "application/json",
-    ...(event === undefined && isNamed ? {} : { "x-github-event": event ?? DEFAULT_EVENT }),
-    ...own,
-  };
 }
 
 function headerOf(text: string): readonly [string, string] {
@@ -125,6 +115,6 @@ function headerOf(text: string): readonly [string, string] {
   throw new UsageError(`--header must be 'name: value', not ${JSON.stringify(text)}.`);
 }
 
-function isGood(posted: Posted): boolean {
+export function isGood(posted: Posted): boolean {
   return posted.status !== undefined && posted.status >= 200 && posted.status < 300;
 }

@@ -1,12 +1,16 @@
-import { redact } from "../../base/observe/redact.ts";
+import { redact } from "../../base/observe.ts";
 import type { Delivery, DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
-import type { Evaluated, StageResult } from "../../webhook/receive/evaluate.ts";
-import { toTable } from "../kit/table.ts";
+import type { StageResult } from "../../webhook/receive/evaluate.ts";
+import { listTime } from "../kit/output.ts";
 import { oneLine } from "../sessions/text.ts";
 import type { Posted } from "./home.ts";
+import { redactValue } from "../../base/observe.ts";
+import type { DryRun, PlannedDelivery } from "../../webhook/deliveries/replay.ts";
 
 /** The limit of one text. `--json` prints the whole text. */
 const MAX_SHOWN_CHARACTERS = 4_000;
+/** The payload comes last and is the longest: its results matter more. */
+const MAX_PAYLOAD_CHARACTERS = 1_000;
 
 export function answerText(posted: Posted): string {
   if (posted.status === undefined) {
@@ -18,36 +22,54 @@ export function answerText(posted: Posted): string {
 }
 
 /** Formats a dry run: each stage and the rendered prompt. */
-export function evaluationText(evaluated: Evaluated): string {
-  const { stages, subject, stop, text } = evaluated;
+export function evaluationText(dryRun: DryRun): string {
+  const { stages, subject, stop, text, delivery } = dryRun;
   return [
     `  Event: ${oneLine(subject.event)}`,
     ...stages.map((each) => `  ${stageLine(each)}`),
     ...(stop ? [`  The response would be ${stop.status}: ${JSON.stringify(stop.body)}`] : []),
+    ...(delivery ? planLines(delivery) : []),
     ...(text === undefined ? [] : ["", block(redact(text))]),
   ].join("\n");
 }
 
-export function evaluationJson({ stages, subject, stop, text, deliveryId }: Evaluated): object {
+function planLines({ kind, targets, extra, problems, missingFields }: PlannedDelivery): readonly string[] {
+  const what = kind === "message" ? "This message" : "The agent's answer";
+  const shown = Object.keys(extra).length === 0 ? "" : `, with ${oneLine(redact(JSON.stringify(extra)))}`;
+  return [
+    `  ${what} would go to ${oneLine(redact(targets.join(", ")))}${shown}`,
+    ...problems.map((problem) => `  Problem: ${oneLine(problem)}.`),
+    ...(missingFields.length === 0
+      ? []
+      : [`  The payload has no ${oneLine(missingFields.join(", "))}: the text stays as it is written.`]),
+  ];
+}
+
+export function evaluationJson({ stages, subject, stop, text, deliveryId, delivery }: DryRun): object {
   return {
     event: subject.event,
     delivery_id: deliveryId,
     stages,
     answer: stop ? { status: stop.status, body: stop.body } : null,
     rendered: text === undefined ? null : redact(text),
+    delivery: delivery
+      ? {
+          kind: delivery.kind,
+          targets: delivery.targets.map(redact),
+          extra: redactValue(delivery.extra),
+          problems: delivery.problems,
+          missing_fields: delivery.missingFields,
+        }
+      : null,
   };
 }
 
-export function deliveriesTable(list: readonly DeliverySummary[]): string {
-  const rows = list.map((each) => [
-    each.id,
-    new Date(each.createdAtMs).toISOString(),
-    each.route,
-    oneLine(each.event),
-    each.status,
-    oneLine(each.reason ?? ""),
-  ]);
-  return toTable(["ID", "TIME", "ROUTE", "EVENT", "STATUS", "REASON"], rows);
+export const DELIVERY_HEAD = ["ID", "TIME", "ROUTE", "EVENT", "STATUS", "REASON"] as const;
+
+/** Returns the cells of a delivery in a table with {@link DELIVERY_HEAD}. */
+export function deliveryCells(each: DeliverySummary, nowMs: number): readonly string[] {
+  const time = listTime(each.createdAtMs, nowMs);
+  return [each.id, time, each.route, oneLine(each.event), each.status, oneLine(each.reason ?? "")];
 }
 
 export function summaryJson(each: DeliverySummary): Readonly<Record<string, unknown>> {
@@ -68,8 +90,17 @@ export function summaryJson(each: DeliverySummary): Readonly<Record<string, unkn
 
 /** The run of a delivery, and its outbox messages, one per target. */
 export interface DeliveryOutcome {
-  readonly run: { readonly id: string; readonly status: string } | undefined;
+  readonly run: RunOutcome | undefined;
   readonly messages: readonly PendingMessage[];
+}
+
+interface RunOutcome {
+  readonly id: string;
+  readonly status: string;
+  /** The agent's answer. */
+  readonly output: string | null;
+  /** Why the run failed. */
+  readonly error: string | null;
 }
 
 interface PendingMessage {
@@ -90,7 +121,7 @@ export function deliveryJson(delivery: Delivery, { run, messages }: DeliveryOutc
     headers,
     payload: payload === undefined ? null : redact(payload),
     rendered: rendered ?? null,
-    run: run ?? null,
+    run: run ? { ...run, output: run.output === null ? null : redact(run.output) } : null,
     messages,
   };
 }
@@ -105,15 +136,34 @@ export function deliveryText(delivery: Delivery, { run, messages }: DeliveryOutc
     ...facts,
     ...(run ? [`run         ${run.id} ${run.status}`] : []),
     ...messages.map((message) => `message     ${messageLine(message)}`),
+    ...(messages.length === 0
+      ? []
+      : [`            the text: \`agentd outbox show ${messages[0]?.id} --text\``]),
     "",
     "Stages:",
     ...delivery.stages.map((each) => `  ${stageLine(each)}`),
     "",
     "Headers:",
     ...Object.entries(delivery.headers).map(([name, value]) => `  ${name}: ${oneLine(value)}`),
-    ...section("Payload", delivery.payload === undefined ? "(not kept)" : redact(delivery.payload)),
     ...(delivery.rendered === undefined ? [] : section("Rendered", delivery.rendered)),
+    ...answerLines(run),
+    ...(run?.error ? section("Error", redact(run.error)) : []),
+    ...section("Payload", delivery.payload === undefined ? "(not kept)" : redact(delivery.payload), {
+      max: MAX_PAYLOAD_CHARACTERS,
+    }),
   ].join("\n");
+}
+
+export /** Returns the answer of the agent, or why there is none. */
+function answerLines(run: RunOutcome | undefined): readonly string[] {
+  if (!run) return [];
+  if (run.output) return section("Answer", redact(run.output));
+  if (run.error !== null) return [];
+  const isOver = run.status === "completed";
+  return [
+    "",
+    isOver ? "Answer: (empty)" : `Answer: none yet. Follow it with \`agentd runs follow ${run.id}\`.`,
+  ];
 }
 
 function messageLine({ id, target, status, attempts, error, due_at: dueAt }: PendingMessage): string {
@@ -124,17 +174,17 @@ function messageLine({ id, target, status, attempts, error, due_at: dueAt }: Pen
   return oneLine(`${id} to ${redact(target)}: ${status}, ${attemptLog}${due}${why}`);
 }
 
-function stageLine({ stage, result, detail }: StageResult): string {
+export function stageLine({ stage, result, detail }: StageResult): string {
   return `${stage.padEnd(9)} ${result}${detail === undefined ? "" : `  ${oneLine(detail)}`}`;
 }
 
-function section(title: string, text: string): readonly string[] {
-  return ["", `${title}:`, block(text)];
+function section(title: string, text: string, limit: { readonly max?: number } = {}): readonly string[] {
+  return ["", `${title}:`, block(text, limit)];
 }
 
 /** Keeps the lines and makes control characters visible. */
-function block(text: string): string {
-  const shown = text.slice(0, MAX_SHOWN_CHARACTERS);
+export function block(text: string, { max = MAX_SHOWN_CHARACTERS }: { readonly max?: number } = {}): string {
+  const shown = text.slice(0, max);
   const left = text.length - shown.length;
   const lines = shown.split(/\r?\n/).map((line) => `  ${visible(line)}`);
   return [...lines, ...(left > 0 ? [`  (${left} more characters; see --json)`] : [])].join("\n");

@@ -19,6 +19,10 @@ export const webhookCommand = defineCommand({
       "Send a signed test request to a route, or do a dry run",
       async () => (await import("./test.ts")).testCommand,
     ),
+    listen: lazyCommand(
+      "Show deliveries of a route as they happen, and send it signed test events",
+      async () => (await import("./listen.ts")).listenCommand,
+    ),
     deliveries: lazyCommand(
       "List, show and replay deliveries",
       async () => (await import("./deliveries.ts")).deliveriesCommand,

@@ -55,8 +55,8 @@ export function editDraft(draft: Draft, key: KeyName): Draft {
       return cut(draft, wordBefore(text, cursor), cursor);
     case "delete-word-right":
       return cut(draft, cursor, wordAfter(text, cursor));
-    case "delete-to-start":
-      return cut(draft, lineStart(text, cursor), cursor);
+    case "clear-input":
+      return cut(draft, 0, text.length);
     case "delete-to-end":
       return cut(draft, cursor, lineEnd(text, cursor));
     case "yank":

@@ -1,13 +1,25 @@
 /** Keys of the composer. */
 import type { SubmitMode } from "../../screen.ts";
 import type { ChatState, Completion } from "../../state/state.ts";
+import { looksLikeImagePath } from "../../attachments.ts";
+import { collapsePaste, labelBefore, expandPastes } from "./paste.ts";
 import { draftOf, editDraft, insert, moveRow, type Draft } from "./draft.ts";
 import { toPlainInput, type KeyName, type Press } from "../keys.ts";
 import type { InputContext, Ui } from "../ui-state.ts";
 
 export function pressComposer(ui: Ui, press: Press, context: InputContext): Ui {
-  if ("text" in press) return change(ui, insert(ui.draft, press.text), context);
+  if ("text" in press) {
+    if (press.text !== "?" || ui.draft.text !== "") return change(ui, insert(ui.draft, press.text), context);
+    context.actions.openViewer("keys");
+    return ui;
+  }
   switch (press.key) {
+    case "output":
+      context.actions.openViewer("output");
+      return ui;
+    case "back-tab":
+      context.actions.nextMode();
+      return ui;
     case "enter":
       return enter(ui, context);
     case "tab":
@@ -17,24 +29,37 @@ export function pressComposer(ui: Ui, press: Press, context: InputContext): Ui {
     case "send-now":
       return send(ui, context, "interrupt");
     case "escape":
-      return { ...ui, completion: { selected: 0, closedFor: ui.draft.text } };
+      return escape(ui, context);
     case "up":
       return up(ui, context);
     case "down":
       return down(ui, context);
     case "models":
     case "sessions":
+    case "history":
       context.actions.openPicker(press.key);
       return ui;
     case "leave":
       return leave(ui, context);
+    case "paste-image":
+      context.actions.pasteImage();
+      return ui;
+    case "backspace":
+      return backspace(ui, context);
     default:
       return change(ui, editDraft(ui.draft, press.key), context);
   }
 }
 
 export function pasteComposer(ui: Ui, text: string, context: InputContext): Ui {
-  return change(ui, insert(ui.draft, toPlainInput(text)), context);
+  const plain = toPlainInput(text);
+  const collapsed = collapsePaste(ui.pastes, plain);
+  if (collapsed !== undefined) {
+    const pastes = [...ui.pastes, collapsed];
+    return change({ ...ui, pastes }, insert(ui.draft, collapsed.label), context);
+  }
+  if (looksLikeImagePath(plain)) context.actions.drop(plain);
+  return change(ui, insert(ui.draft, plain), context);
 }
 
 /** Handles keys that come too early to answer a dialog: they edit the composer but send nothing. */
@@ -61,12 +86,31 @@ function enter(ui: Ui, context: InputContext): Ui {
   return send(ui, context);
 }
 
-function send(ui: Ui, { actions }: InputContext, mode?: SubmitMode): Ui {
-  const text = ui.draft.text.trimEnd();
-  if (text.trim() === "") return ui;
+function send(ui: Ui, { actions, state }: InputContext, mode?: SubmitMode): Ui {
+  const text = expandPastes(ui.draft.text, ui.pastes).trimEnd();
+  if (text.trim() === "" && state.composer.attachments.length === 0) return ui;
   actions.submit(text, mode);
   actions.edit("");
-  return { ...ui, draft: draftOf("", ui.draft.killed), browsing: undefined, completion: { selected: 0 } };
+  return {
+    ...ui,
+    draft: draftOf("", ui.draft.killed),
+    pastes: [],
+    browsing: undefined,
+    completion: { selected: 0 },
+  };
+}
+
+/** Removes the label of a long paste as a whole, and in an empty composer the last attached image. */
+function backspace(ui: Ui, context: InputContext): Ui {
+  const { text, cursor } = ui.draft;
+  if (text === "" && context.state.composer.attachments.length > 0) {
+    context.actions.detachImage();
+    return ui;
+  }
+  const label = labelBefore(ui.pastes, text.slice(0, cursor));
+  if (label === undefined) return change(ui, editDraft(ui.draft, "backspace"), context);
+  const start = cursor - label.length;
+  return change(ui, { ...ui.draft, text: text.slice(0, start) + text.slice(cursor), cursor: start }, context);
 }
 
 function accept(ui: Ui, context: InputContext): Ui {
@@ -78,6 +122,20 @@ function chosenCompletion(ui: Ui, state: ChatState): Completion | undefined {
   const open = openCompletions(ui, state);
   return open[Math.min(ui.completion.selected, open.length - 1)];
 }
+
+/** Esc closes the completions; twice in an empty composer without a turn, it edits the last prompt. */
+function escape(ui: Ui, { state, actions, nowMs }: InputContext): Ui {
+  if (ui.draft.text !== "" || state.turn !== undefined) {
+    return { ...ui, completion: { selected: 0, closedFor: ui.draft.text }, escapedAtMs: undefined };
+  }
+  if (ui.escapedAtMs === undefined || nowMs - ui.escapedAtMs > TWICE_WITHIN_MS) {
+    return { ...ui, escapedAtMs: nowMs };
+  }
+  actions.editLast();
+  return { ...ui, escapedAtMs: undefined };
+}
+
+const TWICE_WITHIN_MS = 1_000;
 
 function leave(ui: Ui, context: InputContext): Ui {
   if (ui.draft.text !== "") return change(ui, editDraft(ui.draft, "delete"), context);

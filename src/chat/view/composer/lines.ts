@@ -28,8 +28,10 @@ export function composerWidth(width: number): number {
 export function composerLines(options: ComposerOptions): DialogLines {
   const { ui, width, rows } = options;
   const sign = span("› ", "accent");
+  const attached = attachmentLines(options);
   if (ui.draft.text === "") {
-    return { lines: [cutLine([sign, span(PLACEHOLDER, "dim")], width)], cursor: { x: 2, y: 0 } };
+    const lines = [...attached, cutLine([sign, span(PLACEHOLDER, "dim")], width)];
+    return { lines, cursor: { x: 2, y: attached.length } };
   }
   const layout = layoutDraft(ui.draft, composerWidth(width));
   const start = Math.max(0, Math.min(layout.row - rows + 1, layout.rows.length - rows));
@@ -40,9 +42,17 @@ export function composerLines(options: ComposerOptions): DialogLines {
     return [span(isCut ? "⋮ " : "  ", "dim"), span(row)];
   });
   return {
-    lines: [...lines, ...completionLines(options)],
-    cursor: { x: 2 + layout.column, y: layout.row - start },
+    lines: [...attached, ...lines, ...completionLines(options)],
+    cursor: { x: 2 + layout.column, y: attached.length + layout.row - start },
   };
+}
+
+/** The images for the next prompt, in one line. */
+function attachmentLines({ state, width }: ComposerOptions): readonly Line[] {
+  const { attachments } = state.composer;
+  if (attachments.length === 0) return [];
+  const names = attachments.map(({ name }) => toOneLine(name)).join(", ");
+  return [cutLine([span("  image ", "accent"), span(names), span("  backspace removes it", "dim")], width)];
 }
 
 function completionLines({ state, ui, width }: ComposerOptions): readonly Line[] {

@@ -80,7 +80,7 @@ export function approvalDialog(options: ApprovalOptions): readonly Line[] {
       choiceRow(index, MEANINGS[choice], index === dialog.selected, width),
     ),
     ...othersLine(dialog, waiting, width),
-    ...dialogHints(`1-${question.choices.length} answers`, "esc denies", width),
+    ...dialogHints(`1-${question.choices.length} or y n answers`, "esc denies", width),
   ];
 }
 

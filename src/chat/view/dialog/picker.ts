@@ -1,5 +1,5 @@
 /** The picker of sessions or models: its rows and its keys. */
-import type { ModelPickerRow, Picker, SessionPickerRow } from "../../state/state.ts";
+import type { HistoryPickerRow, ModelPickerRow, Picker, SessionPickerRow } from "../../state/state.ts";
 import { BLANK, cutLine, span, wrap, type Line, type Span, toOneLine } from "../text/line.ts";
 import { agoText } from "../text/quantity.ts";
 import type { PickerUi, InputContext, Ui } from "../ui-state.ts";
@@ -18,13 +18,9 @@ interface PickerOptions {
 
 export function pickerList(options: PickerOptions): readonly Line[] {
   const { picker, own, width } = options;
-  const title = picker.kind === "sessions" ? "sessions" : "models";
+  const title = picker.kind === "history" ? "prompts" : picker.kind;
   const rows = pickerRows(picker, own.filter);
-  const body = rows.map((row, index) =>
-    "title" in row
-      ? sessionRow(row, index === own.selected, options)
-      : modelRow(row, index === own.selected, options),
-  );
+  const body = rows.map((row, index) => rowLine(row, index === own.selected, options));
   const space = Math.max(1, options.rows - 5);
   const start = Math.max(0, Math.min(own.selected - Math.floor(space / 2), body.length - space));
   const empty = picker.isLoading ? "loading" : own.filter === "" ? `no ${title} yet` : "no match";
@@ -42,6 +38,13 @@ export function pickerList(options: PickerOptions): readonly Line[] {
       rest: INDENT,
     }),
   ].slice(0, Math.max(1, options.rows));
+}
+
+function rowLine(row: PickerRow, isSelected: boolean, options: PickerOptions): Line {
+  if ("title" in row) return sessionRow(row, isSelected, options);
+  if ("model" in row) return modelRow(row, isSelected, options);
+  const text = span(toOneLine(row.prompt), isSelected ? "strong" : "plain");
+  return cutLine([...mark(isSelected), text], options.width);
 }
 
 function filterText(filter: string): string {
@@ -85,17 +88,20 @@ function mark(isSelected: boolean): readonly Span[] {
 
 const PAGE_ROWS = 8;
 
-type PickerRow = SessionPickerRow | ModelPickerRow;
+type PickerRow = SessionPickerRow | ModelPickerRow | HistoryPickerRow;
 
 /** Returns the rows that contain every typed word. */
 function pickerRows(picker: Picker, filter: string): readonly PickerRow[] {
   const words = filter.toLowerCase().split(/\s+/);
   return picker.rows.filter((row) => {
-    const text = (
-      "title" in row ? `${row.title} ${row.preview} ${row.model} ${row.id}` : row.id
-    ).toLowerCase();
+    const text = searchText(row).toLowerCase();
     return words.every((word) => text.includes(word));
   });
+}
+
+function searchText(row: PickerRow): string {
+  if ("prompt" in row) return row.prompt;
+  return "title" in row ? `${row.title} ${row.preview} ${row.model} ${row.id}` : row.id;
 }
 
 export function pressPicker(ui: Ui, own: PickerUi, press: Press, { state, actions }: InputContext): Ui {
@@ -113,7 +119,7 @@ export function pressPicker(ui: Ui, own: PickerUi, press: Press, { state, action
       return ui;
     case "backspace":
       return show(ui, { ...own, filter: own.filter.slice(0, -1), selected: 0 });
-    case "delete-to-start":
+    case "clear-input":
     case "delete-word":
       return show(ui, { ...own, filter: "", selected: 0 });
     default:
@@ -132,6 +138,8 @@ function moved(selected: number, key: KeyName, count: number): number {
     "back-tab": selected === 0 ? last : selected - 1,
     down: selected >= last ? 0 : selected + 1,
     tab: selected >= last ? 0 : selected + 1,
+    // Ctrl-R again shows the next older prompt, as in a shell.
+    history: selected >= last ? 0 : selected + 1,
     "page-up": Math.max(0, selected - PAGE_ROWS),
     "page-down": Math.min(last, selected + PAGE_ROWS),
     home: 0,

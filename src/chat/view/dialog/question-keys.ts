@@ -1,5 +1,5 @@
 /** Keys of the dialogs of questions. */
-import type { ApprovalQuestion, ClarifyQuestion, Question } from "../../state/state.ts";
+import type { ApprovalChoice, ApprovalQuestion, ClarifyQuestion, Question } from "../../state/state.ts";
 import { pasteComposer, typeAhead } from "../composer/keys.ts";
 import { editDraft, insert } from "../composer/draft.ts";
 import { toPlainInput, type Press } from "../keys.ts";
@@ -59,8 +59,10 @@ function pressApproval(ui: Ui, dialog: DialogUi, press: Press, context: Approval
     return { ...ui, dialog: { ...dialog, selected: index, sentAtMs: context.nowMs } };
   };
   if ("text" in press) {
-    // Only a single digit is a choice.
+    // Only a single key is a choice. With a draft, letters belong to it.
     if (/^[1-9]$/.test(press.text)) return answer(Number(press.text) - 1);
+    const letter = ui.draft.text === "" ? LETTERS[press.text] : undefined;
+    if (letter !== undefined) return answer(choices.indexOf(letter));
     const others = context.state.questions.filter(({ kind }) => kind === "approval").length > 1;
     if (press.text === "a" && others) return { ...ui, dialog: { ...dialog, isForAll: !dialog.isForAll } };
     return ahead(ui, dialog, press, context);
@@ -72,13 +74,24 @@ function pressApproval(ui: Ui, dialog: DialogUi, press: Press, context: Approval
       return answer(choices.indexOf("deny"));
     case "up":
     case "back-tab":
-      return { ...ui, dialog: { ...dialog, selected: stepped(dialog.selected, -1, choices.length) } };
+      return { ...ui, dialog: { ...dialog, selected: approvalRow(dialog.selected, -1, choices) } };
     case "down":
     case "tab":
-      return { ...ui, dialog: { ...dialog, selected: stepped(dialog.selected, 1, choices.length) } };
+      return { ...ui, dialog: { ...dialog, selected: approvalRow(dialog.selected, 1, choices) } };
     default:
       return ui;
   }
+}
+
+const LETTERS: Readonly<Record<string, ApprovalChoice>> = { y: "once", n: "deny" };
+
+/**
+ * Moves through the choices of an approval. The first arrow selects `deny`, and the rows do not wrap around: arrows and
+ * Enter pressed out of habit must not allow anything.
+ */
+function approvalRow(selected: number, step: -1 | 1, choices: readonly ApprovalChoice[]): number {
+  if (selected === -1) return choices.indexOf("deny");
+  return Math.max(0, Math.min(selected + step, choices.length - 1));
 }
 
 interface ClarifyInput extends InputContext {

@@ -1,13 +1,14 @@
 /** Renders a unified diff as lines. The signs stay, so that it is readable without colours. */
+import { MAX_DIFF_LINES } from "../../state/viewer.ts";
+import { moreLinesText } from "./quantity.ts";
 import { span, wrap, type Line, type Role } from "./line.ts";
 
-const MAX_DIFF_LINES = 60;
 /** Wrapped lines are indented past the signs. */
 const MARGIN = { first: [], rest: [span("   ")] };
 
-export function diffLines(diff: string, width: number): readonly Line[] {
+export function diffLines(diff: string, width: number, max = MAX_DIFF_LINES): readonly Line[] {
   const sources = diff.replace(/\n$/, "").split("\n");
-  const shown = sources.slice(0, MAX_DIFF_LINES);
+  const shown = sources.slice(0, max);
   let isInHunk = false;
   const lines = shown.flatMap((source) => {
     if (source.startsWith("@@")) isInHunk = true;
@@ -15,7 +16,7 @@ export function diffLines(diff: string, width: number): readonly Line[] {
     return wrap([span(source, roleOf(source, isInHunk))], width, MARGIN);
   });
   const hidden = sources.length - shown.length;
-  return hidden === 0 ? lines : [...lines, [span(`… ${hidden} more lines`, "dim")]];
+  return hidden === 0 ? lines : [...lines, [span(moreLinesText(hidden), "dim")]];
 }
 
 /** `---` and `+++` name files only before a hunk; inside one they are normal lines. */

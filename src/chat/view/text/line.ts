@@ -13,6 +13,10 @@ export type Role =
   | "good"
   | "warning"
   | "bad"
+  | "comment"
+  | "string"
+  | "number"
+  | "keyword"
   | "added"
   | "removed";
 

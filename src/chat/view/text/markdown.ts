@@ -1,12 +1,15 @@
 /**
  * Renders Markdown line by line, so that a stream can be shown while it grows: headings, lists, quotes, rules, fences,
- * and bold, italic, code and links. Everything else stays as written.
+ * tables, and bold, italic, code and links. Everything else stays as written.
  */
+import { highlightLine, languageOf, type CodeState } from "./highlight.ts";
+import { tableLength, tableLines } from "./table.ts";
 import { hanging, span, wrap, type Line, type Role, type Span } from "./line.ts";
 
-/** The state between lines: the open fence. */
+/** The state between lines: the open fence and its code. */
 export interface MarkdownState {
   readonly fence?: string;
+  readonly code?: CodeState;
 }
 
 interface MarkdownLines {
@@ -31,7 +34,15 @@ const MAX_MARKED_CHARACTERS = 4_000;
 export function markdownLines(text: string, width: number, state: MarkdownState = {}): MarkdownLines {
   const lines: Line[] = [];
   let current = state;
-  for (const source of text.split("\n")) {
+  const sources = text.split("\n");
+  for (let index = 0; index < sources.length; index++) {
+    const rows = current.fence === undefined ? tableLength(sources, index) : 0;
+    if (rows > 0) {
+      lines.push(...tableLines(sources.slice(index, index + rows), width, inline));
+      index += rows - 1;
+      continue;
+    }
+    const source = sources[index] ?? "";
     const shown = markdownLine(source, width, current);
     lines.push(...shown.lines);
     current = shown.state;
@@ -42,8 +53,19 @@ export function markdownLines(text: string, width: number, state: MarkdownState 
 /** Returns the state after a text without rendering it. */
 export function markdownStateAfter(text: string, state: MarkdownState = {}): MarkdownState {
   let current = state;
-  for (const [line] of text.matchAll(/^[^\S\n]*(?:`{3,}|~{3,}).*$/gm))
-    current = fenceAfter(line, current) ?? current;
+  let codeStart = 0;
+  for (const match of text.matchAll(/^[^\S\n]*(?:`{3,}|~{3,}).*$/gm)) {
+    const next = fenceAfter(match[0], current);
+    if (next === undefined) continue;
+    current = next;
+    codeStart = match.index + match[0].length + 1;
+  }
+  // Only the code of the open block matters for its next lines.
+  for (const line of current.code === undefined ? [] : text.slice(codeStart).split("\n")) {
+    if (current.code !== undefined) {
+      current = { ...current, code: highlightLine(line, current.code).state };
+    }
+  }
   return current;
 }
 
@@ -54,7 +76,10 @@ function markdownLine(source: string, width: number, state: MarkdownState): Mark
     const lines = label === "" ? [] : wrap([span(label, "dim")], width);
     return { lines, state: after };
   }
-  if (state.fence !== undefined) return { lines: wrap([span(source, "code")], width, CODE_MARGIN), state };
+  if (state.fence !== undefined) {
+    const { spans, state: code } = highlightLine(source, state.code ?? { language: "" });
+    return { lines: wrap(spans, width, CODE_MARGIN), state: { ...state, code } };
+  }
   return { lines: prose(source, width), state };
 }
 
@@ -62,9 +87,14 @@ function markdownLine(source: string, width: number, state: MarkdownState): Mark
 function fenceAfter(source: string, { fence }: MarkdownState): MarkdownState | undefined {
   const [, mark, label = ""] = source.match(FENCE) ?? [];
   if (mark === undefined) return undefined;
-  if (fence === undefined) return mark.startsWith("`") && label.includes("`") ? undefined : { fence: mark };
+  if (fence === undefined)
+    return mark.startsWith("`") && label.includes("`") ? undefined : opened(mark, label);
   const closes = mark[0] === fence[0] && mark.length >= fence.length && label === "";
   return closes ? {} : undefined;
+}
+
+function opened(fence: string, label: string): MarkdownState {
+  return { fence, code: { language: languageOf(label) } };
 }
 
 function prose(source: string, width: number): readonly Line[] {
@@ -121,8 +151,8 @@ function inline(text: string, role: Role = "plain"): readonly Span[] {
 
 function marked(groups: Readonly<Record<string, string | undefined>>, role: Role): readonly Span[] {
   const { code, bold, strong, italic, emphasis, label, target = "" } = groups;
-  // The backticks stay, so that code is visible without colours.
-  if (code !== undefined) return [span(`\`${code}\``, "code")];
+  // CommonMark 6.1: one space on each side belongs to the backticks.
+  if (code !== undefined) return [span(code.replace(/^ (.*\S.*) $/, "$1"), "code")];
   const heavy = bold ?? strong;
   if (heavy !== undefined) return [span(heavy, role === "heading" ? role : "strong")];
   const light = italic ?? emphasis;

@@ -31,3 +31,8 @@ export function agoText(ms: number): string {
   if (minutes < 60) return `${minutes} min`;
   return minutes < 24 * 60 ? `${Math.floor(minutes / 60)} h` : `${Math.floor(minutes / 1440)} d`;
 }
+
+/** `… 1 more line`, `… 32 more lines`. */
+export function moreLinesText(count: number): string {
+  return `… ${count} more line${count === 1 ? "" : "s"}`;
+}

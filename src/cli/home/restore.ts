@@ -1,0 +1,180 @@
+/** `agentd restore`: replaces the content of the home by that of a backup. */
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, join, relative, resolve, sep } from "node:path";
+import { defineCommand } from "citty";
+import { ServiceError } from "../../base/errors.ts";
+import { loadConfig } from "../../config/config.ts";
+import { prepareHome, resolvePaths, resolveWithin } from "../../config/home.ts";
+import { replaceEntries, undoRestore } from "../../config/restore.ts";
+import { checkSqlite, isSqliteInUse } from "../../store/backup.ts";
+import { currentContext, type CliContext } from "../kit/context.ts";
+import { isAgentd, occupantOf, urlOf } from "../kit/local-gateway.ts";
+import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
+import { print, printJson, warn } from "../kit/output.ts";
+import { unpack, type Manifest } from "./archive.ts";
+import { databaseText, RESTORES, SKIPPED, stampOf } from "./backup.ts";
+import { SECRET_FILES } from "./scrub.ts";
+
+export const restoreCommand = defineCommand({
+  meta: {
+    name: "restore",
+    description:
+      "Replace the content of the home by that of a backup. The old content moves to a folder in the home",
+  },
+  args: {
+    file: requiredArgument("A file that `agentd backup` wrote"),
+    force: switchOption("Replace an existing home"),
+    "dry-run": switchOption("Check the backup completely and change nothing"),
+    json: jsonOption,
+  },
+  async run({ args }) {
+    const file = resolve(args.file);
+    const context = currentContext();
+    if (args["dry-run"])
+      return report(await inTemporary((folder) => readBackup(file, folder)), file, args.json);
+    const names = await namesOf(context.home);
+    await undoRestore(context.home);
+    if (names.length > 0 && !args.force) throw homeExists(context.home);
+    await refuseRunning(context);
+    const { manifest, replaced } = await restore(file, context);
+    if (args.json)
+      return printJson({ ...summaryOf(manifest), home: context.home, replaced: replaced ?? null });
+    print(`Restored ${context.home} from ${file}: ${contentText(manifest)}.`);
+    if (replaced !== undefined)
+      print(`What it replaced is in ${replaced}. Delete that folder when you do not need it.`);
+    await warnOf(manifest, context);
+  },
+});
+
+function report(manifest: Manifest, file: string, asJson: boolean | undefined): void {
+  if (asJson) return printJson(summaryOf(manifest));
+  print(
+    `${file} is intact: ${contentText(manifest)}, made by agentd ${manifest.version} on ${manifest.created_at}.`,
+  );
+  if (manifest.omitted.length > 0) warn(missingText(manifest));
+}
+
+function summaryOf({ files, version, created_at, database, secrets, omitted }: Manifest) {
+  return { files: files.length, version, created_at, database, secrets, omitted };
+}
+
+function contentText({ files, database }: Manifest): string {
+  return `${files.length} files, ${databaseText(database)}`;
+}
+
+function missingText({ omitted }: Manifest): string {
+  return `The backup does not include these secrets: ${omitted.join(", ")}.`;
+}
+
+interface Restored {
+  readonly manifest: Manifest;
+  /** Where the old content is, if there was any. */
+  readonly replaced?: string;
+}
+
+/** Reads the whole backup into the home's file system and checks it, before anything changes. */
+async function restore(file: string, context: CliContext): Promise<Restored> {
+  const { home } = context;
+  const isNew = (await namesOf(home)).length === 0;
+  await prepareHome(home);
+  const stage = await mkdtemp(join(home, ".restore-"));
+  try {
+    const manifest = await readBackup(file, stage);
+    const incoming = await readdir(stage);
+    const kept = await keptNames(context, manifest);
+    const outgoing = (await readdir(home)).filter((name) => incoming.includes(name) || !kept(name));
+    const replaced = `replaced-${stampOf(new Date())}`;
+    await replaceEntries(home, { staged: basename(stage), replaced, outgoing, incoming });
+    if (outgoing.length > 0) return { manifest, replaced: join(home, replaced) };
+    await rm(join(home, replaced), { recursive: true });
+    return { manifest };
+  } finally {
+    await rm(stage, { recursive: true, force: true });
+    if (isNew) await removeIfEmpty(home);
+  }
+}
+
+/** Returns which names stay unless the backup has them: also the workspace, and the keys of a backup without keys. */
+async function keptNames(context: CliContext, { secrets }: Manifest): Promise<(name: string) => boolean> {
+  const { home, userHome } = context;
+  const { config } = await loadConfig(context);
+  const folder = resolveWithin(home, config.agent.workspace ?? "workspace", userHome);
+  const [workspace = ""] = relative(home, folder).split(sep);
+  const kept = [...SKIPPED, workspace, ...(secrets ? [] : SECRET_FILES)];
+  return (name) => kept.includes(name) || RESTORES.test(name);
+}
+
+/** Writes the content of the backup into the folder. ServiceError `invalid_request` unless all of it is intact. */
+async function readBackup(file: string, folder: string): Promise<Manifest> {
+  const manifest = await unpack(file, folder);
+  if (manifest.database_path !== undefined) checkSqlite(join(folder, manifest.database_path));
+  return manifest;
+}
+
+async function inTemporary<T>(work: (folder: string) => Promise<T>): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), "agentd-restore-"));
+  try {
+    return await work(folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+function homeExists(home: string): ServiceError {
+  const hint =
+    "Pass --force to replace its content, which is kept in a folder, or choose another home with AGENTD_HOME.";
+  return new ServiceError("invalid_request", `${home} already exists. ${hint}`);
+}
+
+/** A process that works in the home would go on with files that are no longer there. */
+async function refuseRunning(context: CliContext): Promise<void> {
+  const { config, env, issues } = await loadConfig(context).catch(() => ({
+    config: undefined,
+    env: {},
+    issues: [],
+  }));
+  // A broken configuration starts nothing, and may be the reason for the restore.
+  if (!config || issues.some(({ severity }) => severity === "error"))
+    return refuseUsed(join(context.home, "state.db"));
+  const { databaseUrl } = resolvePaths({ ...context, config, env });
+  if (!/^postgres(ql)?:\/\//.test(databaseUrl)) return refuseUsed(databaseUrl);
+  const url = urlOf(config.api_server);
+  if (isAgentd(await occupantOf(url))) throw running(`A gateway listens at ${url}.`);
+}
+
+async function refuseUsed(path: string): Promise<void> {
+  const { existsSync } = await import("node:fs");
+  if (existsSync(path) && isSqliteInUse(path)) throw running(`A process of agentd uses ${path}.`);
+}
+
+function running(what: string): ServiceError {
+  const hint = "Stop the gateway, chats and editors of this home first; `agentd status` shows the gateway.";
+  return new ServiceError("invalid_request", `${what} ${hint}`);
+}
+
+async function warnOf(manifest: Manifest, context: CliContext): Promise<void> {
+  if (manifest.omitted.length > 0) warn(`${missingText(manifest)} Set those that are missing in this home.`);
+  if (manifest.database === "elsewhere") {
+    warn(
+      'The database is on a PostgreSQL server. Restore it with `pg_restore`; see "Backup" in docs/operations.md.',
+    );
+  }
+  const { config } = await loadConfig(context);
+  const { url } = config.database;
+  const at = manifest.database_path === undefined ? undefined : join(context.home, manifest.database_path);
+  if (at !== undefined && url !== undefined && resolve(url) !== at)
+    warn(
+      `The configuration names another database than the restored ${at}. Move it there, or change database.url.`,
+    );
+}
+
+async function namesOf(home: string): Promise<readonly string[]> {
+  const names = await readdir(home).catch(() => []);
+  return names.filter((name) => !SKIPPED.includes(name));
+}
+
+async function removeIfEmpty(home: string): Promise<void> {
+  const names = await readdir(home).catch(() => []);
+  if (names.every((name) => name === ".lock")) await rm(home, { recursive: true, force: true });
+}
