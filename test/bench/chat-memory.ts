@@ -12,6 +12,8 @@ const MOST_MS = 600_000;
 /** A process that has nothing to do gives back what it does not need. */
 const SETTLE_MS = 2_000;
 const GOAL_RATIO = 1.1;
+const GOAL_START_MB = 80;
+const GOAL_MB = 180;
 const MB = 1_048_576;
 
 /**
@@ -34,8 +36,16 @@ export async function run(): Promise<readonly BenchRow[]> {
     ratio: value / control,
   });
   return [
-    row("resident memory of agentd gateway, started, by a bare h3 server", start, bareStart),
-    row(`  after ${CHATS} chats through a provider`, first, bareFirst),
+    {
+      ...row("resident memory of agentd gateway, started, by a bare h3 server", start, bareStart),
+      goal: `<= ${GOAL_START_MB} MB`,
+      met: start <= GOAL_START_MB,
+    },
+    {
+      ...row(`  after ${CHATS} chats through a provider`, first, bareFirst),
+      goal: `<= ${GOAL_MB} MB`,
+      met: first <= GOAL_MB,
+    },
     {
       ...row(`  after ${CHATS} more`, second, bareSecond),
       goal: `<= ${GOAL_RATIO}x of before`,

@@ -2,8 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { systemClock } from "../../src/base/clock.ts";
-import { silentLog } from "../../src/base/observe/log.ts";
+import { systemClock } from "../../src/base/time.ts";
+import { silentLog } from "../../src/base/observe.ts";
 import { Dispatcher } from "../../src/deliver/outbox/dispatch.ts";
 import { createTargets, type Delivery, type SendOutcome, type Target } from "../../src/deliver/target.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -76,7 +76,7 @@ async function waits(others: () => readonly string[]): Promise<readonly number[]
     // From when it was due: what this loop is late by counts as well.
     owedMs.set(sent, dueMs);
     void place.store.write((tx) =>
-      place.store.outbox.enqueue(tx, { target: `chat:${sent % CHATS}`, payload: sent }),
+      place.store.outbox.enqueue(tx, { owner: "default", target: `chat:${sent % CHATS}`, payload: sent }),
     );
   }
   while (waited.length < total) await sleep(10);
@@ -162,7 +162,8 @@ class Place implements AsyncDisposable {
   async enqueue(addresses: readonly string[]): Promise<void> {
     const { store } = this;
     await store.write(async (tx) => {
-      for (const address of addresses) await store.outbox.enqueue(tx, { target: address, payload: {} });
+      for (const address of addresses)
+        await store.outbox.enqueue(tx, { owner: "default", target: address, payload: {} });
     });
   }
 

@@ -1,8 +1,8 @@
 import process from "node:process";
 import type { Engine, EngineEvent, EngineTurn, TurnPorts } from "../../src/agent/engine.ts";
-import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
-import type { Message } from "../../src/agent/message.ts";
-import { systemClock } from "../../src/base/clock.ts";
+import { createScriptedEngine, type Script } from "../../src/agent/model.ts";
+import type { Message } from "../../src/agent/engine.ts";
+import { systemClock } from "../../src/base/time.ts";
 import { createTestAgent, testTool, type TestAgent } from "../harness/agent.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 

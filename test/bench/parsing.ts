@@ -1,7 +1,7 @@
 import { RE2JS } from "re2js";
-import { parseCommand } from "../../src/agent/commands/command.ts";
+import { parseCommand } from "../../src/agent/agent.ts";
 import { plainText, readPage } from "../../src/agent/tools/web/page-reader.ts";
-import { parseExactJson } from "../../src/base/json/exact-json.ts";
+import { parseExactJson } from "../../src/base/data.ts";
 import { jsonExcerpt, renderTemplate } from "../../src/webhook/receive/template.ts";
 import { patternOf } from "../../src/webhook/receive/filter.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";

@@ -1,5 +1,10 @@
-/** Runs the benches that are named, else all, and prints one table: `npm run bench -- chat sse`. */
+/**
+ * Runs the benches that are named, else all, and prints one table: `npm run bench -- chat sse`. `--report` also writes
+ * docs/benchmarks.md with the new figures, `--compare` compares with those of the page, `--runs=3` measures three times.
+ */
 import process from "node:process";
+import { parseArgs } from "node:util";
+import { compareFigures, measure, readFigures, writeReport, type BenchFigures } from "./report.ts";
 import { printRows, type BenchRow } from "./row.ts";
 
 const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly BenchRow[]> }>>> = {
@@ -28,18 +33,32 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   deliver: () => import("./deliver.ts"),
   cron: () => import("./cron.ts"),
   parsing: () => import("./parsing.ts"),
+  sandbox: () => import("./sandbox.ts"),
 };
 
-const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    report: { type: "boolean", default: false },
+    compare: { type: "boolean", default: false },
+    runs: { type: "string", default: "1" },
+  },
+});
+const runs = Number(options.runs);
+const names = positionals.length > 0 ? positionals : Object.keys(benches);
 const unknown = names.find((name) => !Object.hasOwn(benches, name));
-if (unknown !== undefined) {
-  console.error(`There is no bench ${unknown}. There are: ${Object.keys(benches).join(", ")}.`);
+if (unknown !== undefined || !Number.isInteger(runs) || runs < 1) {
+  const problem =
+    unknown === undefined ? "--runs must be a whole number from 1" : `No bench is named ${unknown}`;
+  console.error(`${problem}. The benches are ${Object.keys(benches).join(", ")}.`);
   process.exit(1);
 }
-const rows: BenchRow[] = [];
+const measured: Record<string, BenchFigures> = {};
 for (const name of names) {
   console.error(`${name} ...`);
   const bench = await benches[name]?.();
-  rows.push(...((await bench?.run()) ?? []));
+  if (bench) measured[name] = await measure(bench.run, runs);
 }
-printRows(rows);
+printRows(Object.values(measured).flatMap(({ rows }) => rows));
+if (options.compare) console.log(compareFigures(await readFigures(), measured).join("\n"));
+if (options.report) await writeReport(measured);

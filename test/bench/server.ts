@@ -7,11 +7,11 @@ import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { H3 } from "h3";
 import { FastResponse } from "srvx";
-import { createScriptedEngine, type ScriptState, type ScriptStep } from "../../src/agent/engines/scripted.ts";
+import { createScriptedEngine, type ScriptState, type ScriptStep } from "../../src/agent/model.ts";
 import { createModelCatalog } from "../../src/agent/model.ts";
-import { systemClock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/observe/log.ts";
-import { createKeyRing } from "../../src/config/secrets/secrets.ts";
+import { systemClock } from "../../src/base/time.ts";
+import { createLog } from "../../src/base/observe.ts";
+import { createKeyRing } from "../../src/config/keys.ts";
 import { listen } from "../../src/gateway/listen.ts";
 import { Variables } from "../../src/config/variables.ts";
 import { boundHeap } from "../../src/cli/kit/runtime.ts";
@@ -178,7 +178,9 @@ async function script({ user, step }: ScriptState): Promise<ScriptStep> {
   modelCalls.count += 1;
   const [what = "", first, second] = user.split(" ");
   if (what === "held") return held(step, Number(first));
-  if (what === "long") return long(step, Number(first));
+  // Of a compressed conversation the model sees a summary, which has to repeat what was asked.
+  const [asked, steps] = /\blong (\d+)/.exec(user) ?? [];
+  if (asked !== undefined) return what === "Summarise" ? { text: asked } : long(step, Number(steps));
   const say = Object.hasOwn(sayings, what) ? sayings[what] : undefined;
   if (say) return say(Number(first), Number(second));
   return { text: "Hello! I am well, thanks." };

@@ -2,8 +2,8 @@
 import process from "node:process";
 import { setImmediate } from "node:timers/promises";
 import type { SessionSeed } from "../../src/agent/session/session.ts";
-import { LiveSessions } from "../../src/agent/session/live-sessions.ts";
-import { systemClock } from "../../src/base/clock.ts";
+import { LiveSessions } from "../../src/agent/session/session.ts";
+import { systemClock } from "../../src/base/time.ts";
 import { createTestDatabase } from "../harness/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { sessionRow } from "../unit/store/rows.ts";

@@ -18,8 +18,10 @@ const LOOK_MS = 20;
 const IDLE_LOOK_MS = 200;
 const MB = 1_048_576;
 
-/** All chats of the last scene are at work at once, and none of its readers is one too many. */
-const SETTINGS = JSON.stringify({ limits: { max_concurrent_runs: 40, max_subscribers_per_run: 100_000 } });
+/** All chats of the last scene are at work at once, and no reader is one too many or cut, which would stop its chat. */
+const SETTINGS = JSON.stringify({
+  limits: { max_concurrent_runs: 40, max_subscribers_per_run: 100_000, slow_reader_seconds: 3_600 },
+});
 
 const headers = { authorization: `Bearer ${KEY}`, "content-type": "application/json" };
 
@@ -81,6 +83,7 @@ async function chats({ name, steps, runs }: Scene): Promise<readonly BenchRow[]>
       const opened = Array.from({ length: count }, () => open(service, "POST /v1/chat/completions", body));
       for (const { answered } of opened) await answered;
       await untilIdle(service);
+      await checkCalls(service, count * steps);
     });
   };
   const alone = await chat(1);
@@ -133,6 +136,7 @@ async function make(
   await using service = await startServer("service", SETTINGS, home);
   const ids: string[] = [];
   for (let at = 0; at < runs; at += 1) ids.push(await finishedRun(service, steps));
+  await checkCalls(service, runs * steps);
   return { ids, peakMb: peakBytes(service.pid) / MB };
 }
 
@@ -144,6 +148,12 @@ async function untilIdle({ url }: Server): Promise<void> {
     if (runs.running + runs.queued === 0) return;
     await sleep(IDLE_LOOK_MS);
   }
+}
+
+/** Throws when runs were shorter than the scene says. The model is also asked for summaries. */
+async function checkCalls(service: Server, steps: number): Promise<void> {
+  const calls = await service.calls();
+  if (calls < steps) throw new Error(`the runs made ${calls} of ${steps} steps`);
 }
 
 const sockets: Socket[] = [];

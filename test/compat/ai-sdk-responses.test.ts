@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, streamText, type ModelMessage } from "ai";
-import { ToolError } from "../../src/agent/tool/tool.ts";
-import type { Script } from "../../src/agent/engines/scripted.ts";
+import { ToolError } from "../../src/agent/engine.ts";
+import type { Script } from "../../src/agent/model.ts";
 import { callsOnce, testTool } from "../harness/agent.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";
 
@@ -62,7 +62,7 @@ test("AI SDK responses: the next turn names the items of the last instead of sen
   const first = await generateText({ model, messages, maxRetries: 0 });
   messages.push(...first.response.messages, { role: "user", content: "and?" });
   const second = await generateText({ model, messages, maxRetries: 0 });
-  assert.equal(second.text, "go assistant and?");
+  assert.equal(second.text, "go assistant tool assistant tool assistant and?");
   const byId = await generateText({
     model,
     prompt: "more",

@@ -3,7 +3,13 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createAgentClient, streamRunEvents, type Run, type RunEvent } from "../../src/client/http.ts";
+import {
+  AgentApiError,
+  createAgentClient,
+  streamRunEvents,
+  type Run,
+  type RunEvent,
+} from "../../src/client/http.ts";
 import { createGatewayPlace, type GatewayPlace, type GatewayProcess } from "../harness/gateway.ts";
 
 const ASKS = "run: rm -rf old; echo once >> marks.txt";
@@ -36,10 +42,15 @@ class Runs {
     return data!;
   }
 
-  async answer(run_id: string, choice: "once" | "deny", reason?: string): Promise<number | undefined> {
+  async answer(run_id: string, choice: "once" | "deny", reason?: string): Promise<number> {
     const body = { choice, ...(reason === undefined ? {} : { reason }) };
-    const { response } = await this.client.resolveRunApproval({ path: { run_id }, body });
-    return response?.status;
+    try {
+      const { response } = await this.client.resolveRunApproval({ path: { run_id }, body });
+      return response.status;
+    } catch (error) {
+      if (error instanceof AgentApiError) return error.status;
+      throw error;
+    }
   }
 
   async *follow(runId: string): AsyncGenerator<RunEvent> {

@@ -2,12 +2,11 @@
 import { appendFileSync } from "node:fs";
 import process from "node:process";
 import { setInterval } from "node:timers";
-import type { Message } from "../../src/agent/message.ts";
-import { readTranscript } from "../../src/agent/session/transcript.ts";
-import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
-import { defineTool } from "../../src/agent/tool/tool.ts";
-import { systemClock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/observe/log.ts";
+import { type Message, defineTool } from "../../src/agent/engine.ts";
+import { readTranscript } from "../../src/agent/session/queries.ts";
+import { createScriptedEngine, type Script } from "../../src/agent/model.ts";
+import { systemClock } from "../../src/base/time.ts";
+import { createLog } from "../../src/base/observe.ts";
 import { startFromHome } from "../../src/app/start.ts";
 import type { Service } from "../../src/app/service.ts";
 

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import type { Message } from "../../src/agent/message.ts";
+import type { Message } from "../../src/agent/engine.ts";
 import { programEnvironment, scriptCommand } from "../harness/program.ts";
 import { createTestDatabase } from "../harness/store.ts";
 import { unnamed } from "../harness/unnamed.ts";
@@ -84,7 +84,7 @@ test("SIGKILL in a tool: no tool runs twice, and the model learns that the outco
   assertGoesOn(left);
   assert.deepEqual(marks, ["once", "hanging"]);
   assert.match(said(left), /marked once/);
-  assert.match(said(left), /Whether it took effect is not known/);
+  assert.match(said(left), /Whether it took effect is unknown/);
 });
 
 test("SIGKILL in an open approval: the question is closed, and its tool did not run", async () => {

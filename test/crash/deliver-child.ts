@@ -1,7 +1,7 @@
 /** Sends what is owed to the platform of the crash test, until it is killed: database, the platform's URL, a name. */
 import process from "node:process";
-import { systemClock } from "../../src/base/clock.ts";
-import { silentLog } from "../../src/base/observe/log.ts";
+import { systemClock } from "../../src/base/time.ts";
+import { silentLog } from "../../src/base/observe.ts";
 import { Dispatcher } from "../../src/deliver/outbox/dispatch.ts";
 import { createTargets, type Target } from "../../src/deliver/target.ts";
 import { openStore } from "../../src/store/open.ts";

@@ -126,7 +126,7 @@ class Owed {
         { length: 1 + Math.floor(Math.random() * MAX_PARTS) },
         (_, part) => `part ${part}`,
       );
-      const message = { target: `${this.#platform}:${chat}`, payload: { parts } };
+      const message = { owner: "default", target: `${this.#platform}:${chat}`, payload: { parts } };
       const id = await this.#store.write((tx) => this.#store.outbox.enqueue(tx, message));
       this.parts.set(chat, [...this.partsOf(chat), ...parts.map((_, part) => `${id}:${part}`)]);
     }

@@ -1,9 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type {
-  Response as ResponseObject,
-  ResponseStreamEvent,
-} from "../../generated/http/client/types.gen.ts";
+import type { ResponseObject, ResponseStreamEvent } from "../../generated/http/client/types.gen.ts";
 import { createGatewayPlace } from "../harness/gateway.ts";
 import { checkStream, eventsOf, objectOf, outputText } from "../harness/responses.ts";
 import { readFrames } from "../harness/sse.ts";

@@ -4,10 +4,10 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { createScriptedEngine } from "../../src/agent/engines/scripted.ts";
-import { demoScript } from "../../src/agent/engines/select.ts";
-import { systemClock } from "../../src/base/clock.ts";
-import { registerSecret } from "../../src/base/observe/redact.ts";
+import { createScriptedEngine } from "../../src/agent/model.ts";
+import { demoScript } from "../../src/agent/model.ts";
+import { systemClock } from "../../src/base/time.ts";
+import { registerSecret } from "../../src/base/observe.ts";
 import { startTestService, type TestService } from "../harness/service.ts";
 
 const demo = () => startTestService({ engine: createScriptedEngine(demoScript, { clock: systemClock }) });

@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { createScriptedEngine, type ScriptState } from "../../src/agent/engines/scripted.ts";
+import { createScriptedEngine, type ScriptState } from "../../src/agent/model.ts";
 import { followRun } from "../../src/agent/run/run.ts";
-import { systemClock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/observe/log.ts";
+import { systemClock } from "../../src/base/time.ts";
+import { createLog } from "../../src/base/observe.ts";
 import { startFromHome } from "../../src/app/start.ts";
 import { createTestDatabase } from "../harness/store.ts";
 

@@ -1,8 +1,8 @@
 /** What happens to conversations that grow, branch and cost. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Message } from "../../src/agent/message.ts";
-import { FakeClock } from "../../src/base/clock.ts";
+import type { Message } from "../../src/agent/engine.ts";
+import { FakeClock } from "../harness/fake-clock.ts";
 import { createTestAgent, testTool } from "../harness/agent.ts";
 import { assertStrict } from "../harness/strict.ts";
 

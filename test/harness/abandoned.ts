@@ -1,5 +1,5 @@
 import { runEvent } from "../../src/agent/run/event.ts";
-import { createId, createSessionId } from "../../src/base/ids.ts";
+import { createId, createSessionId } from "../../src/base/text.ts";
 import type { Store } from "../../src/store/store.ts";
 import { runRow, sessionRow } from "../unit/store/rows.ts";
 

@@ -1,7 +1,7 @@
 /** Sessions of editors: made without prompts, opened again, and what is expected of them. */
 import assert from "node:assert/strict";
 import { RequestError, type SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import type { Message } from "../../src/agent/message.ts";
+import type { Message } from "../../src/agent/engine.ts";
 import { newSession } from "../../src/agent/session/session.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -1,7 +1,7 @@
 /** Values that fit a JSON Schema, and values that miss it in exactly one place. For property tests. */
 import fc, { type Arbitrary } from "fast-check";
 import { schemas } from "../../generated/http/schemas.gen.ts";
-import type { JsonSchema } from "../../src/base/json/schema.ts";
+import type { JsonSchema } from "../../src/base/schema.ts";
 import { specSchemas } from "../../src/http/edge/input.ts";
 
 /** By name of a component or of a property: what to make instead of just anything that fits. */

@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers";
-import type { Clock } from "../../src/base/clock.ts";
+import type { Clock } from "../../src/base/time.ts";
 
 export interface Compression {
   /** When compressed time began, by the machine's clock, and what it showed then. */

@@ -2,16 +2,13 @@
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { FakeClock } from "../../src/base/clock.ts";
+import { FakeClock } from "./fake-clock.ts";
 import { readDefinition, type Job, type JobDefinition } from "../../src/cron/job/job.ts";
 import { Jobs } from "../../src/cron/job/jobs.ts";
-import { OUTPUT_TARGET } from "../../src/cron/output/output.ts";
-import { createOutputTarget } from "../../src/cron/output/outputs.ts";
-import type { CronDeps } from "../../src/cron/deps.ts";
-import { RunEnds, createCronTrigger } from "../../src/cron/run/trigger.ts";
-import { createScheduler } from "../../src/cron/scheduler.ts";
-import type { CronSettings } from "../../src/cron/settings.ts";
-import type { Ticker } from "../../src/cron/tick/ticker.ts";
+import { OUTPUT_TARGET } from "../../src/cron/run/result.ts";
+import { createOutputTarget, RunEnds, createCronTrigger } from "../../src/cron/run/end.ts";
+import type { CronDeps, CronSettings } from "../../src/cron/deps.ts";
+import { createScheduler, type Ticker } from "../../src/cron/tick/ticker.ts";
 import { Dispatcher } from "../../src/deliver/outbox/dispatch.ts";
 import { createTargets, type Delivery, type SendOutcome, type Target } from "../../src/deliver/target.ts";
 import { createAllTarget } from "../../src/deliver/address.ts";
@@ -68,7 +65,7 @@ export class TestCron implements AsyncDisposable {
     this.#dispatcher = from.dispatcher;
     this.#ownsHome = from.ownsHome;
     this.senders = from.senders;
-    this.jobs = new Jobs(deps.store, deps.settings);
+    this.jobs = new Jobs(deps.store, { ...deps.settings, owner: "tester" });
     this.ticker = createScheduler(deps);
   }
 
@@ -262,13 +259,12 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     }),
     settings: { ...settings, ...cron },
     homes: new Map(Object.entries(homes)),
-    toolsets: () => [...new Set(agent.deps.tools().map(({ toolset }) => toolset))],
+    toolsets: { configured: [], tools: agent.deps.tools },
     workspace: home,
     scriptsFolder: join(home, "scripts"),
     outputFolder,
     envPassthrough: [],
     ends,
-    owner: "default",
   };
   await dispatcher.start();
   return new TestCron({ clock, agent, deps, home, sent, dispatcher, ownsHome: !like, senders });

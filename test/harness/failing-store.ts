@@ -1,5 +1,5 @@
 import type { TestContext } from "node:test";
-import { unavailable } from "../../src/store/tx/failure.ts";
+import { unavailable } from "../../src/store/tx/group.ts";
 import type { Store } from "../../src/store/store.ts";
 
 /** How a write fails: it is not begun, it is done and undone again, or it is done and its answer is lost. */

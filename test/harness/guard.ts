@@ -5,7 +5,7 @@
 import process from "node:process";
 import { after, type TestContext } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { forgetSecrets } from "../../src/base/observe/redact.ts";
+import { forgetSecrets } from "../../src/base/observe.ts";
 
 /** How long a handle may take to close after its test: the other end of a socket closes a few turns later. */
 const GRACE_MS = 2_000;

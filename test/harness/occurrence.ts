@@ -5,6 +5,7 @@ import { START_MS, type TestCron } from "./cron.ts";
 export function openOccurrence(cron: TestCron, jobId: string): OccurrenceRow {
   return {
     id: `occ_${jobId.padEnd(26, "0")}`,
+    owner: "tester",
     job_id: jobId,
     job_name: "tea",
     scheduled_at: START_MS,

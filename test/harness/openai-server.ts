@@ -51,18 +51,32 @@ export interface ModelServer extends AsyncDisposable {
   readonly baseUrl: string;
   readonly host: string;
   readonly requests: readonly ModelRequest[];
+  /** Method and path of each request that no model answers. */
+  readonly asked: readonly string[];
   /** Resolves when the request number `count` (from 1) has come in whole. */
   requested(count: number): Promise<ModelRequest>;
 }
 
 export type Replies = readonly ModelReply[] | ((request: ModelRequest, index: number) => ModelReply);
 
-/** Starts on a free port. A list of replies is given out in order; asking for more than there are is answered 418. */
-export async function startModelServer(replies: Replies): Promise<ModelServer> {
+/** What the server answers about itself, by method and path, such as `GET /v1/models`: JSON, or how it answers. */
+export type Pages = Readonly<Record<string, object | ((response: ServerResponse, body: string) => void)>>;
+
+/**
+ * Starts on a free port. A list of replies is given out in order; asking for more than there are is answered 418. Requests
+ * that no model answers are not among `requests`: `pages` has the answers, and all else is answered 404.
+ */
+export async function startModelServer(replies: Replies, pages: Pages = {}): Promise<ModelServer> {
   const requests: ModelRequest[] = [];
+  const asked: string[] = [];
   const waiting: { count: number; resolve: (request: ModelRequest) => void }[] = [];
   const next = typeof replies === "function" ? replies : (_: ModelRequest, index: number) => replies[index];
   const server = createServer(async (incoming, response) => {
+    const page = `${incoming.method} ${incoming.url}`;
+    if (incoming.method === "GET" || page.startsWith("POST /api/")) {
+      asked.push(page);
+      return answerPage(incoming, response, pages[page]);
+    }
     // Clients that are killed leave half a request.
     const request = await receive(incoming, response).catch(() => undefined);
     if (!request) return;
@@ -77,6 +91,7 @@ export async function startModelServer(replies: Replies): Promise<ModelServer> {
     host,
     baseUrl: `http://${host}/v1`,
     requests,
+    asked,
     requested: (count) =>
       new Promise((resolve) => {
         const there = requests[count - 1];
@@ -178,6 +193,18 @@ async function receive(incoming: IncomingMessage, response: ServerResponse): Pro
   for await (const chunk of incoming) text += chunk;
   const body = text === "" ? undefined : JSON.parse(text);
   return { path: incoming.url ?? "", headers: incoming.headers, body, closed };
+}
+
+async function answerPage(
+  incoming: IncomingMessage,
+  response: ServerResponse,
+  page: Pages[string] | undefined,
+): Promise<void> {
+  let body = "";
+  for await (const chunk of incoming) body += String(chunk);
+  if (typeof page === "function") return page(response, body);
+  response.writeHead(page ? 200 : 404, { "content-type": "application/json" });
+  response.end(JSON.stringify(page ?? { error: { message: "there is no such page" } }));
 }
 
 async function answer(response: ServerResponse, reply: ModelReply): Promise<void> {

@@ -46,6 +46,8 @@ export function programEnvironment(env: Readonly<Record<string, string>> = {}): 
     HOME: join(tmpdir(), "agentd-no-home"),
     ...(TMPDIR === undefined ? {} : { TMPDIR }),
     ...(NODE_V8_COVERAGE === undefined ? {} : { NODE_V8_COVERAGE }),
+    // Tests of the approval policy expect what holds without a sandbox; those of the sandbox switch it on.
+    AGENTD_SANDBOX: "off",
     ...compileCaches(),
     ...env,
   };

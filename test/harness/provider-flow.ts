@@ -1,10 +1,10 @@
 /** The whole service over a model server of this machine. */
-import { createEngine } from "../../src/agent/engines/select.ts";
-import { systemClock, type Clock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/observe/log.ts";
+import { createEngine } from "../../src/agent/model.ts";
+import { systemClock, type Clock } from "../../src/base/time.ts";
+import { createLog } from "../../src/base/observe.ts";
 import { checkToolInput } from "../../src/app/models.ts";
 import { startModelServer, type ModelServer, type Replies } from "./openai-server.ts";
-import { startTestService, type TestService } from "./service.ts";
+import { startTestService, type TestService, type TestServiceOptions } from "./service.ts";
 
 /** Of no shape that the log's redaction knows. */
 export const PROVIDER_KEY = "a provider key";
@@ -23,11 +23,12 @@ export interface FlowOptions {
   /** What the model `second:spare` answers, which takes over for the first. */
   readonly second?: Replies;
   readonly config?: Readonly<Record<string, unknown>>;
+  readonly keys?: NonNullable<TestServiceOptions["keys"]>;
 }
 
 export async function startFlow(
   replies: Replies,
-  { clock = systemClock, second: spare, config = {} }: FlowOptions = {},
+  { clock = systemClock, second: spare, config = {}, keys }: FlowOptions = {},
 ): Promise<Flow> {
   const models = await startModelServer(replies);
   const second = await startModelServer(spare ?? []);
@@ -47,7 +48,12 @@ export async function startFlow(
     { name: "second", type, models: ["spare"] },
   ];
   const fallbacks = spare === undefined ? {} : { model: { fallbacks: ["second:spare"] } };
-  const service = await startTestService({ engine, providers, config: { ...fallbacks, ...config } });
+  const service = await startTestService({
+    engine,
+    providers,
+    config: { ...fallbacks, ...config },
+    ...(keys ? { keys } : {}),
+  });
   return {
     service,
     models,

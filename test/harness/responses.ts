@@ -1,9 +1,6 @@
 /** The responses API as a client of the tests sees it. */
 import assert from "node:assert/strict";
-import type {
-  Response as ResponseObject,
-  ResponseStreamEvent,
-} from "../../generated/http/client/types.gen.ts";
+import type { ResponseObject, ResponseStreamEvent } from "../../generated/http/client/types.gen.ts";
 import { specSchemas } from "../../src/http/edge/input.ts";
 import type { TestService } from "./service.ts";
 import { readFrames } from "./sse.ts";
@@ -70,7 +67,9 @@ export async function eventsOf(answer: Response): Promise<ResponseStreamEvent[]>
 /** The visible text of a response. */
 export function outputText(response: ResponseObject): string {
   const texts = response.output.flatMap((item) =>
-    item.type === "message" ? item.content.map(({ text }) => text) : [],
+    item.type === "message"
+      ? item.content.map((part) => (part.type === "output_text" ? part.text : part.refusal))
+      : [],
   );
   return texts.join("|");
 }
@@ -91,7 +90,7 @@ export function checkStream(events: readonly ResponseStreamEvent[]): ResponseObj
   const last = events.at(-1);
   assert.ok(last && "response" in last);
   assert.deepEqual(last.response.output, items.done, "the response has the items as they were done");
-  assert.deepEqual(specSchemas.checkNamed("Response", last.response), undefined);
+  assert.deepEqual(specSchemas.checkNamed("ResponseObject", last.response), undefined);
   return last.response;
 }
 

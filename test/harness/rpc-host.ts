@@ -10,7 +10,7 @@ import type { Connection } from "../../src/rpc/connection/connection.ts";
 import { rpcHandlers } from "../../src/rpc/methods/handlers.ts";
 import { RpcHub } from "../../src/rpc/events/hub.ts";
 import { RPC_LIMITS } from "../../src/rpc/connection/ready.ts";
-import { createSubscriptions } from "../../src/rpc/events/notify.ts";
+import { createSubscriptions } from "../../src/rpc/events/subscriptions.ts";
 import type { RpcDeps } from "../../src/rpc/deps.ts";
 import { rpcSchemas } from "../../src/rpc/connection/calls.ts";
 import { Skills } from "../../src/agent/skills/skills.ts";
@@ -54,7 +54,8 @@ export class TestGateway implements AsyncDisposable {
       clock,
       log,
       version: "0.0.0",
-      settings: { limits: RPC_LIMITS, cliExec: "off" },
+      settings: { limits: RPC_LIMITS, cliExec: "off", shellExec: "off" },
+      config: { env: {}, home: "/nowhere" },
       subscribe: createSubscriptions,
     } as unknown as Omit<RpcDeps, "peers">;
     this.hub = new RpcHub(deps, rpcHandlers);
@@ -127,6 +128,12 @@ export class TestHost {
     this.#connection.receive(JSON.stringify({ jsonrpc: "2.0", id, result }));
   }
 
+  /** Declines a question of the server. */
+  refuse(id: string): void {
+    const error = { code: -32601, message: "not shown here" };
+    this.#connection.receive(JSON.stringify({ jsonrpc: "2.0", id, error }));
+  }
+
   /** The first event of a type behind the `from`th. */
   event<K extends GatewayEvent["type"]>(type: K, from = 0): Promise<Extract<GatewayEvent, { type: K }>> {
     return this.until(() => this.events.slice(from).find((event) => event.type === type)) as never;
@@ -180,11 +187,20 @@ export class TestHost {
   }
 }
 
+/** Without what a replay reports as it is now: the session, and its usage. */
+function keptOf(type: string, payload: object): object {
+  if (type === "session.info") return { running: "running" in payload && payload.running };
+  if (type !== "message.complete") return payload;
+  return Object.fromEntries(Object.entries(payload).filter(([name]) => name !== "usage"));
+}
+
 /** What counts of a stream: without times, adjacent deltas as one, snapshots by their name. */
 export function essence(events: readonly GatewayEvent[]): readonly unknown[] {
   const shown: { type: string; seq?: number; payload: unknown }[] = [];
   for (const event of events) {
     if (event.type === "gateway.ready" || event.type === "sessions.changed") continue;
+    // Accompanies a numbered event, and may be lost behind it.
+    if (event.type === "message.interim") continue;
     const last = shown.at(-1);
     const { type, seq } = event;
     const payload = event.payload as { readonly text?: string };
@@ -193,8 +209,7 @@ export function essence(events: readonly GatewayEvent[]): readonly unknown[] {
       last.payload = { text: (last.payload as { text: string }).text + payload.text };
       if (seq !== undefined) last.seq = seq;
     } else {
-      const kept =
-        type === "session.info" ? { running: (payload as { running?: boolean }).running } : payload;
+      const kept = keptOf(type, payload);
       shown.push({ type, ...(seq === undefined ? {} : { seq }), payload: kept });
     }
   }

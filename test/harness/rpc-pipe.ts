@@ -2,7 +2,7 @@
 import { PassThrough } from "node:stream";
 import type { FrameOutput } from "../../src/base/system/frame-output.ts";
 import type { RpcHub } from "../../src/rpc/events/hub.ts";
-import type { RpcIdentity } from "../../src/rpc/connection/peer.ts";
+import type { RpcIdentity } from "../../src/rpc/deps.ts";
 import { serveStdio } from "../../src/rpc/connection/stdio.ts";
 import { RpcHost } from "./rpc.ts";
 

@@ -1,12 +1,13 @@
 /** A host of the gateway, as raw as its frames: over a real socket, or a real process. Every frame is held to the specs. */
 import assert from "node:assert/strict";
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
+import { join } from "node:path";
 import process from "node:process";
 import { gatewayEvents, hostRequests, type HostMethod } from "../../generated/gateway/host.gen.ts";
 import { gatewayRequests, type GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
 import { schemas } from "../../generated/gateway/schemas.gen.ts";
 import { errorTable } from "../../src/base/errors.ts";
-import { SchemaSet } from "../../src/base/json/validate.ts";
+import { SchemaSet } from "../../src/base/schema.ts";
 import { agentdCommand, programEnvironment, type Command } from "./program.ts";
 import { KEY } from "./service.ts";
 
@@ -244,9 +245,11 @@ export interface RpcProcess extends RpcHost {
 export function spawnRpc(
   home: string,
   env: Readonly<Record<string, string>> = {},
-  [file, ...words]: Command = agentdCommand("rpc"),
+  [file, ...words]: Command = agentdCommand("rpc", "--cwd", join(home, "workspace")),
+  cwd?: string,
 ): ChildProcessWithoutNullStreams {
   return spawn(file, words, {
+    cwd,
     env: programEnvironment({ AGENTD_HOME: home, ...env }),
     stdio: ["pipe", "pipe", "pipe"],
   });
@@ -257,8 +260,9 @@ export async function startRpcProcess(
   home: string,
   env: Readonly<Record<string, string>> = {},
   command?: Command,
+  cwd?: string,
 ): Promise<RpcProcess> {
-  const child = spawnRpc(home, env, command);
+  const child = spawnRpc(home, env, command, cwd);
   let errors = "";
   let rest = "";
   const host = new RpcHost();

@@ -5,13 +5,16 @@ import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { configSchema } from "../../generated/config/schema.gen.ts";
 import openApi from "../../generated/specs/http.openapi.json" with { type: "json" };
-import type { Engine } from "../../src/agent/engine.ts";
-import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
-import { createModelCatalog, type ModelProvider } from "../../src/agent/model.ts";
-import type { Tool } from "../../src/agent/tool/tool.ts";
-import { systemClock, type Clock } from "../../src/base/clock.ts";
-import { createLog, type LogLevel } from "../../src/base/observe/log.ts";
-import { applyDefaults } from "../../src/base/json/schema.ts";
+import type { Engine, Tool } from "../../src/agent/engine.ts";
+import {
+  createScriptedEngine,
+  type Script,
+  createModelCatalog,
+  type ModelProvider,
+} from "../../src/agent/model.ts";
+import { systemClock, type Clock } from "../../src/base/time.ts";
+import { createLog, type LogLevel } from "../../src/base/observe.ts";
+import { applyDefaults } from "../../src/base/schema.ts";
 import { Variables } from "../../src/config/variables.ts";
 import { startService, type Service } from "../../src/app/service.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -31,6 +34,7 @@ export interface TestServiceOptions {
   readonly keys?: readonly {
     readonly key: string;
     readonly name: string;
+    readonly owner?: string;
     readonly scopes: readonly string[];
     readonly rateLimitRpm?: number;
     readonly maxConcurrentRuns?: number;
@@ -140,7 +144,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
 
 /** The defaults with `overrides` on top, on any free port. */
 export function testConfig(overrides: Readonly<Record<string, unknown>> = {}): Config {
-  const base = { api_server: { port: 0 }, limits: { max_concurrent_runs: 0 } };
+  const base = { api_server: { port: 0 }, limits: { max_concurrent_runs: 0 }, terminal: { sandbox: "off" } };
   return applyDefaults(configSchema, merge(base, overrides)) as Config;
 }
 

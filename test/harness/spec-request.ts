@@ -1,7 +1,7 @@
 /** Requests made from the spec: right ones, and ones that are wrong in one place. For property tests. */
 import fc, { type Arbitrary } from "fast-check";
 import type { ParameterGroup } from "../../generated/http/contract.gen.ts";
-import type { JsonSchema } from "../../src/base/json/schema.ts";
+import type { JsonSchema } from "../../src/base/schema.ts";
 import { specSchemas } from "../../src/http/edge/input.ts";
 import { fitting, spoil, type Tastes } from "./arbitrary.ts";
 import type { NamedOperation } from "./scenario.ts";
@@ -138,6 +138,7 @@ const idsOf = (known: Known): Readonly<Record<string, string>> => ({
   run_id: known.run,
   response_id: known.response,
   model: "agentd",
+  session_id: known.session,
 });
 
 export function requestFor(operation: NamedOperation, known: Known): Arbitrary<Request> {
@@ -237,6 +238,7 @@ function survives(query: ParameterGroup): (value: unknown) => boolean {
 }
 
 function asRead(coercion: string | undefined, text: string): unknown {
+  if (coercion?.endsWith("[]")) return text.split(",").map((item) => asRead(coercion.slice(0, -2), item));
   if (coercion === "string") return text;
   if (coercion === "boolean") return text === "true" ? true : text === "false" ? false : text;
   return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Message } from "../../src/agent/message.ts";
+import type { Message } from "../../src/agent/engine.ts";
 
 /** Every tool call has exactly one answer, directly behind its message: what a strict provider accepts. */
 export function assertStrict(messages: readonly Message[]): void {

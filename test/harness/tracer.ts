@@ -10,7 +10,7 @@ import {
   type SpanKind,
   type SpanOptions,
   type Tracer,
-} from "../../src/base/observe/trace.ts";
+} from "../../src/base/observe.ts";
 
 export interface KeptSpan {
   readonly name: string;

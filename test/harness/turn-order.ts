@@ -147,6 +147,8 @@ export function essenceOf(events: readonly Json[]): readonly unknown[] {
   );
   for (const event of events) {
     const { type, seq, turn_id: turn } = event;
+    // Accompanies a numbered event, and may be lost behind it.
+    if (type === "message.interim") continue;
     const last = shown.at(-1);
     if (/^(message|reasoning|thinking)\.delta$/.test(type) && last?.type === type && last.turn === turn) {
       last.seq = seq;
@@ -157,6 +159,10 @@ export function essenceOf(events: readonly Json[]): readonly unknown[] {
       shown.push({ type: "status.update", seq, turn, payload: { kind: "approval", text: "" } });
     } else if (type === "session.info") {
       shown.push({ type, seq, turn, payload: { running: event.payload.running } });
+    } else if (type === "message.complete") {
+      // The usage is that of the session when the event is sent.
+      const { usage: _, ...payload } = event.payload;
+      shown.push({ type, seq, turn, payload });
     } else {
       shown.push({ type, seq, turn, payload: event.payload });
     }

@@ -1,4 +1,4 @@
-import type { Message } from "../../src/agent/message.ts";
+import type { Message } from "../../src/agent/engine.ts";
 
 /** A message without the ids under which its texts were told, which are new each time. */
 export function unnamed<T>(message: T): T {

@@ -1,4 +1,4 @@
-import { FakeClock } from "../../src/base/clock.ts";
+import { FakeClock } from "./fake-clock.ts";
 
 /** A clock that stands still, and tells when somebody begins to wait. */
 export class WatchedClock extends FakeClock {

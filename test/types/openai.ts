@@ -7,7 +7,7 @@ import type * as Ours from "../../generated/http/client/types.gen.ts";
 
 declare const completion: Ours.ChatCompletion;
 declare const chunk: Ours.ChatCompletionChunk;
-declare const response: Ours.Response;
+declare const response: Ours.ResponseObject;
 declare const streamEvent: Ours.ResponseStreamEvent;
 declare const item: Ours.OutputItem;
 declare const usage: Ours.CompletionUsage;

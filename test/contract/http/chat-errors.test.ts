@@ -88,12 +88,6 @@ for (const [title, body, code, param] of [
   ],
   ["a required choice of nothing", { ...hi, tool_choice: "required" }, "invalid_request", "tool_choice"],
   ["several choices", { ...hi, n: 2 }, "unsupported_parameter", "n"],
-  [
-    "a JSON response format",
-    { ...hi, response_format: { type: "json_object" } },
-    "unsupported_parameter",
-    "response_format",
-  ],
   ["an unknown toolset", { ...hi, agent: { toolsets: ["root"] } }, "invalid_request", "agent.toolsets[0]"],
   [
     "too many messages",

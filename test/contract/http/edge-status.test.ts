@@ -180,6 +180,7 @@ test("http X-Request-Id: is on every answer, even without an operation", async (
     ["OPTIONS", "/v1/runs", 405],
     ["GET", "/v1/runs/%", 400],
     ["GET", "/docs", 200],
+    ["HEAD", "/", 302],
     ["GET", "/v1/models", 401],
   ] as const) {
     const headers = { "x-request-id": "mine-1" };

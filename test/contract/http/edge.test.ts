@@ -1,5 +1,7 @@
 /** What every request passes on its way in, for each operation that there is. */
 import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import {
   assertError,
@@ -12,6 +14,8 @@ import { KEY, startTestService, type TestService } from "../../harness/service.t
 import { send } from "../../harness/wire.ts";
 
 const bearer = { authorization: `Bearer ${KEY}` };
+/** The feed of events never ends. */
+const NOT_A_STREAM = { accept: "application/json" };
 const json = { "content-type": "application/json" };
 
 /** Bodies that are accepted, of the operations that need one. */
@@ -22,9 +26,31 @@ const BODIES: Readonly<Record<string, object>> = {
   resolveRunApproval: { choice: "once" },
   steerRun: { input: "and now?" },
   stopRun: {},
+  updateSession: { title: "another" },
+  answerQuestion: { decline: true },
+  createRoute: { name: "y", secret: "a-secret-of-the-tests" },
+  updateRoute: { events: [] },
+  rotateRouteSecret: {},
+  testRoute: {},
+  replayDelivery: {},
+  retryMessage: {},
+  retryMessages: { status: ["dead"] },
+  dropMessages: { status: ["dead"] },
+  testPlatform: {},
+  createJob: { schedule: "daily", prompt: "hi" },
+  updateJob: { name: "another" },
+  pauseJob: {},
+  resumeJob: {},
 };
 
 const pathOf = ({ route }: NamedOperation) => route.replaceAll(/\{[^}]+\}/g, "x");
+
+/** The routes are in a file: an operation that finds its route looks at the database next. */
+async function writeSubscriptions(service: TestService, subscriptions: object): Promise<void> {
+  const home = join(service.home, "agentd");
+  await mkdir(home, { recursive: true });
+  await writeFile(join(home, "webhook_subscriptions.json"), JSON.stringify(subscriptions));
+}
 
 /** A request that the operation accepts. */
 function ask(
@@ -37,7 +63,7 @@ function ask(
   return send(service, {
     method,
     path: pathOf(operation),
-    headers: body ? { ...json, ...headers } : headers,
+    headers: { ...(id === "streamEvents" ? NOT_A_STREAM : {}), ...(body ? json : {}), ...headers },
     ...(body ? { body: JSON.stringify(BODIES[id]) } : {}),
   });
 }
@@ -192,9 +218,12 @@ scenarioOfAll(503, { title: "the database cannot be reached" }, async (service, 
     await service.service.runs.drain(0);
     return void (await assertError(await ask(service, operation), 503, "server_draining"));
   }
+  await writeSubscriptions(service, { x: { secret: "a-secret-of-the-tests" } });
   await service.service.store.close();
   const path = operation.id === "getDetailedHealth" ? "?strict=true" : "";
-  const response = await ask(service, { ...operation, route: `${operation.route}${path}` });
+  // Only the key of a test message is in the database.
+  const headers = operation.id === "testPlatform" ? { ...bearer, "idempotency-key": "k" } : bearer;
+  const response = await ask(service, { ...operation, route: `${operation.route}${path}` }, headers);
   assert.equal(response.status, 503, await response.clone().text());
   if (operation.id === "getDetailedHealth") return; // answers with what it knows, see health.test.ts
   assert.equal(response.headers.get("retry-after"), "1");

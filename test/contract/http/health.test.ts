@@ -90,7 +90,13 @@ scenario(
   },
   async (service) => {
     const body = await (await service.request("/v1/capabilities")).json();
-    assert.deepEqual(body.auth, { type: "bearer", required: true, scopes: ["read"] });
+    assert.deepEqual(body.auth, {
+      type: "bearer",
+      required: true,
+      key: "some",
+      owner: "some",
+      scopes: ["read"],
+    });
     assert.equal(body.limits.max_concurrent_runs, 2);
     assert.equal(body.endpoints.createRun.path, "/v1/runs");
   },

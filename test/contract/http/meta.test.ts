@@ -80,12 +80,30 @@ for (const [id, path] of [
 }
 
 scenario("getOpenApi", 200, { title: "serves the bundled document to everyone" }, async (service) => {
-  assert.deepEqual(await (await fetch(`${service.url}/openapi.json`)).json(), openApi);
+  const servers = [{ url: service.url }];
+  assert.deepEqual(await (await fetch(`${service.url}/openapi.json`)).json(), { ...openApi, servers });
 });
+
+scenario(
+  "getRoot",
+  302,
+  { title: "sends a browser to the reference and says nothing else" },
+  async (service) => {
+    const answer = await fetch(`${service.url}/`, { redirect: "manual" });
+    assert.deepEqual([answer.status, answer.headers.get("location"), await answer.text()], [302, "docs", ""]);
+    const names = [...answer.headers.keys()].filter(
+      (name) => !/^(?:connection|date|keep-alive|content-length|transfer-encoding)$/.test(name),
+    );
+    assert.deepEqual(names.toSorted(), ["location", "x-request-id"]);
+    const page = await fetch(`${service.url}/`);
+    assert.equal(new URL(page.url).pathname, "/docs");
+    await page.body?.cancel();
+  },
+);
 
 test("http 404: a path that does not exist answers not_found, with the envelope", async () => {
   await using service = await startTestService();
-  for (const path of ["/", "/v1", "/v1/nope", "/v1/chat/completions/x"]) {
+  for (const path of ["/v1", "/v1/nope", "/v1/chat/completions/x"]) {
     await assertError(await service.request(path), 404, "not_found");
   }
 });

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { ScriptState, ScriptStep } from "../../../src/agent/engines/scripted.ts";
+import type { ScriptState, ScriptStep } from "../../../src/agent/model.ts";
 import { specSchemas } from "../../../src/http/edge/input.ts";
 import { assertHealthy, operationsWith, type NamedOperation } from "../../harness/scenario.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
@@ -39,6 +39,8 @@ async function send(service: TestService, operation: NamedOperation, request: Re
   return service.request(`${path}?${query}`, {
     method: operation.method,
     headers: {
+      // The feed of events never ends.
+      ...(operation.id === "streamEvents" ? { accept: "application/json" } : {}),
       ...request.headers,
       ...(request.body === undefined ? {} : { "content-type": "application/json" }),
     },

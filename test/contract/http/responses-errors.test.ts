@@ -105,13 +105,13 @@ for (const [title, body, code, param] of [
   [
     "a tool of the provider's",
     { ...hi, tools: [{ type: "web_search" }] },
-    "missing_required_parameter",
-    undefined,
+    "unsupported_parameter",
+    "tools[0].type",
   ],
   [
     "a tool that is no function",
     { ...hi, tools: [{ type: "computer", name: "c" }] },
-    "invalid_request",
+    "unsupported_parameter",
     "tools[0].type",
   ],
   [
@@ -133,10 +133,10 @@ for (const [title, body, code, param] of [
     "tool_choice",
   ],
   [
-    "a JSON answer",
-    { ...hi, text: { format: { type: "json_object" } } },
-    "unsupported_parameter",
-    "text.format.type",
+    "a text format without its schema",
+    { ...hi, text: { format: { type: "json_schema", name: "a" } } },
+    "missing_required_parameter",
+    "text.format.schema",
   ],
   [
     "a background response that is not stored",

@@ -1,11 +1,8 @@
 /** Streams of responses that are cut and taken up again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type {
-  Response as ResponseObject,
-  ResponseStreamEvent,
-} from "../../../generated/http/client/types.gen.ts";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
+import type { ResponseObject, ResponseStreamEvent } from "../../../generated/http/client/types.gen.ts";
+import type { Script } from "../../../src/agent/model.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import {
   checkStream,

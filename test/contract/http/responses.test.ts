@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { Response as ResponseObject } from "../../../generated/http/client/types.gen.ts";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
+import type { ResponseObject } from "../../../generated/http/client/types.gen.ts";
+import type { Script } from "../../../src/agent/model.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import {
   checkStream,
@@ -98,6 +98,7 @@ scenario(CREATE, 200, { title: "a conversation of several turns", script: echo }
   assert.deepEqual(heard(response).messages, [
     ["user", "My name is Ada.", []],
     ["assistant"],
+    ["tool"],
     ["user", "What is my name?", []],
   ]);
 });

@@ -1,7 +1,7 @@
 /** The events of a run: replay, cursors, cuts, snapshots, and who may follow. */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
+import type { Script } from "../../../src/agent/model.ts";
 import { testTool } from "../../harness/agent.ts";
 import { createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";

@@ -100,3 +100,26 @@ for (const [own, others] of [
     },
   );
 }
+
+const formatted = createGate();
+scenario(
+  "createChatCompletion",
+  200,
+  {
+    title: "a prompt with a response format is no steering: it has an answer of its own",
+    script: (state) => (state.user === "work" ? formatted.script(state) : { text: '{"ok":true}' }),
+    config: { sessions: { when_busy: "steer" } },
+  },
+  async (service) => {
+    const key = { "x-agent-session-key": "room" };
+    const work = await (await post(service, "/v1/runs", { input: "work" }, key)).json();
+    await fetchRun(service, work.run_id);
+    const asked = { messages: [{ role: "user", content: "and JSON" }] };
+    const answering = service.chat({ ...asked, response_format: { type: "json_object" } }, { headers: key });
+    const runs = async () => (await (await service.request("/v1/runs?status=queued")).json()).data;
+    while ((await runs()).length === 0) await new Promise((resolve) => setImmediate(resolve));
+    formatted.open();
+    const { choices } = await (await answering).json();
+    assert.equal(choices[0].message.content, '{"ok":true}');
+  },
+);

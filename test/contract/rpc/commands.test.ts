@@ -184,6 +184,7 @@ rpcScenario(
       "/yolo on",
       "/yolo global",
       "/mode dont_ask",
+      "/model demo --global",
       "/reload-mcp",
       "/reload-env",
       "/grants",
@@ -196,7 +197,7 @@ rpcScenario(
       assert.equal(data.reason, "insufficient_scope");
       await chat.error("slash.exec", { command: command.slice(1), session_id }, -32003);
     }
-    assert.equal((await chat.result("config.get", { key: "yolo", session_id })).value, false);
+    assert.equal((await chat.result("config.get", { key: "yolo", session_id })).value, "0");
     await chat.result("command.dispatch", { command: "/title Mine", session_id });
   },
 );

@@ -12,8 +12,12 @@ rpcScenario("complete.slash", "completes names first, then arguments", async (ho
   assert.ok((await complete("/")).items.length <= 30);
   assert.deepEqual(
     (await complete("/fo")).items.map(({ text }: Json) => text),
-    ["branch"],
+    ["fork"],
+    "an alias stays what was typed",
   );
+  const [first] = (await complete("/compact")).items;
+  assert.deepEqual([first.text, first.display.split(" ")[0]], ["compact", "/compact"]);
+  assert.match(first.meta, /\/compress/);
   const values = await complete("/reasoning lo");
   assert.deepEqual([values.items.map(({ text }: Json) => text), values.replace_from], [["low"], 11]);
   for (const text of ["", "mo", "/zzz", "/title x", "/constructor ", "x".repeat(4096)]) {
@@ -44,6 +48,13 @@ rpcScenario(
     assert.deepEqual(await complete("su"), ["sub/", "sum.txt"]);
     assert.deepEqual(await complete("@file:./su"), ["@file:./sub/", "@file:./sum.txt"]);
     assert.deepEqual(await complete("@folder:su"), ["@folder:sub/"]);
+    await writeFile(join(folder, "sub", "deep", "main.py"), "");
+    await writeFile(join(folder, "sub", "deep", "domain.ts"), "");
+    assert.deepEqual(await complete("@mai"), ["@file:sub/deep/main.py", "@file:sub/deep/domain.ts"]);
+    assert.deepEqual(await complete("@file:main.p"), ["@file:sub/deep/main.py"]);
+    assert.deepEqual(await complete("@su"), ["@sub/", "@file:sum.txt"]);
+    assert.deepEqual((await complete("@")).slice(0, 4), ["@file:", "@folder:", "@diff", "@staged"]);
+    assert.deepEqual(await complete("@sta"), ["@staged"]);
     assert.deepEqual(await complete(".h"), [".hidden"]);
     assert.deepEqual(await complete("", { cwd: "sub" }), ["deep/"]);
     for (const word of ["out/", "/etc/", "/", "a\0b", "no/such/"])

@@ -44,7 +44,8 @@ rpcScenario("config.get", own("full, mtime and every named key, without secrets"
     }
   }
   const { model, provider, providers } = await host.result("config.get", { key: "provider" });
-  assert.deepEqual([model, provider, providers], ["demo", "demo", ["demo"]]);
+  assert.deepEqual([model, provider], ["demo", "demo"]);
+  assert.partialDeepStrictEqual(providers, [{ slug: "demo", name: "demo", is_current: true }]);
 });
 
 rpcScenario("config.get", own("a change updates mtime and full"), async (host, setting) => {
@@ -66,7 +67,7 @@ rpcScenario(
 );
 
 rpcScenario(["config.get 4002", "config.set 4002"], "unknown keys and values are refused", async (host) => {
-  for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope", "k".repeat(256)]) {
+  for (const key of ["faster", "__proto__", "constructor", "", "a.b.c", "api_server.nope", "k".repeat(256)]) {
     await host.error("config.get", { key }, 4002);
     const { message } = await host.error("config.set", { key, value: "x" }, 4002);
     assert.match(message, /unknown config key/);
@@ -75,6 +76,9 @@ rpcScenario(["config.get 4002", "config.set 4002"], "unknown keys and values are
   for (const [key, value] of [
     ["model", "no:such:model x"],
     ["model", "m --provider"],
+    ["model", "demo --nonsense"],
+    ["fast", "fast"],
+    ["personality", "pirate"],
     ["model", 5],
     ["reasoning", "wild"],
     ["yolo", "perhaps"],
@@ -159,13 +163,62 @@ rpcScenario(
   },
 );
 
+rpcScenario("config.set", "yolo without a value toggles, and answers 1 or 0", async (host) => {
+  const session_id = await openSession(host);
+  for (const [value, running] of [
+    ["1", true],
+    ["0", false],
+    ["1", true],
+  ] as const) {
+    const set = await host.result("config.set", { key: "yolo", session_id });
+    assert.deepEqual([set.value, set.info.yolo], [value, running]);
+    assert.equal((await host.result("config.get", { key: "yolo", session_id })).value, value);
+  }
+  const error = await host.error("config.set", { key: "title", session_id }, -32602);
+  assert.equal(error.data.issues[0].path, "value");
+});
+
+rpcScenario(["config.get", "config.set"], "fast is normal, and there is no personality", async (host) => {
+  for (const [key, only] of [
+    ["fast", "normal"],
+    ["personality", "none"],
+  ] as const) {
+    assert.equal((await host.result("config.get", { key })).value, only);
+    assert.equal((await host.result("config.set", { key, value: only })).value, only);
+  }
+});
+
+for (const [value, ends] of [
+  ["demo --provider demo --session", "session"],
+  ["--session --provider=demo demo", "session"],
+  ["demo:demo --provider demo --tui-session", "session"],
+  ["demo --provider demo", "session"],
+  ["demo --provider demo --global", "everywhere"],
+] as const) {
+  rpcScenario(
+    ["config.set", "slash.exec", "command.dispatch"],
+    own(`a host chooses a model as ${value}, in each of three ways`),
+    async (host, setting) => {
+      const session_id = await openSession(host);
+      const set = await host.result("config.set", { key: "model", value, session_id });
+      assert.equal(set.value, "demo:demo");
+      const { output } = await host.result("slash.exec", { command: `model ${value}`, session_id });
+      assert.match(output, /demo:demo/);
+      const done = await host.result("command.dispatch", { name: "model", arg: value, session_id });
+      assert.match(done.output, /demo:demo/);
+      const file = await readFile(fileOf(setting), "utf8").catch(() => "");
+      assert.equal(/default: demo:demo/.test(file), ends === "everywhere");
+    },
+  );
+}
+
 rpcScenario("config.set", own("yolo for all sessions notifies every viewer"), async (host, setting) => {
   const session_id = await openSession(host);
   const other = await setting.connect({ owner: `${setting.owner}-too` });
   const own_id = await openSession(other);
   const [from, too] = [host.frames.length, other.frames.length];
   const set = await other.result("config.set", { key: "yolo", value: "on", scope: "global" });
-  assert.deepEqual([set.value, set.scope], [true, "global"]);
+  assert.deepEqual([set.value, set.scope], ["1", "global"]);
   assert.match(set.warning, /until agentd restarts/);
   const seen = await host.event("session.info", (event) => event.session_id === session_id, from);
   assert.equal(seen.payload.yolo, true);
@@ -173,7 +226,7 @@ rpcScenario("config.set", own("yolo for all sessions notifies every viewer"), as
     (await other.event("session.info", (event) => event.session_id === own_id, too)).payload.yolo,
     true,
   );
-  assert.equal((await host.result("config.set", { key: "yolo", value: "" })).value, false);
+  assert.equal((await host.result("config.set", { key: "yolo", value: "" })).value, "0");
 });
 
 rpcScenario(
@@ -214,8 +267,9 @@ rpcScenario(
     const set = async (key: string, value: unknown) =>
       (await host.result("config.set", { key, value })).value;
     const seen = async (key: string) => (await host.result("config.get", { key })).value;
-    assert.deepEqual([await set("compact", ""), await set("compact", "off")], [true, false]);
-    assert.deepEqual([await set("mouse", ""), await set("mouse", true)], [false, true]);
+    assert.deepEqual([await set("compact", ""), await set("compact", "off")], ["on", "off"]);
+    assert.deepEqual([await set("mouse", ""), await set("mouse", true)], ["off", "on"]);
+    assert.deepEqual([await seen("compact"), await seen("mouse")], ["off", "on"]);
     const round = [
       await set("verbose", "cycle"),
       await set("verbose", "cycle"),

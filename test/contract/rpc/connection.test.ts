@@ -21,6 +21,16 @@ rpcScenario(
   },
 );
 
+rpcScenario("gateway.capabilities", "returns what gateway.ready said, and all names", async (host) => {
+  const { payload } = await host.event("gateway.ready");
+  const { protocol, server, capabilities, limits } = payload;
+  const found = await host.result("gateway.capabilities");
+  assert.partialDeepStrictEqual(found, { protocol, server, capabilities, limits });
+  assert.deepEqual(found.methods.toSorted(), Object.keys(gatewayRequests).toSorted());
+  assert.deepEqual(found.events.toSorted(), Object.keys(gatewayEvents).toSorted());
+  assert.deepEqual(found.requests, ["approval", "clarify", "sudo", "secret"]);
+});
+
 rpcScenario("client.capabilities", "the host's capabilities are stored and answered", async (host) => {
   const done = await host.result("client.capabilities", {
     protocol_version: 1,

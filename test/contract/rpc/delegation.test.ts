@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
+import type { Script } from "../../../src/agent/model.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { Json, RpcHost } from "../../harness/rpc.ts";
 import { openSession, rpcScenario, takeTurn } from "./scenario.ts";
@@ -67,6 +67,7 @@ rpcScenario(
       assert.deepEqual([tool.tool_name, tool.tool_count], ["probe", 1]);
       assert.equal(end.summary, `did ${goal}`);
       assert.ok(end.duration_seconds >= 0 && end.output_tokens > 0);
+      assert.deepEqual([end.api_calls, end.tool_count], [2, 1]);
     }
     const requests = host.events(session_id).map(({ type }) => type);
     assert.ok(requests.lastIndexOf("subagent.spawn_requested") < requests.indexOf("subagent.start"));

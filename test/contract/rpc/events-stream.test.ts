@@ -27,6 +27,7 @@ rpcScenario(
     "event reasoning.available",
     "event thinking.delta",
     "event tool.progress",
+    "event message.interim",
     "event tool.complete",
     "event session.usage",
   ],
@@ -41,7 +42,7 @@ rpcScenario(
           }
         : { text: "Seen." },
     probe: async (_, { progress }) => {
-      progress("halfway\n");
+      progress("begun\nhalfway\n");
       return '{"found": 2}';
     },
   },
@@ -61,7 +62,14 @@ rpcScenario(
     assert.equal(end.text, "Seen.");
     const [progress] = eventsOf("tool.progress");
     const [complete] = eventsOf("tool.complete");
-    assert.deepEqual([progress.payload.name, progress.payload.preview], ["probe", "halfway\n"]);
+    const { name, preview, output } = progress.payload;
+    const [started] = eventsOf("tool.start");
+    assert.deepEqual([name, output], ["probe", "begun\nhalfway\n"]);
+    assert.equal(preview, `${started.payload.context} · halfway`, "the command stays in view");
+    const [interim] = eventsOf("message.interim");
+    assert.deepEqual(interim.payload, { text: "One moment.", already_streamed: true });
+    assert.equal(interim.seq, undefined);
+    assert.equal(host.events(id).indexOf(interim), host.events(id).indexOf(started) + 1);
     assert.deepEqual(complete.payload.result, { found: 2 });
     assert.equal(complete.payload.tool_id, progress.payload.tool_id);
     const [usage] = eventsOf("session.usage");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import process from "node:process";
-import { registerSecret } from "../../../src/base/observe/redact.ts";
+import { registerSecret } from "../../../src/base/observe.ts";
 import type { RpcHost } from "../../harness/rpc.ts";
 import { openSession, rpcScenario, takeTurn, type RpcSetting } from "./scenario.ts";
 

@@ -14,7 +14,7 @@ async function homeFile({ service }: RpcSetting, name: string): Promise<string> 
 rpcScenario("reload.mcp", own("asks for a confirmation, and again the next time"), async (host) => {
   const asked = await host.result("reload.mcp", {});
   assert.equal(asked.status, "confirm_required");
-  assert.match(asked.message, /confirm: true/);
+  assert.match(asked.message, /reload-mcp now/);
   assert.equal((await host.result("reload.mcp", { confirm: true })).status, "reloaded");
   assert.equal((await host.result("reload.mcp")).status, "confirm_required");
 });

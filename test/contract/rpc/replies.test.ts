@@ -1,65 +1,36 @@
 import assert from "node:assert/strict";
-import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
-import type { RpcHost } from "../../harness/rpc.ts";
-import { openSession, rpcScenario, type Probe, type RpcSetting } from "./scenario.ts";
-
-/** Calls `probe` with each command at once, and says what came back. */
-const calls =
-  (...commands: readonly string[]) =>
-  ({
-    step,
-    toolResults,
-  }: {
-    step: number;
-    toolResults: readonly { status: string; text: string }[];
-  }): ScriptStep =>
-    step === 0
-      ? { calls: commands.map((command) => ({ tool: "probe", input: { command } })) }
-      : { text: toolResults.map(({ status, text }) => `${status}: ${text}`).join("\n") };
-
-/** Asks what the command names, and answers with what it learned. */
-const questions: Probe = async ({ command }, { questions, variables }) => {
-  switch (command) {
-    case "echo clarify": {
-      const answers = await questions.clarify([
-        { id: "a", question: "Which one?", choices: ["red", "blue"], multi_select: false },
-        { id: "b", question: "How many?", choices: null, multi_select: false },
-      ]);
-      return JSON.stringify(answers);
-    }
-    case "echo sudo":
-      return (await questions.sudo("apt-get update")) === "hunter2-canary" ? "it is right" : "nothing";
-    case "echo secret": {
-      const how = await questions.secret({ prompt: "The key of the weather service", envVar: "WEATHER_KEY" });
-      return `${how}: ${variables.has("WEATHER_KEY") ? "kept" : "none"}`;
-    }
-    default:
-      return command;
-  }
-};
-
-async function ask(host: RpcHost): Promise<string> {
-  const id = await openSession(host);
-  await host.result("prompt.submit", { session_id: id, text: "go" });
-  return id;
-}
-
-const said = async (host: RpcHost): Promise<string> => (await host.event("message.complete")).payload.text;
+import { ask, calls, questions, said } from "./asking.ts";
+import { rpcScenario, type RpcSetting } from "./scenario.ts";
 
 rpcScenario(
   ["clarify.respond", "event clarify.request"],
   {
-    title: "one text answers the first question; the others are skipped",
+    title: "several questions are shown and answered one after another",
     script: calls("echo clarify"),
     probe: questions,
   },
-  async (host) => {
-    await ask(host);
+  async (host, { connect }) => {
+    const id = await ask(host);
     const { payload } = await host.event("clarify.request");
     assert.deepEqual([payload.question, payload.choices], ["Which one?", ["red", "blue"]]);
     const answer = { request_id: payload.request_id, answer: "blue" };
-    assert.deepEqual(await host.result("clarify.respond", answer), { status: "ok" });
-    assert.equal(await said(host), 'ok: {"a":"blue","b":""}');
+    assert.deepEqual(await host.result("clarify.respond", answer), { status: "ok", remaining: 1 });
+    const { payload: next, seq } = await host.event("clarify.request", (event) => event.payload !== payload);
+    assert.deepEqual([next.question, next.choices, seq], ["How many?", null, undefined]);
+    assert.deepEqual(
+      next.questions.map(({ qid }: { qid: string }) => qid),
+      ["b"],
+    );
+    const answered = host.frames.findIndex(({ result }) => result?.remaining === 1);
+    assert.equal(host.frames[answered + 1]?.params?.payload, next, "the next question follows the answer");
+    // Another host of the session goes through all questions by itself.
+    const other = await connect();
+    await other.result("session.activate", { session_id: id });
+    const first = { request_id: payload.request_id, answer: "red" };
+    assert.deepEqual(await other.result("clarify.respond", first), { status: "ok", remaining: 1 });
+    const last = { request_id: next.request_id, answer: "two" };
+    assert.deepEqual(await host.result("clarify.respond", last), { status: "ok" });
+    assert.equal(await said(host), 'ok: {"a":"blue","b":"two"}');
     await host.error("clarify.respond", answer, 4009);
   },
 );
@@ -164,6 +135,7 @@ rpcScenario(
     const elsewhere = { request_id: open, answer: "x", session_id: "another" };
     await host.error("clarify.respond", elsewhere, 4009);
     await host.result("clarify.respond", { ...elsewhere, session_id: id });
+    await host.result("clarify.respond", { ...elsewhere, session_id: id, answer: "" });
     assert.equal(await said(host), 'ok: {"a":"x","b":""}');
   },
 );
@@ -272,24 +244,44 @@ for (const how of ["a request's answer", "request.answer"]) {
 }
 
 rpcScenario(
-  ["approval.respond 4001", "approval.respond 4002", "approval.pending 4001"],
-  { title: "an unknown session, or a choice that is not offered", script: calls("rm -rf /a") },
+  ["approval.respond", "approval.respond 4001", "approval.pending 4001"],
+  {
+    title: "a choice that is not offered is narrowed; an unknown session is an error",
+    script: calls("rm -rf /a"),
+  },
   async (host, { service }) => {
     await host.error("approval.respond", { session_id: "nowhere", choice: "once" }, 4001);
     await host.error("approval.pending", { session_id: "nowhere" }, 4001);
     const id = await ask(host);
     const { payload } = await host.event("approval.request");
-    await withoutAlways(service, payload.request_id);
-    const answer = { session_id: id, request_id: payload.request_id, choice: "always" };
-    const error = await host.error("approval.respond", answer, 4002);
-    assert.deepEqual([error.data.reason, error.data.param], ["bad_value", "choice"]);
-    await host.result("approval.respond", { ...answer, choice: "deny" });
+    await offerOnly(["once", "deny"], service, payload.request_id);
+    const answer = { session_id: id, request_id: payload.request_id, choice: "session" };
+    assert.deepEqual(await host.result("approval.respond", answer), { resolved: 1 });
+    assert.equal((await host.event("request.cancel")).payload.resolution, "once");
+    assert.equal(await said(host), "ok: rm -rf /a");
+  },
+);
+
+rpcScenario(
+  "approval.respond",
+  { title: "the oldest question also narrows its answer", script: calls("rm -rf /a") },
+  async (host, { service }) => {
+    const id = await ask(host);
+    const { payload } = await host.event("approval.request");
+    await offerOnly(["deny"], service, payload.request_id);
+    assert.deepEqual(await host.result("approval.respond", { session_id: id, choice: "always" }), {
+      resolved: 1,
+    });
     assert.match(await said(host), /^denied/);
   },
 );
 
-/** Takes `always` out of what a stored question offers. */
-async function withoutAlways({ service }: RpcSetting["service"], id: string): Promise<void> {
+/** Changes what a stored question offers. */
+async function offerOnly(
+  choices: readonly string[],
+  { service }: RpcSetting["service"],
+  id: string,
+): Promise<void> {
   const { store } = service;
   const row = await store.read
     .selectFrom("questions")
@@ -297,7 +289,6 @@ async function withoutAlways({ service }: RpcSetting["service"], id: string): Pr
     .where("id", "=", id)
     .executeTakeFirstOrThrow();
   const question = JSON.parse(row.question) as { choices: string[] };
-  const choices = question.choices.filter((choice) => choice !== "always");
   await store.write((tx) =>
     tx.update("questions", { id }, { question: JSON.stringify({ ...question, choices }) }),
   );

@@ -233,7 +233,8 @@ rpcScenario(
   ["session.resume 4006", "session.resume 4007"],
   "an empty or unknown session id",
   async (host, { connect }) => {
-    await host.error("session.resume", { session_id: " " }, 4006);
+    for (const session_id of ["", " "]) await host.error("session.resume", { session_id }, 4006);
+    await host.error("session.resume", {}, -32602);
     const error = await host.error("session.resume", { session_id: "nowhere" }, 4007);
     assert.equal(error.data.reason, "stored_session_not_found");
     const id = await openSession(host);
@@ -268,6 +269,6 @@ rpcScenario(
     await host.event("sessions.changed", undefined, from);
     await host.error("session.delete", { session_id: id }, 4007);
     await host.error("session.resume", { session_id: id }, 4007);
-    await host.error("session.delete", { session_id: " " }, 4006);
+    for (const session_id of ["", " "]) await host.error("session.delete", { session_id }, 4006);
   },
 );

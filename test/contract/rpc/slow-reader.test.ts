@@ -1,8 +1,8 @@
 /** Hosts that do not read: what waits for them is bounded, deltas go first, nothing else is lost, and others live on. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { currentRuntime } from "../../../src/base/system/runtime.ts";
+import type { Script } from "../../../src/agent/model.ts";
+import { currentRuntime } from "../../../src/base/system/machine.ts";
 import { serveStdio } from "../../../src/rpc/connection/stdio.ts";
 import { connectRaw, type RawHost } from "../../harness/rpc-raw.ts";
 import { connectSocket, RpcHost, type Json } from "../../harness/rpc.ts";

@@ -1,8 +1,8 @@
 /** Who is let in to the WebSocket, frames that break its rules, and frames in pieces. */
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { currentRuntime } from "../../../src/base/system/runtime.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { currentRuntime } from "../../../src/base/system/machine.ts";
 import { bodyOf, connectRaw, frame, OPCODE, upgrade } from "../../harness/rpc-raw.ts";
 import { connectSocket } from "../../harness/rpc.ts";
 import { oncePerFile } from "../../harness/guard.ts";

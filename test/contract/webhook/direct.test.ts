@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { Webhook } from "standardwebhooks";
-import type { Clock } from "../../../src/base/clock.ts";
+import type { Clock } from "../../../src/base/time.ts";
 import { openReceiver, type Receiver } from "../../harness/receiver.ts";
 import { WatchedClock } from "../../harness/watched-clock.ts";
 import { startWebhookService, type WebhookService } from "../../harness/webhook.ts";
@@ -147,7 +147,12 @@ test("a message for an unknown target is given up with a log entry, and the rece
   await using service = await startDirect(target);
   const { store } = service.test.service;
   // As one that another version of the service left, or a target that was taken out of the configuration.
-  const message = { target: "carrier_pigeon:home", payload: { text: "coo", extra: {} }, maxAttempts: 1 };
+  const message = {
+    owner: "default",
+    target: "carrier_pigeon:home",
+    payload: { text: "coo", extra: {} },
+    maxAttempts: 1,
+  };
   const id = await store.write((tx) => store.outbox.enqueue(tx, message));
   while ((await store.find("outbox", { id }))?.status !== "dead") await new Promise((r) => setTimeout(r, 10));
   const [logged] = service.logged("cannot deliver a message; no attempt is left");
@@ -168,4 +173,38 @@ test("a message is not sent to a private address that is not allowed, whatever t
   await using service = await startDirect({ url: "{url}", host: "example.com" });
   assert.equal((await service.post("direct", { url: target.url })).status, 502);
   assert.equal(target.received.length, 0);
+});
+
+test("a direct delivery whose text is empty says so, and does not speak of an answer", async (t) => {
+  const target = await openReceiver(t);
+  await using service = await startDirect(target, { route: { prompt: " {text} " } });
+  assert.equal((await service.post("direct", { text: "" })).body.status, "delivered");
+  assert.deepEqual(JSON.parse(target.received[0]?.body ?? ""), { text: "(The message was empty.)" });
+});
+
+test("a target that asks a direct delivery to wait two seconds gets it again before the sender is answered", async (t) => {
+  const target = await openReceiver(t, (response, _request, count) => {
+    if (count === 1) response.writeHead(429, { "retry-after": "2" }).end();
+    else response.writeHead(204).end();
+  });
+  const clock = new WatchedClock(Date.now());
+  await using service = await startDirect(target, { clock });
+  const answer = service.post("direct", {}, named("slow-down"));
+  await Promise.all([clock.wait(2_000), target.count(1)]);
+  clock.tick(2_000);
+  assert.equal((await answer).body.status, "delivered");
+  assert.equal(target.received.length, 2);
+  assert.equal(new Set(target.received.map(({ headers }) => headers["webhook-id"])).size, 1);
+  const [message] = await service.test.service.store.read.selectFrom("outbox").selectAll().execute();
+  assert.equal(JSON.parse(message?.attempt_log ?? "[]").length, 2, "both attempts are on record");
+});
+
+test("a target that asks a direct delivery to wait longer than the sender can is answered 502 at once", async (t) => {
+  const target = await openReceiver(
+    t,
+    (response) => void response.writeHead(429, { "retry-after": "30" }).end(),
+  );
+  await using service = await startDirect(target);
+  assert.equal((await service.post("direct", {}, named("later"))).status, 502);
+  assert.equal(target.received.length, 1);
 });

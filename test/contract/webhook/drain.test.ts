@@ -4,7 +4,7 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { createServer, type AddressInfo } from "node:net";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 import { startTestService } from "../../harness/service.ts";
 import { startWebhookService } from "../../harness/webhook.ts";
@@ -108,7 +108,7 @@ test("a busy webhook port is retried until it is free, and the health report sho
   };
   const { status, url, detail = "" } = await check();
   assert.deepEqual([status, url], ["degraded", null]);
-  assert.match(detail, new RegExp(`127\\.0\\.0\\.1:${port}: another program listens there.*tried again`));
+  assert.match(detail, new RegExp(`127\\.0\\.0\\.1:${port}: another program listens there.*keeps trying`));
   await free();
   const isReceived = () => service.logLines.some((line) => line.includes('"webhooks are received"'));
   while (!isReceived()) await new Promise((resolve) => setTimeout(resolve, 10));

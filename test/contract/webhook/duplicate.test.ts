@@ -5,7 +5,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Webhook } from "standardwebhooks";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import type { DeliveryRow } from "../../../src/store/schema/tables.ts";
 import {
   bytesOf,

@@ -293,3 +293,35 @@ test("filters see payloads of any shape: numbers beyond 2^53, lone surrogates, 1
   assert.equal((await service.post("deep", deep)).status, 400);
   assert.equal(await pass(service, "deep", { v: 1 }), true, "and it goes on");
 });
+
+test("the record names the entry, the field and the value that a filter stopped at, and the log names none of it", async () => {
+  const filters: Filters = [
+    { field: "repository.private", equals: false },
+    { all: [opened, { any: [draft, { field: "label", in: ["a", "b"] }] }] },
+    { field: "headers.X-Token", equals: "of-this-sender" },
+    { not: { field: "sender", exists: true } },
+  ];
+  await using service = await startWebhookService({ routes: { hook: { filters } } });
+  const good = { repository: { private: false }, action: "opened", label: "a" };
+  const token = { "x-token": "of-this-sender" };
+  const cases: readonly (readonly [object, Readonly<Record<string, string>>, string])[] = [
+    [{ ...good, repository: {} }, token, "filters[0]: repository.private equals false, but it is missing"],
+    [{ ...good, action: "closed" }, token, 'filters[1].all[0]: action equals "opened", but it is "closed"'],
+    [{ ...good, label: "x" }, token, "filters[1].all[1].any: none of its entries matches"],
+    [good, { "x-token": "wrong" }, "filters[2]: headers.X-Token equals, but it is another value"],
+    [{ ...good, sender: {} }, token, "filters[3].not: its entry matches, or is invalid"],
+    [
+      { ...good, action: { long: "x".repeat(5000) } },
+      token,
+      `filters[1].all[0]: action equals "opened", but it is { "long": "${"x".repeat(88)}…`,
+    ],
+  ];
+  for (const [index, [body, headers, detail]] of cases.entries()) {
+    const named = { ...headers, "x-github-delivery": `case-${index}` };
+    assert.equal((await service.post("hook", body, { headers: named })).body.reason, "filter");
+    const rows = await service.recorded((all) => all.length === index + 1);
+    assert.equal(rows.find((row) => row.delivery_id === `case-${index}`)?.reason, detail);
+  }
+  const reasons = service.logged("a webhook was ignored").map(({ reason }) => reason);
+  assert.deepEqual(new Set(reasons), new Set(["filters"]));
+});

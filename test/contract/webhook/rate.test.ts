@@ -1,7 +1,7 @@
 /** How many requests a minute a route takes. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { startWebhookService, webhookScenario } from "../../harness/webhook.ts";
 
 const clock = new FakeClock();

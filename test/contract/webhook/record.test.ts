@@ -178,9 +178,9 @@ test("the record can be listed page by page, shown, and repeated as it was", asy
   await service.post("other", {}, { headers: { "x-github-delivery": "a" } });
   await service.recorded((rows) => rows.length === 5);
   const record = new Deliveries(service.test.service.store);
-  const first = await record.list({ route: "hook" }, { limit: 3 });
+  const first = await record.list({ routes: ["hook"] }, { limit: 3 });
   assert.equal(first.deliveries.length, 3);
-  const rest = await record.list({ route: "hook" }, { limit: 3, cursor: first.nextCursor });
+  const rest = await record.list({ routes: ["hook"] }, { limit: 3, cursor: first.nextCursor });
   assert.equal(rest.nextCursor, undefined);
   const all = [...first.deliveries, ...rest.deliveries];
   assert.deepEqual(all.map(({ deliveryId }) => deliveryId).slice(-3), ["c", "b", "a"]);
@@ -189,7 +189,7 @@ test("the record can be listed page by page, shown, and repeated as it was", asy
     "newest first",
   );
   assert.deepEqual(
-    (await record.list({ status: "ignored" }, { limit: 9 })).deliveries.map(({ event: type }) => type),
+    (await record.list({ statuses: ["ignored"] }, { limit: 9 })).deliveries.map(({ event: type }) => type),
     ["ping"],
   );
   assert.equal((await record.show("a"))?.route, "other", "the newest of that name");

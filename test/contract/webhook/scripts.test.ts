@@ -370,3 +370,11 @@ test("a script need not be executable, and without the folder every script is mi
   await rm(place.folder, { recursive: true });
   await assertIgnored(place.service, /no such file/);
 });
+
+test("what a failing script complains of is in the record, and not in the log", async () => {
+  await using place = await openPlace({ "fail.sh": "cat >&2; exit 3\n" });
+  await assertIgnored(place.service, /^it ended with code 3: .*private-title/, "hook", {
+    title: "private-title",
+  });
+  assert.ok(!place.service.test.logLines.join("").includes("private-title"));
+});

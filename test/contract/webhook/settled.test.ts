@@ -47,7 +47,7 @@ async function startCut(target: Receiver, deliver = "webhook") {
 async function wakeOutbox({ test: { service } }: WebhookService): Promise<void> {
   const { store } = service;
   await store.write((tx) =>
-    store.outbox.enqueue(tx, { target: "log", payload: { text: "wake", extra: {} } }),
+    store.outbox.enqueue(tx, { owner: "default", target: "log", payload: { text: "wake", extra: {} } }),
   );
 }
 

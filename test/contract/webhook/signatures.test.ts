@@ -104,6 +104,7 @@ test("invalid bytes in any signature or bearer header answer 401", async () => {
     "x-gitlab-token",
     "x-webhook-signature-v2",
     "x-webhook-signature",
+    "x-hub-signature",
     "authorization",
   ];
   for (const name of names) {
@@ -270,6 +271,7 @@ test("a wrong signature header fails despite a valid bearer token, and bearer al
     "x-gitlab-token",
     "x-webhook-signature-v2",
     "x-webhook-signature",
+    "x-hub-signature",
   ];
   const refused = await statuses(
     service,

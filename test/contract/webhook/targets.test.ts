@@ -256,3 +256,58 @@ test("a platform that is not set up is a warning with what to do; its messages w
   assert.equal((await service.post("hook")).status, 202);
   await telegram.count(1);
 });
+
+test("a route to github_comment without repo or pr_number is logged at the start", async (t) => {
+  const telegram = await startTelegram(t);
+  const agent = { deliver_only: false, deliver: "github_comment" };
+  const whole = { repo: "{repository.full_name}", pr_number: "{number}" };
+  await using service = await start(
+    { telegram },
+    { review: { ...agent, deliver_extra: { repo: "a/b" } }, good: { ...agent, deliver_extra: whole } },
+  );
+  const logged = service.logged("a webhook route delivers to a platform that is not set up");
+  const missing = logged.filter(({ problems }) => String(problems).includes("needs repo and pr_number"));
+  assert.deepEqual(
+    missing.map(({ route }) => route),
+    ["review"],
+  );
+});
+
+test("what the sender wrote reaches the chat to the letter, and the words of the template are Markdown", async (t) => {
+  const telegram = await startTelegram(t);
+  await using service = await start(
+    { telegram },
+    {
+      direct: { deliver: "telegram:42", prompt: "**Changed** by {user}:\n\n{text}" },
+      raw: { deliver: "telegram:42", prompt: "{__raw__}" },
+      plain: { deliver: "telegram:42", prompt: undefined as never },
+    },
+  );
+  const text =
+    "changed __init__.py, rm /var/*/log/*.gz, 2*3*4\n# no heading\n1) one\n[safe](https://evil.example)";
+  assert.equal((await service.post("direct", { user: "*ann*", text })).status, 200);
+  const body = telegram.asked.at(-1)?.body ?? {};
+  assert.equal(body["parse_mode"], "HTML");
+  assert.equal(visible(String(body["text"])), `Changed by *ann*:\n\n${text}`);
+  assert.match(String(body["text"]), /^<b>Changed<\/b> by \*ann\*:/);
+  assert.ok(!String(body["text"]).includes("<a "), "no link hides its address");
+
+  const nested = { a: { b: ["_x_"] } };
+  assert.equal((await service.post("raw", nested)).status, 200);
+  const indented = visible(String(telegram.asked.at(-1)?.body?.["text"])).replaceAll("\u00a0", " ");
+  assert.equal(indented, JSON.stringify(nested, undefined, 2));
+
+  assert.equal((await service.post("plain", { fence: "```\n# x" })).status, 200);
+  const dump = visible(String(telegram.asked.at(-1)?.body?.["text"]));
+  assert.match(dump, /^Webhook event 'unknown' on route 'plain':\n\n/);
+  assert.ok(dump.includes('"fence": "```\\n# x"'), dump);
+  assert.deepEqual(telegram.violations, []);
+});
+
+/** The text of Telegram's HTML as a person reads it. */
+function visible(html: string): string {
+  const entities: Readonly<Record<string, string>> = { lt: "<", gt: ">", amp: "&", quot: '"' };
+  return html
+    .replaceAll(/<[^>]*>/g, "")
+    .replaceAll(/&(\w+);/g, (whole, name: string) => entities[name] ?? whole);
+}

@@ -165,3 +165,19 @@ test("texts of any kind reach the agent as they were sent", async () => {
   assert.equal(proto, '{"__proto__":1}|{\n  "__proto__": {\n    "a": 1\n  }\n}');
   assert.equal(({} as { readonly a?: unknown }).a, undefined);
 });
+
+test("numbers reach the prompt as the sender wrote them, with their zeros and exponents", async () => {
+  await using agent = await openWebhookAgent({
+    routes: {
+      hook: {
+        prompt: "{total} {rate} {big} {list}",
+        trusts_sender: true,
+        filters: [{ field: "total", equals: 19.9 }],
+      },
+    },
+  });
+  const body = '{"total": 19.90, "rate": 1e3, "big": 12345678901234567890, "list": [1.0, 2]}';
+  assert.equal((await agent.service.post("hook", body)).status, 202);
+  const [prompt] = await agent.asked(1);
+  assert.equal(prompt, "19.90 1e3 12345678901234567890 [\n  1.0,\n  2\n]");
+});

@@ -18,7 +18,7 @@ const message = {
   required: ["content", "allowed_mentions"],
   additionalProperties: false,
   properties: {
-    content: { type: "string", minLength: 1 },
+    content: { type: "string" },
     allowed_mentions: { type: "object" },
     nonce: { type: "string", minLength: 1, maxLength: 25 },
     enforce_nonce: { type: "boolean" },
@@ -58,8 +58,10 @@ export async function startDiscord(t: Cleanup): Promise<FakePlatform> {
       schema: message,
       refuse,
       invalid,
-      answer: ({ body = {} }, [, channel = ""]) => {
-        const refusal = vendorFlaw(check(body)) ?? refusalOf(channel, posts, body);
+      answer: ({ body = {}, files }, [, channel = ""]) => {
+        const hasFile = files.some(({ field, name }) => field === "files[0]" && name !== "");
+        const refusal =
+          vendorFlaw(check(body)) ?? refusalOf(channel, posts, hasFile ? { content: "file" } : body);
         if (refusal) return refusal;
         const nonce = body["enforce_nonce"] === true ? `${channel} ${String(body["nonce"])}` : undefined;
         const id = byNonce.get(nonce ?? "") ?? String((lastId += 1));

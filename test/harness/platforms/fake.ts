@@ -1,8 +1,7 @@
 /** A platform on loopback that holds its clients to what the vendor documents, and can misbehave on demand. */
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { JsonSchema } from "../../../src/base/json/schema.ts";
-import { formatIssue, SchemaSet } from "../../../src/base/json/validate.ts";
+import { type JsonSchema, formatIssue, SchemaSet } from "../../../src/base/schema.ts";
 
 export interface Asked {
   readonly method: string;
@@ -13,6 +12,16 @@ export interface Asked {
   readonly raw: string;
   /** The body as JSON, or as fields of a form; undefined when it is neither. */
   readonly body: Readonly<Record<string, unknown>> | undefined;
+  /** The files of a form with several parts, or a body of bytes under the name "". */
+  readonly files: readonly AskedFile[];
+}
+
+export interface AskedFile {
+  /** Name of its field. */
+  readonly field: string;
+  readonly name: string;
+  readonly type: string;
+  readonly bytes: Buffer;
 }
 
 export interface Reply {
@@ -102,15 +111,36 @@ async function readRequest(request: IncomingMessage): Promise<Asked> {
   for await (const chunk of request) chunks.push(chunk as Buffer);
   const { method = "", url = "/", headers } = request;
   const { pathname: path, searchParams: query } = new URL(url, "http://fake");
-  const raw = Buffer.concat(chunks).toString();
+  const bytes = Buffer.concat(chunks);
+  const raw = bytes.toString();
+  const type = headers["content-type"] ?? "";
+  const form = type.startsWith("multipart/form-data") ? await readForm(bytes, type) : undefined;
   return {
     method,
     path: decodeURIComponent(path),
     query,
     headers,
     raw,
-    body: readBody(raw, headers["content-type"]),
+    body: form ? form.body : readBody(raw, type),
+    files: form?.files ?? [{ field: "", name: "", type, bytes }],
   };
+}
+
+/** Discord takes the JSON of a message in the field payload_json. */
+async function readForm(bytes: Buffer, type: string) {
+  const form = await new Response(new Uint8Array(bytes), { headers: { "content-type": type } }).formData();
+  const fields: Record<string, unknown> = {};
+  const files: AskedFile[] = [];
+  for (const [field, value] of form) {
+    if (typeof value === "string") fields[field] = value;
+    else {
+      const content = Buffer.from(await value.arrayBuffer());
+      files.push({ field, name: value.name, type: value.type, bytes: content });
+    }
+  }
+  const { payload_json: json } = fields;
+  const body = typeof json === "string" ? (JSON.parse(json) as Asked["body"]) : fields;
+  return { body, files };
 }
 
 function readBody(raw: string, type = ""): Asked["body"] {

@@ -17,7 +17,10 @@ const message = {
   required: ["msgtype", "body"],
   additionalProperties: false,
   properties: {
-    msgtype: { enum: ["m.text", "m.notice"] },
+    msgtype: { enum: ["m.text", "m.notice", "m.file", "m.image"] },
+    url: { type: "string", pattern: "^mxc://example\\.org/" },
+    filename: { type: "string" },
+    info: { type: "object" },
     body: { type: "string", minLength: 1 },
     format: { const: "org.matrix.custom.html" },
     formatted_body: { type: "string", minLength: 1 },
@@ -80,6 +83,15 @@ export async function startMatrix(t: Cleanup): Promise<FakePlatform> {
         if (room === ENCRYPTED) return { status: 200, body: { algorithm: "m.megolm.v1.aes-sha2" } };
         return room === ROOM ? unencrypted : forbidden(room);
       },
+    },
+    {
+      method: "POST",
+      path: /^\/_matrix\/media\/v3\/upload$/,
+      refuse,
+      answer: ({ query }) => ({
+        status: 200,
+        body: { content_uri: `mxc://example.org/${query.get("filename")?.replace(/\W/g, "")}` },
+      }),
     },
     {
       method: "GET",

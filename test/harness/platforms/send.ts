@@ -1,7 +1,6 @@
 /** One message through a platform's target, without a service around it. */
-import { systemClock } from "../../../src/base/clock.ts";
-import { silentLog } from "../../../src/base/observe/log.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { systemClock } from "../../../src/base/time.ts";
+import { silentLog, offTracer } from "../../../src/base/observe.ts";
 import type { Platform, PlatformParts, Delivery, SendOutcome } from "../../../src/deliver/target.ts";
 
 export interface Sent {

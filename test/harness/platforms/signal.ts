@@ -25,6 +25,10 @@ const rpcSchema = {
         recipient: { type: "array", minItems: 1, items: { type: "string" } },
         groupId: { type: "string" },
         message: { type: "string" },
+        attachment: {
+          type: "array",
+          items: { type: "string", pattern: "^data:[^;]+;filename=[^;]+;base64," },
+        },
         textStyle: { type: "array", items: { type: "string", pattern: "^\\d+:\\d+:[A-Z]+$" } },
       },
     },
@@ -39,6 +43,7 @@ const restSchema = {
     message: { type: "string" },
     number: { type: "string" },
     recipients: { type: "array", items: { type: "string" } },
+    base64_attachments: { type: "array", items: { type: "string", pattern: "^data:" } },
     text_mode: { enum: ["normal", "styled"] },
   },
 } as const;
@@ -91,10 +96,10 @@ export function restError(status: number, error: string, tokens?: readonly strin
 
 function rpcAnswer({ body }: Asked): Reply {
   const { id, params } = body as { readonly id: string; readonly params: Readonly<Record<string, unknown>> };
-  const { account, recipient = [], groupId, message, textStyle = [] } = params;
+  const { account, recipient = [], groupId, message, textStyle = [], attachment } = params;
   const text = String(message);
   if (account !== SIGNAL_ACCOUNT) return rpcError(-32_602, "Specified account does not exist");
-  if (text === "") return rpcError(-1, "Sending empty message is not allowed");
+  if (text === "" && attachment === undefined) return rpcError(-1, "Sending empty message is not allowed");
   for (const style of textStyle as readonly string[]) {
     const [start, length, name = ""] = style.split(":");
     if (!styles.has(name)) return rpcError(-1, `Invalid style: ${name}`);

@@ -35,6 +35,17 @@ const message = {
   },
 } as const;
 
+const filesSchema = {
+  type: "object",
+  required: ["files", "channel_id"],
+  additionalProperties: false,
+  properties: {
+    files: { type: "array", minItems: 1, items: { type: "object", required: ["id", "title"] } },
+    channel_id: { type: "string" },
+    thread_ts: { type: "string" },
+  },
+} as const;
+
 const MAX_TEXT = 40_000;
 
 interface Cleanup {
@@ -47,6 +58,8 @@ export async function startSlack(t: Cleanup): Promise<FakePlatform> {
     ? () => undefined
     : vendorBody("slack.json", "/chat.postMessage");
   let count = 0;
+  const sizes = new Map<string, number>();
+  const stored = new Set<string>();
   return startPlatform(t, [
     {
       method: "POST",
@@ -67,6 +80,38 @@ export async function startSlack(t: Cleanup): Promise<FakePlatform> {
           status: 200,
           body: { ok: true, channel: CHANNEL, ts, message: { text: asked.body?.["text"] } },
         };
+      },
+    },
+    {
+      method: "POST",
+      path: /^\/files\.getUploadURLExternal$/,
+      answer: ({ body = {}, headers }) => {
+        if (headers.authorization !== `Bearer ${SLACK_TOKEN}`) return refusal("invalid_auth");
+        const id = `F${String((count += 1)).padStart(9, "0")}`;
+        sizes.set(id, Number(body["length"]));
+        const upload_url = `http://${headers.host}/upload/v1/${id}`;
+        return { status: 200, body: { ok: true, upload_url, file_id: id } };
+      },
+    },
+    {
+      method: "POST",
+      path: /^\/upload\/v1\/(F\d+)$/,
+      answer: ({ files: [file], headers }, [, id = ""]) => {
+        if (headers.authorization !== undefined) return { status: 400, body: "no token is sent here" };
+        if (file?.bytes.length !== sizes.get(id)) return { status: 400, body: "wrong length" };
+        stored.add(id);
+        return { status: 200, body: `OK - ${file?.bytes.length}` };
+      },
+    },
+    {
+      method: "POST",
+      path: /^\/files\.completeUploadExternal$/,
+      schema: filesSchema,
+      answer: ({ body = {} }) => {
+        const [{ id }] = body["files"] as [{ id: string }];
+        if (!stored.has(id)) return refusal("file_not_found");
+        if (body["channel_id"] !== CHANNEL) return refusal("channel_not_found");
+        return { status: 200, body: { ok: true, files: [{ id }] } };
       },
     },
   ]);

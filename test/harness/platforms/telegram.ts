@@ -40,6 +40,19 @@ export async function startTelegram(t: Cleanup): Promise<FakePlatform> {
       answer: (asked) =>
         refusal(asked) ?? { status: 200, body: { ok: true, result: { message_id: (lastId += 1) } } },
     },
+    {
+      method: "POST",
+      path: /^\/bot[^/]+\/send(?<kind>Photo|Document)$/,
+      answer: ({ body = {}, files: [file] }, { groups: { kind = "" } = {} }) => {
+        const { chat_id: chat, message_thread_id: thread } = body;
+        if (!["-100123", "42"].includes(String(chat))) return error(400, "Bad Request: chat not found");
+        if (thread !== undefined && thread !== "17")
+          return error(400, "Bad Request: message thread not found");
+        if (!file || file.field !== kind.toLowerCase() || file.name === "" || file.bytes.length === 0)
+          return error(400, `Bad Request: there is no ${kind.toLowerCase()} in the request`);
+        return { status: 200, body: { ok: true, result: { message_id: (lastId += 1) } } };
+      },
+    },
   ]);
 }
 

@@ -1,5 +1,5 @@
 /** What the outbox knows of doubts, for targets that are asked without one. */
-import type { Clock } from "../../../src/base/clock.ts";
+import type { Clock } from "../../../src/base/time.ts";
 import type { Delivery, SendOptions, SendOutcome, Target } from "../../../src/deliver/target.ts";
 
 /** Sends one message again and again: after one that stays unknown a person has had it sent again. */

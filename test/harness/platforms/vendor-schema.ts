@@ -1,8 +1,8 @@
 /** Bodies of requests against the vendors' own descriptions, which stand outside the project. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { isRecord, type JsonSchema, type SchemaMap } from "../../../src/base/json/schema.ts";
-import { formatIssue, SchemaSet } from "../../../src/base/json/validate.ts";
+import { type JsonSchema, type SchemaMap, formatIssue, SchemaSet } from "../../../src/base/schema.ts";
+import { isRecord } from "../../../src/base/data.ts";
 
 /** What does not fit, in words; undefined when all does. */
 export type BodyCheck = (body: unknown) => string | undefined;

@@ -126,3 +126,44 @@ test("session/new accepts a key that was saved without authenticate", async () =
   await writeFile(join(place.home, ".env"), "OPENAI_API_KEY=key\n", { mode: 0o600 });
   await editor.session(place.folder);
 });
+
+test("sessions can be listed and deleted while the variable of the key is not set, and authenticate names it", async () => {
+  await using place = await createAcpPlace({ replies: [saying("from the provider")] });
+  const provider = `{ type: openai_compatible, base_url: "${place.models?.baseUrl}", models: [m], api_key: "env:OWN_KEY" }`;
+  await configure(place, `model:\n  default: local:m\n  providers:\n    local: ${provider}\n`);
+  const editor = await place.start().client();
+  const { agent } = editor;
+  assert.deepEqual((await agent.request("session/list", {})).sessions, []);
+  assert.deepEqual(await agent.request("session/delete", { sessionId: "nothing" }), {});
+  assert.match(await missing(editor.session(place.folder)), /the variable OWN_KEY, which is not set/);
+  assert.match(await missing(authenticate(editor, "provider")), /OWN_KEY/);
+  await writeFile(join(place.home, ".env"), "OWN_KEY=a-key-that-came-later\n", { mode: 0o600 });
+  const sessionId = await editor.session(place.folder);
+  assert.equal((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
+  assert.equal(place.models?.requests[0]?.headers["authorization"], "Bearer a-key-that-came-later");
+});
+
+test("authenticate refuses a key that the provider has rejected, until the key is another one or a turn succeeds", async () => {
+  let isRejecting = false;
+  await using place = await createAcpPlace({
+    replies: () => (isRejecting ? { status: 401, body: "{}" } : saying("well")),
+  });
+  await configure(place, KEYLESS.replace("URL", place.models?.baseUrl ?? ""));
+  await writeFile(join(place.home, ".env"), "OPENAI_API_KEY=first-key\n", { mode: 0o600 });
+  const editor = await place.start({ env: { OPENAI_API_KEY: "" } }).client();
+  const sessionId = await editor.session(place.folder);
+  const reject = async () => {
+    isRejecting = true;
+    assert.equal((await refusal(editor.prompt(sessionId, "hello"))).code, -32_000);
+    assert.match(await missing(authenticate(editor, "provider")), /agentd setup/);
+    isRejecting = false;
+  };
+  await reject();
+  assert.equal((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
+  assert.deepEqual(await authenticate(editor, "provider"), {});
+  await reject();
+  await writeFile(join(place.home, ".env"), "OPENAI_API_KEY=second-key\n", { mode: 0o600 });
+  assert.match(await missing(authenticate(editor, "provider")), /Restart the agent/);
+  await editor.agent.request("session/close", { sessionId });
+  assert.deepEqual(await authenticate(editor, "provider"), {});
+});

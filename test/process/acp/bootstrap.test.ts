@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import packageFile from "../../../package.json" with { type: "json" };
-import { checkOnce } from "../../../src/base/json/validate.ts";
+import { checkOnce } from "../../../src/base/schema.ts";
 import { createAcpPlace, type AcpPlace } from "../../harness/acp.ts";
 import { agentd } from "../../harness/agentd.ts";
 
@@ -46,7 +46,11 @@ interface Bootstrap {
   readonly zed: { readonly agent_servers: Readonly<Record<string, Start>> };
   readonly jetbrains: { readonly agent_servers: Readonly<Record<string, Start>> };
   readonly vscode: { readonly "acp.agents": Readonly<Record<string, Start>> };
-  readonly registry: { readonly id: string; readonly version: string };
+  readonly registry: {
+    readonly id: string;
+    readonly version: string;
+    readonly distribution: { readonly npx: { readonly package: string } };
+  };
 }
 
 async function bootstrap(options: readonly string[], env: Record<string, string>): Promise<Bootstrap> {
@@ -65,10 +69,14 @@ async function converse(place: AcpPlace, { command, args, env }: Start): Promise
 
 test("`--bootstrap --json` matches the registry schema, and its Zed and JetBrains commands start a working agent", async () => {
   await using place = await createAcpPlace();
-  const printed = await bootstrap([], { HOME: place.base, AGENTD_HOME: place.home });
+  const printed = await bootstrap(["--package", "@acme/agent"], {
+    HOME: place.base,
+    AGENTD_HOME: place.home,
+  });
   assert.deepEqual(Object.keys(printed), ["zed", "jetbrains", "vscode", "registry"]);
   assert.equal(checkOnce(registrySchema, printed.registry), undefined);
   assert.equal(printed.registry.version, packageFile.version);
+  assert.equal(printed.registry.distribution.npx.package, `@acme/agent@${packageFile.version}`);
   const [zed, jetbrains] = [printed.zed, printed.jetbrains].map((each) => each.agent_servers["agentd"]);
   assert.ok(zed && jetbrains);
   assert.equal(zed.type, "custom");
@@ -80,7 +88,9 @@ test("`--bootstrap --json` matches the registry schema, and its Zed and JetBrain
 test("`--bootstrap` writes nothing, needs no configuration, and sets home or profile only when they are not the default", async () => {
   const base = await realpath(await mkdtemp(join(tmpdir(), "agentd-bootstrap-")));
   try {
-    const { zed, registry } = await bootstrap(["--name", "My Agent (dev)"], { HOME: base });
+    const { zed, registry } = await bootstrap(["--name", "My Agent (dev)", "--package", "agent"], {
+      HOME: base,
+    });
     assert.deepEqual(zed.agent_servers["My Agent (dev)"]?.env, {});
     assert.equal(registry.id, "my-agent-dev");
     assert.deepEqual(Object.keys(await bootstrap(["--ide", "jetbrains"], { HOME: base })), ["jetbrains"]);
@@ -93,7 +103,9 @@ test("`--bootstrap` writes nothing, needs no configuration, and sets home or pro
 });
 
 test("`--bootstrap` without `--json` prints each file name with the block to put there", async () => {
-  const { code, stdout } = await agentd(["acp", "--bootstrap", "--ide", "all"], { HOME: "/nonexistent" });
+  const { code, stdout } = await agentd(["acp", "--bootstrap", "--ide", "all", "--package", "agent"], {
+    HOME: "/nonexistent",
+  });
   assert.equal(code, 0);
   const sections = stdout.split(/^(?=\S.*: .*\n\n\{$)/m);
   const files = ["settings.json", "acp.json", "settings.json", "agent.json"];
@@ -101,6 +113,24 @@ test("`--bootstrap` without `--json` prints each file name with the block to put
   for (const [index, section] of sections.entries()) {
     assert.ok(section.split("\n")[0]?.includes(files[index] ?? ""), section);
     assert.ok(typeof JSON.parse(section.slice(section.indexOf("\n"))) === "object");
+  }
+});
+
+test("`--bootstrap` names no package that you did not name: without `--package` it prints no registry block", async () => {
+  const printed = await bootstrap([], { HOME: "/nonexistent" });
+  assert.deepEqual(Object.keys(printed), ["zed", "jetbrains", "vscode"]);
+  const refused = async (...options: readonly string[]) => {
+    const { code, stdout, stderr } = await agentd(["acp", ...options], { HOME: "/nonexistent" });
+    assert.deepEqual([code, stdout], [2, ""]);
+    return stderr;
+  };
+  assert.match(await refused("--bootstrap", "--ide", "registry"), /--ide registry requires --package NAME/);
+  assert.match(await refused("--package", "agent"), /--package requires --bootstrap/);
+  for (const name of ["", "../evil", "agent@1.0.0", "Agent", "a b", "@scope", "x".repeat(215)]) {
+    assert.match(
+      await refused("--bootstrap", "--package", name),
+      /--package must be the name of an npm package/,
+    );
   }
 });
 

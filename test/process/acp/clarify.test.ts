@@ -167,6 +167,11 @@ test("clarify without forms or permission requests ends the turn with its questi
     ["user", "assistant", "tool", "user"],
   );
   assert.match(String(messages.at(-2)?.["content"]), /next message is the answer/);
+  assert.equal(
+    place.models?.requests.length,
+    2,
+    "the model is not called between the question and its answer",
+  );
 });
 
 test("clarify uses permission requests after a form fails, and does not try forms again", async () => {

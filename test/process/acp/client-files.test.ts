@@ -134,6 +134,25 @@ test("a write that the client refuses fails the tool call and leaves the disk un
   assert.equal(diffs(editor).length, 0);
 });
 
+test("the model learns why the client did not write a file, also where the reason is in the error's details", async () => {
+  await using place = await createAcpPlace({
+    replies: calls(["write_file", { path: "new.txt", content: "x" }]),
+  });
+  const editor = await place.start().client({
+    capabilities: { fs: { readTextFile: false, writeTextFile: true } },
+    permission: choose("allow_once"),
+    serve: (app) =>
+      app.onRequest("fs/write_text_file", () => {
+        throw new Error("Permission denied for fs/write_text_file");
+      }),
+  });
+  await editor.prompt(await editor.session(place.folder), "go");
+  assert.match(
+    result(place, 0),
+    /The editor did not write .*new\.txt: Permission denied for fs\/write_text_file/,
+  );
+});
+
 for (const { name, capabilities, config } of [
   { name: "caps off (`--no-fs --no-terminal`)", capabilities: {}, config: "" },
   {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { pathToFileURL } from "node:url";
 import type { AvailableCommand } from "@agentclientprotocol/sdk/unstable";
 import { createAcpPlace, type AcpClient, type AcpPlace, type AcpProcess } from "../../harness/acp.ts";
 import { asking, deciding, twoSteps } from "../../harness/acp-leave.ts";
@@ -110,7 +111,7 @@ test("a slash command answers or fails in one message that keeps its lines, with
   assert.match(await told(editor, sessionId, "/context"), /^```\nContext {4}\d+ of \d+ tokens/);
   assert.equal(await told(editor, sessionId, "/title # My `title`"), "Title: # My `title`");
   assert.match(await told(editor, sessionId, "/undo x"), /^Usage: \/undo \[n\]$/);
-  assert.match(await told(editor, sessionId, "/model nowhere:none"), /^There is no model "nowhere:none"/);
+  assert.match(await told(editor, sessionId, "/model nowhere:none"), /^Unknown model "nowhere:none"/);
   assert.match(await told(editor, sessionId, "/help nope"), /^No command is named \/nope/);
   assert.match(await told(editor, sessionId, "/new"), /^Start a new session in your editor\.$/);
   const chunks = editor.updates("agent_message_chunk", sessionId);
@@ -129,12 +130,34 @@ test("an unknown slash command, or one beside other blocks, goes to the model as
   const { stopReason } = await editor.agent.request("session/prompt", {
     sessionId,
     prompt: [
-      { type: "text", text: "/status of " },
+      { type: "text", text: "say /status of " },
       { type: "resource_link", uri: "https://example.com/a", name: "a" },
     ],
   });
   assert.equal(stopReason, "end_turn");
-  assert.equal(prompts(place).at(-1), "/status of [@a](https://example.com/a)");
+  assert.equal(prompts(place).at(-1), "say /status of [@a](https://example.com/a)");
+});
+
+test("a slash command takes the mention of a file beside it, and the model gets the file", async () => {
+  await using place = await createAcpPlace({
+    replies: counted,
+    config: "quick_commands: { deploy: { type: prompt, value: 'Deploy as described in {args}.' } }\n",
+  });
+  await writeFile(join(place.folder, "plan.md"), "first the database\n");
+  const uri = pathToFileURL(join(place.folder, "plan.md")).href;
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  await editor.agent.request("session/prompt", {
+    sessionId,
+    prompt: [
+      { type: "text", text: "/deploy " },
+      { type: "resource_link", uri, name: "plan.md" },
+    ],
+  });
+  const [prompt] = place.models?.requests ?? [];
+  const sent = JSON.stringify(prompt?.body.messages.at(-1));
+  assert.match(sent, /Deploy as described in \[@plan\.md\]/);
+  assert.match(sent, /first the database/);
 });
 
 test("slash commands answer during a turn, and one that needs an idle session reports that it is busy", async () => {
@@ -144,7 +167,7 @@ test("slash commands answer during a turn, and one that needs an idle session re
   const turn = editor.prompt(sessionId, "go");
   await asked;
   assert.match(await told(editor, sessionId, "/status"), /State {5}running/);
-  assert.match(await told(editor, sessionId, "/reset"), /The session is at work/);
+  assert.match(await told(editor, sessionId, "/reset"), /The session is busy/);
   assert.equal(await told(editor, sessionId, "/title while it works"), "Title: while it works");
   allow();
   assert.equal((await turn).stopReason, "end_turn");

@@ -63,10 +63,11 @@ test("a provider error fails the prompt with its kind and a code, and the next p
     const error = await failure(editor, sessionId, "hello");
     assert.equal(error.code, code, name);
     assert.deepEqual(pick(error.data, Object.keys(data)), data, name);
-    assert.equal(
-      Array.isArray((error.data as { authMethods?: unknown }).authMethods),
-      code === -32_000,
-      name,
+    const known = ["kind", "status", "retryAfter", "retryable"];
+    assert.deepEqual(
+      Object.keys(error.data as object).filter((key) => !known.includes(key)),
+      [],
+      `${name}: clients show the data beside the message`,
     );
     assert.ok(error.message.length <= 400 && !error.message.includes("\n"), `${name}: ${error.message}`);
     replies.length = 0;
@@ -74,7 +75,7 @@ test("a provider error fails the prompt with its kind and a code, and the next p
     assert.match(editor.text(sessionId), /well again$/, name);
   }
   const wire = JSON.stringify(agentd.lines);
-  assert.ok(!wire.includes("sk-very-secret"), "what a provider wrote is not repeated");
+  assert.ok(!wire.includes("sk-very-secret-0123456789abcdefghij"), "what a provider wrote is not repeated");
   assert.ok(
     !/\n\s+at .*\.ts:\d+/.test(agentd.lines.map((line) => JSON.stringify(line)).join("\n")),
     "no stack",
@@ -98,6 +99,26 @@ test("repeated provider errors 500 and 503 are reported as kind provider and ove
   replies.length = 0;
   assert.equal((await editor.prompt(sessionId, "again")).stopReason, "end_turn");
 });
+
+for (const { name, capabilities } of [
+  { name: "a notice", capabilities: { session: { notices: {} } } },
+  { name: "text in a client without notices", capabilities: {} },
+]) {
+  test(`a retry of the provider is reported as ${name} while the prompt waits`, async () => {
+    const limited = { status: 429, headers: { "retry-after": "1" }, body: secretly(429) };
+    await using place = await createAcpPlace({ replies: [limited, saying("well again")] });
+    const editor = await place.start().client({ capabilities });
+    await editor.prompt(await editor.session(place.folder), "hello");
+    const retry = /The provider local failed; trying again in 1 seconds\./;
+    const [notice] = editor.updates("notice");
+    const [first] = editor.updates("agent_message_chunk");
+    const text = first?.content.type === "text" ? first.content.text : "";
+    assert.match(notice?.title ?? text, retry);
+    assert.equal(notice?.severity, "session" in capabilities ? "warning" : undefined);
+    assert.match(editor.text(), /well again$/);
+    assert.equal(retry.test(editor.text()), !("session" in capabilities));
+  });
+}
 
 test("a provider that stays silent too long is reported as kind network", async () => {
   const replies: ModelReply[] = [{ pieces: [{ text: "half" }, { hang: true }] }];
@@ -125,17 +146,60 @@ test("partial text stays after a provider failure, and no other text is added", 
   assert.equal(editor.text(), "half an answ");
 });
 
-test("a length stop answers max_tokens, and a content filter answers refusal", async () => {
+test("a length stop answers max_tokens", async () => {
   await using place = await createAcpPlace({
-    replies: [
-      { pieces: [{ text: "and so on and" }, { finish: "length" }] },
-      { pieces: [{ text: "I will not." }, { finish: "content_filter" }] },
-    ],
+    replies: [{ pieces: [{ text: "and so on and" }, { finish: "length" }] }],
   });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   assert.equal((await editor.prompt(sessionId, "long")).stopReason, "max_tokens");
-  assert.equal((await editor.prompt(sessionId, "bad")).stopReason, "refusal");
+});
+
+const refused: ModelReply = { pieces: [{ text: "I will not." }, { finish: "content_filter" }] };
+
+test("a refused prompt and its answer are gone from the next model call and from session/load", async () => {
+  await using place = await createAcpPlace({
+    replies: [saying("first answer"), refused, saying("third answer")],
+  });
+  const agentd = place.start();
+  const editor = await agentd.client();
+  const sessionId = await editor.session(place.folder);
+  await editor.prompt(sessionId, "first prompt");
+  // The third prompt is queued while the second one runs.
+  const second = editor.prompt(sessionId, "a bad prompt");
+  const third = editor.prompt(sessionId, "third prompt");
+  assert.equal((await second).stopReason, "refusal");
+  assert.match(editor.text(), /I will not\./, "the user sees why");
+  assert.equal((await third).stopReason, "end_turn");
+  const sent = JSON.stringify(place.models?.requests.at(-1)?.body.messages);
+  assert.match(sent, /first prompt.*first answer.*third prompt/s);
+  assert.doesNotMatch(sent, /bad prompt|I will not/);
+
+  const other = await place.start().client();
+  await other.agent.request("session/load", { sessionId, cwd: place.folder, mcpServers: [] });
+  const replayed = other.seen.flatMap((each) => (each.kind === "update" ? [each.update] : []));
+  const texts = replayed.flatMap((update) =>
+    "content" in update && !Array.isArray(update.content) && update.content?.type === "text"
+      ? [update.content.text]
+      : [],
+  );
+  assert.deepEqual(texts, ["first prompt", "first answer", "third prompt", "third answer"]);
+});
+
+test("a refusal after a tool call ends the turn with a message and keeps it in the conversation", async () => {
+  await using place = await createAcpPlace({
+    replies: [
+      calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: "echo made > file" }) }),
+      refused,
+      saying("next answer"),
+    ],
+  });
+  const editor = await place.start().client({ permission: choose("allow_once") });
+  const sessionId = await editor.session(place.folder);
+  assert.equal((await editor.prompt(sessionId, "make it")).stopReason, "end_turn");
+  assert.match(editor.text(), /I will not\.[^]*The model refused to continue/);
+  await editor.prompt(sessionId, "next");
+  assert.match(JSON.stringify(place.models?.requests.at(-1)?.body.messages), /make it.*echo made.*next/s);
 });
 
 test("a turn that reaches agent.max_steps answers max_turn_requests", async () => {
@@ -159,7 +223,7 @@ async function failure(editor: AcpClient, sessionId: string, text: string): Prom
 /** Providers repeat keys in what they complain of. */
 function secretly(status: number): string {
   return JSON.stringify({
-    error: { message: `status ${status} for key sk-very-secret`, type: "x", code: "y" },
+    error: { message: `status ${status} for key sk-very-secret-0123456789abcdefghij`, type: "x", code: "y" },
   });
 }
 

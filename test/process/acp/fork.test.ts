@@ -75,14 +75,24 @@ test("a fork of a session without messages is an empty session with the same mod
   assert.equal((await client.prompt(sessionId, "hello")).stopReason, "end_turn");
 });
 
+test("a fork without a folder works in the folder of its parent", async () => {
+  await using place = await createAcpPlace();
+  const client = await place.start().client();
+  const parent = await client.session(place.folder);
+  await client.prompt(parent, "hello");
+  const forked = await client.agent.request<{ sessionId: string }>("session/fork", { sessionId: parent });
+  const { sessions } = await client.agent.request("session/list", {});
+  assert.equal(sessions.find(({ sessionId }) => sessionId === forked.sessionId)?.cwd, place.folder);
+});
+
 test("a fork with an invalid folder or MCP server fails and creates no session", async () => {
   await using place = await createAcpPlace();
   const client = await place.start().client();
   const parent = await client.session(place.folder);
   await client.prompt(parent, "hello");
   await refused(fork(client, parent, "relative"), -32_602);
-  const sse = { type: "sse" as const, name: "old", url: "http://127.0.0.1:1/sse", headers: [] };
-  const params = { sessionId: parent, cwd: place.folder, mcpServers: [sse] };
+  const unsupported = { type: "acp" as const, name: "own", serverId: "1" };
+  const params = { sessionId: parent, cwd: place.folder, mcpServers: [unsupported] };
   await refused(client.agent.request("session/fork", params), -32_602);
   const { sessions } = await client.agent.request("session/list", {});
   assert.deepEqual(

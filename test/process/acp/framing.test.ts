@@ -181,3 +181,37 @@ test("a line above acp.max_line_bytes is refused by its id, and the next line is
   });
   assert.deepEqual(Object.keys(await agent.answer(3)).includes("result"), true);
 });
+
+test("an error for an invalid parameter names it and says what is expected", async () => {
+  await using place = await createAcpPlace();
+  const agent = await greeted(place);
+  const cwd = place.folder;
+  const cases: readonly (readonly [method: string, params: object, message: RegExp])[] = [
+    ["session/new", { cwd }, /^mcpServers is missing: it must be an array\.$/],
+    ["session/new", { cwd: 7, mcpServers: [] }, /^cwd must be a string\.$/],
+    [
+      "session/new",
+      { cwd, mcpServers: [{ name: "bare", command: "sh" }] },
+      /^mcpServers\[0\] must have name, command, args/,
+    ],
+    ["session/prompt", { sessionId: "ses_x" }, /^prompt is missing: it must be an array\.$/],
+    ["session/prompt", {}, /^sessionId is missing: it must be a string\.$/],
+  ];
+  for (const [index, [method, params, message]] of cases.entries()) {
+    agent.send({ id: `case-${index}`, method, params });
+    const error = await failure(agent, `case-${index}`);
+    assert.equal(error.code, -32_602);
+    assert.match(error.message, message);
+    assert.deepEqual(Object.keys(error.data ?? {}), ["param"], "the data stays short");
+  }
+});
+
+test("initialize accepts a protocol version as text", async () => {
+  await using place = await createAcpPlace();
+  const agent = place.start();
+  agent.send({ id: 1, method: "initialize", params: { protocolVersion: "1" } });
+  const { result } = (await agent.answer(1)) as { result?: { protocolVersion: number } };
+  assert.equal(result?.protocolVersion, 1);
+  agent.send({ id: 2, method: "session/new", params: { cwd: place.folder, mcpServers: [] } });
+  assert.ok((await agent.answer(2))["result"]);
+});

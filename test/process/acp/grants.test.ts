@@ -82,3 +82,26 @@ test("allow_once ends with the call, and allow_session ends with the process", a
   await after.prompt(sessionId, command);
   assert.equal(questions(after, sessionId), 1);
 });
+
+test("deny_session denies the same command again without asking, in its session only, even for a command that can only be allowed once", async () => {
+  await using place = await createAcpPlace({ config });
+  const options: string[] = [];
+  const editor = await place.start().client({
+    permission: (request) => {
+      options.push(request.options.map(({ optionId }) => optionId).join(" "));
+      return { outcome: { outcome: "selected", optionId: "deny_session" } };
+    },
+  });
+  const risky = "run: rm -rf ./work";
+  const [one, other] = [await editor.session(place.folder), await editor.session(place.folder)];
+  for (let run = 1; run <= 3; run++) await editor.prompt(one, risky);
+  assert.equal(questions(editor, one), 1);
+  assert.deepEqual(options, ["allow_once deny deny_session"]);
+  const ends = editor.updates("tool_call_update", one).filter(({ status }) => status === "failed");
+  assert.equal(ends.length, 3);
+  for (const { content } of ends) assert.match(JSON.stringify(content), /denied by user/);
+  await editor.prompt(one, command);
+  assert.equal(questions(editor, one), 2);
+  await editor.prompt(other, risky);
+  assert.equal(questions(editor, other), 1);
+});

@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import type { Message } from "../../../src/agent/message.ts";
+import type { Message } from "../../../src/agent/engine.ts";
 import { choose, createAcpPlace } from "../../harness/acp.ts";
 import {
   history,
@@ -95,6 +95,7 @@ test("session/load replays the history in order before its answer, with the live
       [users[1]?.messageId, "thanks"],
     ],
   );
+  assert.match(again.updates("agent_thought_chunk", id)[0]?.messageId ?? "", /^msg_/);
   const isAgents = ({ sessionUpdate }: SessionUpdate) => sessionUpdate.startsWith("agent_");
   assert.deepEqual(merged(replayed.filter(isAgents)), merged(history(live, id).filter(isAgents)));
 
@@ -157,7 +158,7 @@ test("session/load replays a transcript without journal events and hides steerin
   assert.deepEqual(lines, [
     "user_message_chunk msg_2 look",
     "user_message_chunk msg_2 image",
-    "agent_thought_chunk - hm",
+    "agent_thought_chunk msg_3_thought_1 hm",
     "agent_message_chunk msg_3 I look.",
     "Run: ls failed",
     "agent_message_chunk msg_7 Half a",

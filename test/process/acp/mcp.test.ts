@@ -9,6 +9,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { EnvVariable, McpServer } from "@agentclientprotocol/sdk/unstable";
 import { McpServer as ToolServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { SSEServerTransport } from "@modelcontextprotocol/sdk/server/sse.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { z } from "zod";
 import { choose, createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
@@ -89,7 +90,13 @@ test("MCP servers that hang, exit or answer 401 do not hold up session/new, are 
   assert.ok(offered(place).includes("mcp_mute_any"));
   assert.ok(!offered(place).some((name) => /hangs|exits|missing|forbidden/.test(name)));
 
-  const notices = () => editor.updates("notice", sessionId).map(({ title }) => title);
+  const notices = () =>
+    editor.updates("notice", sessionId).flatMap(({ title }) => (/cannot be used/.test(title) ? [title] : []));
+  assert.ok(
+    editor
+      .updates("notice", sessionId)
+      .every(({ severity, title }) => severity === (title.startsWith("Waiting") ? "info" : "warning")),
+  );
   const told = [/hangs cannot be used/, /exits cannot/, /missing .*not found/, /forbidden cannot .*401/];
   for (const pattern of told) assert.equal(notices().filter((text) => pattern.test(text)).length, 1);
 
@@ -103,6 +110,22 @@ test("MCP servers that hang, exit or answer 401 do not hold up session/new, are 
   assert.ok(alive.every(isAlive));
   await editor.agent.request("session/close", { sessionId });
   await gone(alive);
+});
+
+test("a client without notices reads in the conversation which MCP server a prompt waits for, and which has failed", async () => {
+  await using place = await createAcpPlace({
+    replies: obedient,
+    config: "mcp: { start_timeout_seconds: 6 }\nacp: { mcp_wait_seconds: 0.1 }\n",
+  });
+  const editor = await place.start().client(started);
+  const servers = [raw("hangs", "hang"), good("good", join(place.base, "pids"))];
+  const sessionId = await open(editor, place.folder, servers);
+  await editor.prompt(sessionId, 'mcp_good_echo {"text":"still here"}');
+  // On a slow machine the good server starts late too.
+  assert.match(
+    editor.text(sessionId),
+    /^Waiting for the MCP servers? hangs(?:, good)? to start\.\n\nThe MCP server hangs cannot be used: [^\n]*\n\n.*result: still here/s,
+  );
 });
 
 test("MCP server processes end after session/delete, end of input, SIGTERM and SIGKILL", async () => {
@@ -166,6 +189,31 @@ test("each session uses the MCP servers named for it, also when names are equal"
   assert.ok(offered(place).includes("mcp_shared_any"));
   await editor.prompt(third, "hello");
   assert.deepEqual(offered(place), ["mcp_shared_any"]);
+});
+
+test("a session uses an MCP server of type sse with its headers, and reports one that is gone", async () => {
+  await using place = await createAcpPlace({ replies: obedient });
+  const transports = new Map<string, SSEServerTransport>();
+  await using web = await listen(async (request, response) => {
+    const id = new URL(request.url ?? "", "http://localhost").searchParams.get("sessionId") ?? "";
+    if (request.method === "POST") return void transports.get(id)?.handlePostMessage(request, response);
+    const server = new ToolServer({ name: "events", version: "1" });
+    server.registerTool("whoami", { inputSchema: { text: z.string() } }, () => ({
+      content: [{ type: "text", text: `key ${request.headers["x-key"]}` }],
+    }));
+    const transport = new SSEServerTransport("/messages", response);
+    transports.set(transport.sessionId, transport);
+    await server.connect(transport as Parameters<ToolServer["connect"]>[0]);
+  });
+  const editor = await place.start().client(started);
+  const headers = [{ name: "x-key", value: "k2" }];
+  const gone = { type: "sse" as const, name: "gone", url: "http://127.0.0.1:1/sse", headers: [] };
+  const sessionId = await open(editor, place.folder, [
+    { type: "sse", name: "events", url: web.url, headers },
+    gone,
+  ]);
+  await editor.prompt(sessionId, 'mcp_events_whoami {"text":""}');
+  assert.match(editor.text(sessionId), /The MCP server gone cannot be used: [^]*result: key k2/);
 });
 
 test("a remembered approval for an MCP tool applies to that server, not to its name", async () => {
@@ -302,15 +350,16 @@ test("MCP servers start in the session's folder, and their secrets stay out of u
   assert.match(told.join(""), /401/);
 });
 
-test("session/new answers -32602 for an MCP server without args, of type sse, with a bad URL, or one of too many", async () => {
+test("session/new answers -32602 for an MCP server without args, of type acp, with a bad URL, or one of too many", async () => {
   await using place = await createAcpPlace();
   const agentd = place.start();
   const editor = await agentd.client();
   const capabilities = editor.hello.agentCapabilities?.mcpCapabilities;
-  assert.deepEqual(capabilities, { http: true, sse: false });
+  assert.deepEqual(capabilities, { http: true, sse: true });
   const refused = [
     { name: "bare", command: "sh" },
-    { type: "sse", name: "events", url: "http://127.0.0.1:1/sse", headers: [] },
+    { type: "acp", name: "events", serverId: "1" },
+    { type: "sse", name: "odd", url: "file:///etc", headers: [] },
     { type: "http", name: "odd", url: "ftp://127.0.0.1/", headers: [] },
     { type: "http", name: "odd", url: "not an address", headers: [] },
   ];
@@ -319,9 +368,48 @@ test("session/new answers -32602 for an MCP server without args, of type sse, wi
     agentd.send({ id, method: "session/new", params: { cwd: place.folder, mcpServers: [server] } });
     const { error } = (await agentd.answer(id)) as { error?: { code: number; message: string } };
     assert.equal(error?.code, -32_602);
-    if (index === 1) assert.match(error.message, /events.*sse/);
+    if (index === 1) assert.match(error.message, /events.*acp/);
   }
   const many = Array.from({ length: 33 }, (_, index) => raw(`server ${index}`, "good"));
   await assert.rejects(open(editor, place.folder, many), { code: -32_602 });
   assert.ok(await editor.session(place.folder));
+});
+
+test("images of an MCP tool are shown in its call, live and replayed, and an image beyond the limit is only mentioned", async () => {
+  await using place = await createAcpPlace({ replies: obedient });
+  const small = Buffer.alloc(3_000, 7).toString("base64");
+  const large = Buffer.alloc(1_000_000).toString("base64");
+  await using web = await listen(async (request, response) => {
+    const server = new ToolServer({ name: "camera", version: "1" });
+    server.registerTool("shoot", { inputSchema: {} }, () => ({
+      content: [
+        { type: "text", text: "two shots" },
+        { type: "image", mimeType: "image/png", data: small },
+        { type: "image", mimeType: "image/png", data: large },
+      ],
+    }));
+    const transport = new StreamableHTTPServerTransport();
+    response.on("close", () => void transport.close());
+    await server.connect(transport as Parameters<ToolServer["connect"]>[0]);
+    await transport.handleRequest(request, response);
+  });
+  const editor = await place.start().client(started);
+  const camera = { type: "http" as const, name: "camera", url: web.url, headers: [] };
+  const sessionId = await open(editor, place.folder, [camera]);
+  await editor.prompt(sessionId, "mcp_camera_shoot {}");
+  const image = { type: "content", content: { type: "image", mimeType: "image/png", data: small } };
+  const images = (content: unknown) =>
+    (content as { type: string; content?: { type: string } }[]).filter(
+      (each) => each.content?.type === "image",
+    );
+  const end = editor.updates("tool_call_update").findLast(({ status }) => status === "completed");
+  assert.deepEqual(images(end?.content), [image]);
+  assert.match(
+    editor.text(sessionId),
+    /two shots\n\[image image\/png, 3000 bytes\]\n\[image image\/png, 1000000 bytes\]/,
+  );
+
+  const again = await place.start().client();
+  await again.agent.request("session/load", { sessionId, cwd: place.folder, mcpServers: [] });
+  assert.deepEqual(images(again.updates("tool_call").at(0)?.content), [image]);
 });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
 import { load, saveConversations, storeOf } from "../../harness/acp-sessions.ts";
-import { calling, saying } from "../../harness/openai-server.ts";
+import { calling, saying, type ModelRequest, type Replies } from "../../harness/openai-server.ts";
 
 const writing = (path: string) =>
   calling({ id: `call_${path}`, name: "write_file", json: JSON.stringify({ path, content: "made" }) });
@@ -47,6 +47,70 @@ test("plan mode refuses an edit and instructs the model to present a plan, and a
   await inMode(editor, sessionId, "accept_edits");
   await editor.prompt(sessionId, "now make it");
   assert.equal(await readFile(join(place.folder, "made.txt"), "utf8"), "made");
+});
+
+const presenting: Replies = ({ body }) => {
+  const last = body.messages.at(-1);
+  const text = String(last?.["content"]);
+  if (last?.["role"] !== "tool")
+    return calling({ id: "plan_1", name: "present_plan", json: '{"plan":"1. Write made.txt"}' });
+  if (!/approved the plan\. The session/.test(text)) return saying(`I heard: ${text}`);
+  return calling({ id: "write_1", name: "write_file", json: '{"path":"made.txt","content":"made\\n"}' });
+};
+
+for (const [optionId, mode] of [
+  ["choice_1", "accept_edits"],
+  ["choice_2", "ask"],
+] as const) {
+  test(`a plan approved with ${optionId} switches to ${mode}, and the agent carries it out in the same turn`, async () => {
+    let written = false;
+    await using place = await createAcpPlace({
+      replies: (request, index) => {
+        if (written) return saying("done");
+        const reply = presenting(request, index);
+        written = JSON.stringify(reply).includes("write_file");
+        return reply;
+      },
+    });
+    const editor = await place.start().client({
+      capabilities: { elicitation: { form: {} } },
+      permission: ({ toolCall }) => ({
+        outcome: { outcome: "selected", optionId: toolCall.kind === "switch_mode" ? optionId : "allow_once" },
+      }),
+    });
+    const sessionId = await editor.session(place.folder);
+    await editor.agent.request("session/set_mode", { sessionId, modeId: "plan" });
+    assert.equal((await editor.prompt(sessionId, "make a file")).stopReason, "end_turn");
+    const [plan, edit] = editor.seen.flatMap((each) => (each.kind === "permission" ? [each.request] : []));
+    assert.equal(plan?.toolCall.kind, "switch_mode");
+    assert.match(JSON.stringify(plan?.toolCall.content), /1\. Write made\.txt/);
+    assert.deepEqual(
+      plan?.options.map(({ kind, name }) => [kind, name]),
+      [
+        ["allow_always", "Yes, and accept edits"],
+        ["allow_once", "Yes, and ask before edits"],
+        ["reject_once", "No, keep planning"],
+      ],
+    );
+    assert.equal(edit?.toolCall.kind, mode === "ask" ? "edit" : undefined);
+    assert.equal(await readFile(join(place.folder, "made.txt"), "utf8"), "made\n");
+    assert.equal(editor.updates("current_mode_update").at(-1)?.currentModeId, mode);
+  });
+}
+
+test("a plan that is not approved leaves the session in plan mode, and only sessions in plan mode can present one", async () => {
+  await using place = await createAcpPlace({ replies: presenting });
+  const editor = await place.start().client({
+    permission: () => ({ outcome: { outcome: "selected", optionId: "choice_3" } }),
+  });
+  const sessionId = await editor.session(place.folder);
+  await editor.agent.request("session/set_mode", { sessionId, modeId: "plan" });
+  await editor.prompt(sessionId, "make a file");
+  assert.match(editor.text(), /I heard: The user did not approve the plan\. Stay in plan mode\./);
+  assert.ok(tools(place.models?.requests[0]).includes("present_plan"));
+  await editor.agent.request("session/set_mode", { sessionId, modeId: "ask" });
+  await editor.prompt(sessionId, "make a file");
+  assert.ok(!tools(place.models?.requests[2]).includes("present_plan"));
 });
 
 test("accept_edits writes files in the session's folder without approval and requires it for commands and other paths", async () => {
@@ -120,6 +184,7 @@ test("a new session is in mode ask, where each edit waits for approval with its 
       ["allow_once", "Allow once"],
       ["allow_session", `Allow \`edits in ${place.folder}\` for this session`],
       ["deny", "Deny"],
+      ["deny_session", `Deny \`edits in ${place.folder}\` for this session`],
     ],
   );
   const beside = join(place.base, "beside.txt");
@@ -275,3 +340,6 @@ const terminal = (command: string) => ({
   name: "terminal",
   json: JSON.stringify({ command }),
 });
+
+const tools = (request: ModelRequest | undefined): readonly unknown[] =>
+  (request?.body.tools ?? []).map((tool) => tool.function["name"]);

@@ -50,6 +50,7 @@ test("a permission request follows its tool call, shows the command and offers t
       ["allow_session", "allow_always"],
       ["allow_always", "allow_always"],
       ["deny", "reject_once"],
+      ["deny_session", "reject_always"],
     ],
   );
   assert.deepEqual(
@@ -59,6 +60,7 @@ test("a permission request follows its tool call, shows the command and offers t
       "Allow `echo one > made.txt` for this session",
       "Always allow `echo one > made.txt`",
       "Deny",
+      "Deny `echo one > made.txt` for this session",
     ],
   );
   const [told] = editor.updates("tool_call");
@@ -144,7 +146,7 @@ test("an option that was not offered denies the tool call", async () => {
   const [request] = asked(editor.seen);
   assert.deepEqual(
     request?.options.map(({ optionId }) => optionId),
-    ["allow_once", "deny"],
+    ["allow_once", "deny", "deny_session"],
   );
   assert.equal(await exists(join(place.folder, "marker")), false);
 });

@@ -145,3 +145,31 @@ function kindOf(line: Readonly<Record<string, unknown>>): string {
 function pick<T extends object>(from: T, keys: readonly (keyof T)[]): Partial<T> {
   return Object.fromEntries(keys.map((key) => [key, from[key]])) as Partial<T>;
 }
+
+test("_meta.systemPrompt replaces the configured instructions, or follows them with append, for the model alone", async () => {
+  await using place = await createAcpPlace({
+    replies: () => saying("ok"),
+    config: "agent: { instructions: Configured words. }\n",
+  });
+  const editor = await place.start().client();
+  const open = { cwd: place.folder, mcpServers: [] };
+  const sent = async (sessionId: string) => {
+    await editor.prompt(sessionId, "hello");
+    return JSON.stringify(place.models?.requests.at(-1)?.body.messages);
+  };
+  const start = async (systemPrompt: unknown) =>
+    (await editor.agent.request("session/new", { ...open, _meta: { systemPrompt } })).sessionId;
+
+  const replaced = await start("Only my words.");
+  for (const turn of [1, 2]) {
+    const messages = await sent(replaced);
+    assert.match(messages, /Only my words\./, `turn ${turn}`);
+    assert.doesNotMatch(messages, /Configured words/);
+  }
+  assert.match(await sent(await start({ append: "My words too." })), /Configured words\.[^]*My words too\./);
+  await assert.rejects(start({ prepend: "x" }), { code: -32_602 });
+
+  const other = await place.start().client();
+  await other.agent.request("session/load", { ...open, sessionId: replaced });
+  assert.ok(!JSON.stringify(other.seen).includes("Only my words"), "it is no part of the conversation");
+});

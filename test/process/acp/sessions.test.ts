@@ -31,11 +31,11 @@ test("session/new answers -32602 for an invalid cwd, additional directory or MCP
   for (const additionalDirectories of [["work"], [file], [cwd, join(cwd, "missing")]]) {
     await refused(begin({ cwd, additionalDirectories }), -32_602);
   }
-  const sse = { type: "sse", name: "old", url: "http://127.0.0.1:1/sse", headers: [] };
+  const unsupported = { type: "acp", name: "own", serverId: "1" };
   for (const server of [
     { name: "a", command: "true", env: [] },
     { name: "a", command: "true", args: [] },
-    sse,
+    unsupported,
   ]) {
     await refused(begin({ cwd, mcpServers: [server] }), -32_602);
   }

@@ -1,12 +1,18 @@
 import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { spawnTransport } from "../../../src/client/gateway.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { shown, startChat } from "../../unit/chat/session.ts";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 
 function childOn(home: string) {
-  const [command, ...args] = agentdCommand("rpc");
+  const folder = join(home, "workspace");
+  mkdirSync(folder, { recursive: true });
+  const [command, ...args] = agentdCommand("rpc", "--cwd", folder);
   return spawnTransport({ command, args, env: programEnvironment({ AGENTD_HOME: home }) });
 }
 
@@ -26,9 +32,11 @@ test("a gateway that is started on a fresh home answers, calls tools and asks fo
   await one.answered(/^assistant: \[demo model\] terminal answered \((?!ok)/);
 });
 
-test("a file that is written shows its difference", async () => {
+test("a file that is written shows its difference", async (t) => {
   await using place = await createHome();
-  await using one = await startChat(childOn(place.home));
+  const cwd = await mkdtemp(join(tmpdir(), "agentd-written-"));
+  t.after(() => rm(cwd, { recursive: true, force: true }));
+  await using one = await startChat(childOn(place.home), { kind: "new", cwd });
   one.chat.submit("write notes.txt: first line");
   const question = await Promise.race([
     one.asked("approval"),

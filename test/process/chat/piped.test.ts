@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
@@ -149,6 +152,41 @@ test("a wrong key and a closed port are reported in one line without the key", a
   const absent = await chat(place.home, { words: ["hi", "--url", "http://127.0.0.1:1", "--token", canary] });
   assert.deepEqual([absent.code, absent.stdout], [1, ""]);
   assert.ok(!absent.stderr.includes(canary) && !absent.stderr.includes("    at "), absent.stderr);
+});
+
+test("--url and --attach say whether no gateway answers, the key is wrong, or a key is needed", async () => {
+  await using service = await startTestService();
+  const seen: (string | undefined)[] = [];
+  const other = createServer((request, response) => {
+    seen.push(request.headers.authorization, request.url);
+    response.end("{}");
+  }).listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const otherUrl = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
+  const port = (url: string) => `api_server:\n  port: ${new URL(url).port}\n`;
+  const env = { API_SERVER_KEY: "not-the-key-0123456789" };
+  const gone = await startTestService();
+  const goneUrl = gone.url;
+  await gone[Symbol.asyncDispose]();
+  for (const [url, keyed, wanted] of [
+    [goneUrl, env, `No gateway listens at ${goneUrl}. `],
+    [otherUrl, env, `No gateway answers at ${otherUrl}. `],
+    [service.url, env, `The key is wrong: the gateway at ${service.url} refuses it. `],
+    [service.url, {}, `The gateway at ${service.url} needs a key. `],
+  ] as const) {
+    await using place = await createHome();
+    const explicit = await chat(place.home, { words: ["hi", "--url", url], env: keyed });
+    await using own = await createHome({ "config.yaml": port(url) });
+    const attached = await chat(own.home, { words: ["hi", "--attach"], env: keyed });
+    for (const { code, stdout, stderr } of [explicit, attached]) {
+      assert.deepEqual([code, stdout, stderr.startsWith(wanted)], [1, "", true], stderr);
+      assert.equal(stderr.trim().split("\n").length, 1, stderr);
+      assert.doesNotMatch(stderr, /1006|not-the-key/);
+    }
+  }
+  other.close();
+  await once(other, "close");
+  assert.deepEqual(new Set(seen), new Set([undefined, "/health"]), "the other program does not get the key");
 });
 
 test("nothing to ask, and words that contradict each other, are mistakes of the caller", async () => {

@@ -50,7 +50,7 @@ test("commands complete, a prompt waits its turn, models and sessions are switch
   await terminal.press("C-c");
   await terminal.shows(/You said and then this\.[\s\S]*ctrl-d leaves/);
 
-  await terminal.press("C-o");
+  await terminal.press("M-m");
   await terminal.shows(/▌ models[\s\S]*local:test-model {2}this one/);
   await terminal.press("Escape");
   await terminal.shows("write a prompt");
@@ -58,7 +58,7 @@ test("commands complete, a prompt waits its turn, models and sessions are switch
   await terminal.type("/new");
   await terminal.shows("› /new");
   await pressUntil(terminal, "Enter", /^agentd {2}\S+\n\n+› write a prompt/m);
-  await terminal.press("C-r");
+  await terminal.press("C-s");
   await terminal.shows(/▌ sessions[\s\S]*please hang/);
   await terminal.type("hang");
   await terminal.shows(/▌ sessions {2}hang▏[\s\S]*› please hang/);
@@ -78,7 +78,7 @@ test("a password for sudo reaches sudo, and never the screen", options, async ()
   await terminal.press("Enter");
   const first = await terminal.shows(/▌ (?:approval|sudo)/);
   if (first.includes("▌ approval")) {
-    await pressUntil(terminal, "Down", /› 1 {2}allow once/);
+    await pressUntil(terminal, "Up", /› 1 {2}allow once/);
     await terminal.press("Enter");
   }
   await terminal.shows("what you type is not shown");

@@ -44,7 +44,7 @@ test(
       assert.match(card, /^▌ approval {2}terminal asks to run/m);
       assert.match(card, /^ {4}rm -rf build$/m);
       assert.ok(existsSync(join(place.folder, "build")));
-      await pressUntil(terminal, "Down", /› 1 {2}allow once/);
+      await pressUntil(terminal, "Up", /› 1 {2}allow once/);
       await terminal.press("Enter");
       const done = await terminal.shows(/The folder is gone\.[\s\S]*ctrl-d leaves/);
       assert.match(done, /^✓ terminal {2}/m);

@@ -85,6 +85,7 @@ describe("agentd cron import", () => {
     const dry = await run(file, "--dry-run");
     assert.deepEqual([dry.code, dry.stdout.split("\n").at(-2)], [0, "Would import 3 of 3 jobs."]);
     assert.match(dry.stdout, /^Would import job: Tea \(0123456789ab\)$/m);
+    assert.match(dry.stderr, /^Warning: Telegram is not configured/m, "as for a job that is created");
     await writeFile(file, "[1, 2");
     const refused = await run(file);
     assert.equal(refused.code, 1);

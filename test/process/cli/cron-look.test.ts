@@ -17,7 +17,7 @@ describe("agentd cron list, show, runs and status", () => {
     assert.deepEqual(entryOf(await look("list", "--json")), { jobs: [], count: 0 });
     assert.deepEqual(entryOf(await look("runs", "--json")), { runs: [], next_cursor: null });
     const status = entryOf<Readonly<Record<string, unknown>>>(await look("status", "--json"));
-    assert.deepEqual([status["scheduler"], status["at_work"], status["next"]], ["none", 0, null]);
+    assert.deepEqual([status["state"], status["running"], status["next"]], ["none", 0, null]);
     assert.equal((await look("show", "tea")).code, 1);
     assert.deepEqual(await readdir(made.home), []);
   });
@@ -52,7 +52,7 @@ describe("agentd cron list, show, runs and status", () => {
       await tx.update("cron_jobs", { id: odd.id }, { definition: "{" });
     });
     const { stdout, stderr } = await place.cron("list");
-    assert.match(stdout, new RegExp(`${tea.id} \\[active\\][\\s\\S]*${odd.id} \\[broken\\]`));
+    assert.match(stdout, new RegExp(`^${tea.id} +active .*\\n[\\s\\S]*^${odd.id} +broken `, "m"));
     assert.ok(!stdout.includes(old.id));
     assert.match(stderr, /1 more job has ended\. Pass --all to include them/);
     const all = entryOf<{ readonly jobs: readonly { readonly id: string; readonly state: string }[] }>(

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { Jobs } from "../../../src/cron/job/jobs.ts";
 import type { Job } from "../../../src/cron/job/job.ts";
-import { createId } from "../../../src/base/ids.ts";
+import { createId } from "../../../src/base/text.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { openTestStore } from "../../harness/store.ts";
@@ -65,6 +65,7 @@ export async function addRun(
 ): Promise<OccurrenceRow> {
   const row: OccurrenceRow = {
     id: createId("occ", columns.claimed_at ?? 1),
+    owner: job.owner,
     job_id: job.id,
     job_name: job.definition.name,
     scheduled_at: columns.claimed_at ?? 1,

@@ -55,6 +55,10 @@ describe("agentd cron create", () => {
     await place.beat();
     await mkdir(join(place.home, "scripts"));
     await writeFile(join(place.home, "scripts", "x.sh"), "echo hi");
+    await addSkills(place.home, "one", "two");
+    const unknown = await place.cron("create", "every 1d", "hi", "--skill", "onw");
+    assert.equal(unknown.code, 1);
+    assert.match(unknown.stderr, /Unknown skill "onw"\. Known: .*one.*two/);
     const other = await place.jobs.create(definition({ name: "Other" }));
     const words = [
       ["create", "0 9 * * 1-5", "Sum up.", "--name", "News", "--deliver", "local, telegram:-1001:17"],
@@ -72,9 +76,8 @@ describe("agentd cron create", () => {
     const expected = {
       name: "News",
       state: "paused",
-      enabled: false,
-      schedule: { kind: "cron", expr: "0 9 * * 1-5" },
-      schedule_display: "0 9 * * 1-5",
+      schedule: "0 9 * * 1-5",
+      schedule_kind: "cron",
       time_zone: "Asia/Tokyo",
       repeat: { times: 3, completed: 0 },
       prompt: "Sum up.",
@@ -98,7 +101,7 @@ describe("agentd cron create", () => {
       paused_reason: "not yet",
     };
     assert.deepEqual(Object.fromEntries(Object.keys(expected).map((key) => [key, job[key]])), expected);
-    assert.match(String(job["next_run_at"]), /^\d{4}-\d\d-\d\dT00:00:00\.000Z$/);
+    assert.equal(Number(job["next_run_at"]) % 86_400, 0, "09:00 in Tokyo is midnight in UTC");
   });
 
   it("reads the prompt from standard input with -", async (t) => {
@@ -134,10 +137,12 @@ describe("agentd cron create", () => {
     const home = join(made.home, "new");
     for (const [words, text] of [
       [["create"], /<schedule> is missing/],
-      [["create", "every 1h", "x", "--catch-up", "--no-catch-up"], /--catch-up and --no-catch-up exclude/],
+      [
+        ["create", "every 1h", "x", "--catch-up", "--no-catch-up"],
+        /--catch-up and --no-catch-up cannot be combined/,
+      ],
       [["edit", "x"], /No changes/],
-      [["resume", "x", "--run-now", "--at", "in 5m"], /exclude each other/],
-      [["remove", "x"], /Pass --yes to remove the job/],
+      [["resume", "x", "--run-now", "--at", "in 5m"], /cannot be combined/],
       [["lst"], /Unknown command "lst"; did you mean "list"/],
     ] as const) {
       const refused = await agentd(["cron", ...words], { AGENTD_HOME: home });
@@ -145,6 +150,13 @@ describe("agentd cron create", () => {
       assert.match(refused.stderr, text);
     }
     assert.deepEqual(await readdir(made.home), []);
+  });
+
+  it("warns that origin is only a file for a job that no chat created", async (t) => {
+    const place = await openCronPlace(t);
+    const { code, stderr } = await place.cron("create", "every 1h", "x", "--deliver", "origin");
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /^Warning: no chat created this job, so `origin` is `local`/m);
   });
 
   it("warns about a platform that is not set up, and creates the job", async (t) => {
@@ -190,6 +202,12 @@ describe("agentd cron edit, pause, resume, run and remove", () => {
     const folder = join(place.home, "cron", "output");
     await mkdir(join(folder, job.id), { recursive: true });
     await writeFile(join(folder, job.id, "2026-01-05_12-00-00.md"), "x");
+    const unknown = await place.cron("remove", "nosuch");
+    assert.equal(unknown.code, 1, "it looks before it asks");
+    assert.match(unknown.stderr, /nosuch/);
+    const asked = await place.cron("remove", "tea");
+    assert.equal(asked.code, 2);
+    assert.match(asked.stderr, /Pass --yes to remove the job/);
     const removed = await place.cron("delete", "tea", "-y", "--json");
     assert.deepEqual(entryOf(removed), { removed: { id: job.id, name: "Tea" } });
     assert.deepEqual(await readdir(folder), []);
@@ -198,6 +216,7 @@ describe("agentd cron edit, pause, resume, run and remove", () => {
 
   it("edit changes the given options, clears empty ones, and keeps the rest", async (t) => {
     const place = await openCronPlace(t);
+    await addSkills(place.home, "three");
     const made = definition({
       name: "Tea",
       skills: ["one", "two"],
@@ -233,7 +252,7 @@ describe("agentd cron edit, pause, resume, run and remove", () => {
     const place = await openCronPlace(t);
     await place.jobs.create(definition({ name: "Tea", zone: "Asia/Tokyo" }), { isPaused: true });
     const again = await place.cron("resume", "tea", "--at", "every 1h");
-    assert.match(again.stderr, /^Failed to resume job: --at must be a single time/);
+    assert.match(again.stderr, /^Failed to resume job: The time must be a single one/);
     const day = new Date(Date.now() + 172_800_000).toISOString().slice(0, 10);
     const resumed = await place.cron("resume", "tea", "--at", `${day}T09:00`);
     assert.match(resumed.stdout, new RegExp(`Next run: ${day} 09:00:00 \\+09:00 \\(Asia/Tokyo\\)`));
@@ -248,3 +267,11 @@ describe("agentd cron edit, pause, resume, run and remove", () => {
     assert.match(stderr, /^Warning: no gateway is running\. Run the job with `agentd cron tick`\./);
   });
 });
+
+async function addSkills(home: string, ...names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    await mkdir(join(home, "skills", name), { recursive: true });
+    const skill = `---\nname: ${name}\ndescription: About ${name}\n---\nText.\n`;
+    await writeFile(join(home, "skills", name, "SKILL.md"), skill);
+  }
+}

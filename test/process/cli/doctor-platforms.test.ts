@@ -86,7 +86,9 @@ async function outboxFinding(
 describe("agentd doctor on the outbox", () => {
   it("counts queued messages and accepts them", async (t) => {
     const { status, detail } = await outboxFinding(t, async (store) => {
-      await store.write((tx) => store.outbox.enqueue(tx, { target: "telegram:-1", payload: {} }));
+      await store.write((tx) =>
+        store.outbox.enqueue(tx, { owner: "default", target: "telegram:-1", payload: {} }),
+      );
     });
     assert.deepEqual([status, detail], ["ok", "pending messages: 1"]);
   });
@@ -100,7 +102,12 @@ describe("agentd doctor on the outbox", () => {
         ["sms:+1555private", { created_at: Date.now() - 7_260_000 }],
       ] as const) {
         await store.write(async (tx) => {
-          const id = await store.outbox.enqueue(tx, { target, payload: {}, orderingKey: null });
+          const id = await store.outbox.enqueue(tx, {
+            owner: "default",
+            target,
+            payload: {},
+            orderingKey: null,
+          });
           await tx.update("outbox", { id }, set);
         });
       }

@@ -43,6 +43,25 @@ async function choosePlatform(terminal: Terminal): Promise<void> {
 }
 
 describe("agentd gateway setup --platform", () => {
+  it("reads a secret from standard input, which no process list shows", async () => {
+    await using made = await createHome();
+    const words = ["gateway", "setup", "--platform", "telegram"];
+    const env = { AGENTD_HOME: made.home };
+    const { code, stdout, stderr } = await agentd([...words, "--set-stdin", "token"], env, `${TOKEN}\n`);
+    assert.equal(code, 0, stderr);
+    assert.equal(await read(made.home, ".env"), `TELEGRAM_BOT_TOKEN=${TOKEN}\n`);
+    assert.ok(!(stdout + stderr).includes(TOKEN));
+    for (const [more, text] of [
+      [["--set-stdin", "token"], /^--set-stdin: standard input is empty\./],
+      [["--set-stdin", "token", "--set", "token=1"], /^Give token either with --set or with --set-stdin\./],
+      [["--set-stdin", "token", "--webhook-secret-stdin"], /^Give either --webhook-secret-stdin or/],
+    ] as const) {
+      const refused = await agentd([...words, ...more], env, "");
+      assert.equal(refused.code, 2);
+      assert.match(refused.stderr, text);
+    }
+  });
+
   it("saves secrets in .env and the rest in the file, keeps its comments and leaves webhooks unchanged", async () => {
     await using made = await createHome({ "config.yaml": CONFIG, ".env": "OTHER=1\n" });
     const { code, stdout, stderr } = await setup(made.home, [
@@ -136,7 +155,10 @@ describe("agentd gateway setup --platform", () => {
     const unknown = await agentd(["gateway", "setup", "--platform", "telegran"], env);
     assert.deepEqual([unknown.code, /did you mean "telegram"/.test(unknown.stderr)], [2, true]);
     const stray = await agentd(["gateway", "setup", "--set", "token=canary"], env);
-    assert.deepEqual([stray.code, /--set and --test require --platform/.test(stray.stderr)], [2, true]);
+    assert.deepEqual(
+      [stray.code, /--set, --set-stdin and --test require --platform/.test(stray.stderr)],
+      [2, true],
+    );
     assert.deepEqual(await readdir(made.home), []);
   });
 });

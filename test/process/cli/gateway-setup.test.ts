@@ -40,6 +40,18 @@ describe("agentd gateway setup", () => {
     assert.match(subscribed.stdout, /http:\/\/localhost:9001\/webhooks\/a/);
   });
 
+  it("reads the secret from standard input", async () => {
+    await using made = await createHome();
+    const env = { AGENTD_HOME: made.home };
+    const words = ["gateway", "setup", "--webhook-secret-stdin"];
+    const { code, stdout, stderr } = await agentd(words, env, `${SECRET}\n`);
+    assert.equal(code, 0, stderr);
+    assert.equal(await read(made.home, ".env"), `WEBHOOK_SECRET=${SECRET}\n`);
+    assert.ok(!(stdout + stderr).includes(SECRET));
+    const twice = await agentd([...words, "--webhook-secret", "x"], env, SECRET);
+    assert.deepEqual([twice.code, twice.stdout], [2, ""]);
+  });
+
   it("creates a missing home, and keeps every default with --yes", async () => {
     await using made = await createHome();
     const home = join(made.home, "new");

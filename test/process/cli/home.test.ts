@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { agentd } from "../../harness/agentd.ts";
 
-/** Commands that make the home, and commands that only look at it. */
+/** Commands that make the home, and commands that read it first. */
 const making = [
   ["gateway", "--port", "0"],
   ["rpc"],
@@ -14,9 +14,9 @@ const making = [
   ["cron", "tick"],
   ["cron", "create", "every 1h", "hi"],
   ["config", "set", "log.level", "info"],
-  ["setup", "--provider", "openai", "--model", "x"],
 ];
 const looking = [
+  ["setup", "--provider", "openai", "--model", "x"],
   ["cron", "list"],
   ["config", "get", "api_server.port"],
   ["model", "show"],
@@ -89,7 +89,11 @@ test("a workspace that cannot be created is reported with its setting", async (t
 
 test("a user without a home folder may use the home that AGENTD_HOME names", async (t) => {
   const folder = await scratch(t);
-  const env = { HOME: "/nonexistent/user", AGENTD_HOME: join(folder, "home") };
+  const env = {
+    HOME: "/nonexistent/user",
+    AGENTD_HOME: join(folder, "home"),
+    OPENAI_API_KEY: "a-key-of-nobody",
+  };
   for (const words of [...making.slice(1), ...looking]) {
     const { code, stderr } = await agentd(words, env, "");
     assert.equal(code, 0, `${words.join(" ")}: ${stderr}`);

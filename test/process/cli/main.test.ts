@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { createHome } from "../../unit/config/home-folder.ts";
+import { freePort } from "./free-port.ts";
 import { agentd } from "../../harness/agentd.ts";
 
 describe("agentd", () => {
@@ -24,7 +25,10 @@ describe("agentd", () => {
   it("prints the usage on stderr and exits with 2 without a command, or with an unknown one", async () => {
     const bare = await agentd([]);
     assert.deepEqual([bare.code, bare.stdout], [2, ""]);
-    assert.match(bare.stderr, /^Name a command\.\n\n[\s\S]*Usage: agentd <command>/);
+    assert.match(
+      bare.stderr,
+      /^Name a command\.\nUsage: agentd <command> \[options\]\nTry `agentd --help`\.\n$/,
+    );
     const wrong = await agentd(["cnofig", "get"]);
     assert.deepEqual([wrong.code, wrong.stdout], [2, ""]);
     assert.match(wrong.stderr, /^Unknown command "cnofig"; did you mean "config"\?/);
@@ -48,12 +52,40 @@ describe("agentd", () => {
     });
   }
 
+  it("prints the usage of a command with help, as with --help, and suggests for an unknown one", async () => {
+    for (const words of [[], ["config"], ["cron", "create"]]) {
+      const help = await agentd(["help", ...words]);
+      assert.deepEqual(help, await agentd([...words, "--help"]));
+    }
+    const wrong = await agentd(["help", "config", "gte"]);
+    assert.deepEqual([wrong.code, wrong.stdout], [2, ""]);
+    assert.match(wrong.stderr, /^Unknown command "gte"; did you mean "get"\?\n/);
+  });
+
+  it("refuses an invalid profile, also for a command that does not use the home", async () => {
+    const { code, stdout, stderr } = await agentd(["version", "--profile", "x/y"]);
+    assert.deepEqual([code, stdout], [1, ""]);
+    assert.match(stderr, /^The profile name "x\/y" is not allowed\./);
+  });
+
+  it("names its commands the way it was called", async () => {
+    const npx = await agentd(["cnofig"], { npm_lifecycle_event: "npx" });
+    assert.match(npx.stderr, /^Try `npx agentd --help`\.$/m);
+    const none = await agentd(["runs", "list", "--port", await freePort()], { npm_lifecycle_event: "npx" });
+    assert.match(none.stderr, /Start it with `npx agentd gateway`/);
+    const help = await agentd(["config", "--help"], { npm_lifecycle_event: "npx" });
+    assert.match(help.stdout, /^Run `npx agentd config <command> --help`/m);
+    // Another script of a package that uses agentd.
+    const script = await agentd(["cnofig"], { npm_lifecycle_event: "build" });
+    assert.match(script.stderr, /^Try `agentd --help`\.$/m);
+  });
+
   it("rejects unknown options and extra arguments, after and before the command", async () => {
     const option = await agentd(["version", "--jsno"]);
     assert.deepEqual([option.code, option.stdout], [2, ""]);
     assert.match(
       option.stderr,
-      /^Unknown option --jsno; did you mean --json\?\n\n[\s\S]*Usage: agentd version/,
+      /^Unknown option --jsno; did you mean --json\?\nUsage: agentd version \[options\]\nTry `agentd version --help`\.\n$/,
     );
     assert.equal((await agentd(["--jsno", "version"])).code, 2);
     const argument = await agentd(["version", "now"]);
@@ -122,7 +154,7 @@ describe("agentd version", () => {
       runtime: { name: string };
     };
     assert.deepEqual([json.version, ["node", "deno", "bun"].includes(json.runtime.name)], [version, true]);
-    assert.equal((await agentd(["--version"])).stdout, text.stdout);
+    for (const flag of ["--version", "-v", "-V"]) assert.equal((await agentd([flag])).stdout, text.stdout);
   });
 });
 

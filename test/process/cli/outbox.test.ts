@@ -45,7 +45,7 @@ async function add(
   { target = "telegram:-1001", text = "Hello", error = "It said no.", ref = "run_1" } = {},
 ): Promise<string> {
   const { outbox } = store;
-  const message = { target, payload: { text, extra: {} }, ref, orderingKey: null };
+  const message = { owner: "default", target, payload: { text, extra: {} }, ref, orderingKey: null };
   const id = await store.write((tx) => outbox.enqueue(tx, message));
   if (status === "dropped") await dropMessage(store, id);
   if (status === "due" || status === "dropped") return id;
@@ -238,7 +238,7 @@ describe("agentd outbox retry", () => {
     assert.equal((await home.outbox("retry", "--all-dead")).stdout, `retried ${one}\n`);
     assert.equal(await home.statusOf(unknown), "unknown");
     const none = await home.outbox("retry", "--all-dead");
-    assert.deepEqual([none.code, none.stderr], [1, "No messages match.\n"]);
+    assert.deepEqual([none.code, none.stderr], [0, "No dead messages: nothing to do.\n"]);
   });
 
   it("refuses a call with neither ids nor --all-dead, with both, and --target alone, with exit code 2", async () => {
@@ -272,6 +272,7 @@ describe("agentd outbox drop", () => {
     const ref = "dlv_01jd0a1b2c3d4e5f6g7h8j9kmn";
     const row = {
       id: ref,
+      owner: "default",
       route: "direct",
       delivery_id: "d-1",
       event: "push",

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
 import { insertMessages } from "../../../src/agent/session/transcript.ts";
-import type { Message } from "../../../src/agent/message.ts";
+import type { Message } from "../../../src/agent/engine.ts";
 import { openStore } from "../../../src/store/open.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { SessionRow } from "../../../src/store/schema/tables.ts";
@@ -103,14 +103,15 @@ describe("agentd sessions", () => {
     await place.add({ id: "new", updated_at: 3000 }, talk);
     await place.add({ id: "mid", title: "Mid\u001b[31m", updated_at: 2000, source: "rpc" });
     await place.add({ id: "other", owner: "phone" });
+    assert.equal((await place.sessions("list", "-q")).stdout, "new\nmid\nold\n");
     const { code, stdout, stderr } = await place.sessions("list", "--limit", "2");
     assert.equal(code, 0);
     assert.deepEqual(
-      stdout.split("\n").map((line) => line.split(/ {2,}/)),
+      stdout.split("\n").map((line) => line.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/, "AGE").split(/ {2,}/)),
       [
         ["ID", "UPDATED", "MESSAGES", "SOURCE", "TITLE"],
-        ["new", "1970-01-01T00:00:03.000Z", "4", "embed", "What is in the folder?"],
-        ["mid", "1970-01-01T00:00:02.000Z", "0", "rpc", "Mid\uFFFD[31m"],
+        ["new", "AGE", "4", "embed", "What is in the folder?"],
+        ["mid", "AGE", "0", "rpc", "Mid\uFFFD[31m"],
         [""],
       ],
     );
@@ -122,6 +123,28 @@ describe("agentd sessions", () => {
     const nobody = await place.sessions("list", "--owner", "nobody");
     assert.deepEqual([nobody.code, nobody.stdout], [0, ""]);
     assert.match(nobody.stderr, /"nobody" has no sessions\. Other owners with sessions: default, phone\./);
+  });
+
+  it("lists with --all what the list leaves out: other owners, single requests and sub-agents", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "mine", updated_at: 4000 });
+    await place.add({ id: "once", transient: 1, updated_at: 3000 });
+    await place.add({ id: "sub", source: "subagent", updated_at: 2000 });
+    await place.add({ id: "other", owner: "phone", updated_at: 1000 });
+    const idsOf = ({ stdout }: Outcome) =>
+      (JSON.parse(stdout) as { readonly sessions: readonly { readonly id: string }[] }).sessions.map(
+        ({ id }) => id,
+      );
+    assert.deepEqual(idsOf(await place.sessions("list", "--json")), ["mine"]);
+    assert.deepEqual(idsOf(await place.sessions("list", "--all", "--json")), [
+      "mine",
+      "once",
+      "sub",
+      "other",
+    ]);
+    const { stdout } = await place.sessions("list", "--all");
+    assert.match(stdout, /^ID +UPDATED +MESSAGES +OWNER +SOURCE +TITLE\n/);
+    assert.match(stdout, /^other +\d{4}-\S+Z +0 +phone +/m);
   });
 
   it("rejects an invalid limit and an invalid cursor", async () => {
@@ -177,7 +200,10 @@ describe("agentd sessions", () => {
       for (const name of ["Theirs", "nothing"]) {
         const { code, stdout, stderr } = await place.sessions(...words, name);
         assert.deepEqual([code, stdout], [1, ""]);
-        assert.match(stderr, /^There is no session "[^\n]*sessions list --owner default[^\n]*\n$/);
+        assert.match(
+          stderr,
+          /^Session "[^\n]*" does not exist\. [^\n]*sessions list --owner default[^\n]*\n$/,
+        );
       }
     }
     assert.equal((await place.sessions("show", "theirs", "--owner", "phone")).code, 0);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { chmod, readdir, readFile, writeFile } from "node:fs/promises";
-import { createServer } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -59,6 +59,59 @@ describe("agentd setup", () => {
     assert.deepEqual(await filesWith(made.home, KEY), [join(made.home, ".env")]);
   });
 
+  it("saves the key, names the models, and fails when no model is chosen without a terminal", async () => {
+    const pages = {
+      "GET /v1/models": { data: [{ id: "text-embedding-9" }, { id: "gpt-8" }, { id: "gpt-9" }] },
+    };
+    await using server = await startModelServer([], pages);
+    await using made = await createHome();
+    const words = ["setup", "--provider", "openai", "--base-url", server.baseUrl, "--api-key-stdin"];
+    const { code, stdout, stderr } = await agentd(words, { AGENTD_HOME: made.home }, KEY);
+    assert.equal(code, 1, stdout);
+    assert.match(
+      stderr,
+      /No model is chosen.*agentd model set openai:gpt-9`.*It lists gpt-9, text-embedding-9/,
+    );
+    assert.doesNotMatch(stdout, /demo/);
+    assert.deepEqual(await filesWith(made.home, KEY), [join(made.home, ".env")]);
+    const shown = await agentd(["model", "show"], { AGENTD_HOME: made.home });
+    assert.match(
+      shown.stderr,
+      /OPENAI_API_KEY is set, but no model is chosen.*agentd model set openai:<model>/,
+    );
+  });
+
+  it("chooses the only model of a server, and keeps the other settings of its section", async () => {
+    await using server = await startModelServer([], { "GET /v1/models": { data: [{ id: "only" }] } });
+    await using made = await createHome();
+    const env = { AGENTD_HOME: made.home };
+    const section = { type: "openai_compatible", base_url: "http://127.0.0.1:9/v1", timeout_seconds: 7 };
+    await writeFile(
+      join(made.home, "config.yaml"),
+      JSON.stringify({ model: { detect_local: false, providers: { box: section } } }),
+    );
+    const words = ["setup", "--provider", "openai_compatible", "--name", "box", "--base-url", server.baseUrl];
+    const { code, stdout, stderr } = await agentd(words, env);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /The default model is box:only/);
+    assert.equal((await agentd(["config", "get", "model.providers.box.timeout_seconds"], env)).stdout, "7\n");
+  });
+
+  for (const [what, page, wanted] of [
+    ["refuses the key", { "GET /v1/models": refusing }, /does not accept the API key \(401\)/],
+    ["lists no models", {}, /openai does not list its models/],
+  ] as const) {
+    it(`says so when the provider ${what}`, async () => {
+      await using server = await startModelServer([], page);
+      await using made = await createHome();
+      const words = ["setup", "--provider", "openai", "--base-url", server.baseUrl, "--api-key-stdin"];
+      const { code, stderr } = await agentd(words, { AGENTD_HOME: made.home }, KEY);
+      assert.equal(code, 1);
+      assert.match(stderr, wanted);
+      assert.match(stderr, /agentd model set openai:<model>`, or pass --model/);
+    });
+  }
+
   for (const [what, words, message] of [
     ["no terminal and no options", [], /Cannot ask without a terminal\. Pass --provider/],
     ["a server without an address", ["--provider", "openai_compatible"], /--base-url is required/],
@@ -70,6 +123,16 @@ describe("agentd setup", () => {
     ],
     ["a variable that is not set", ["--provider", "openai", "--api-key-env", "NOPE"], /NOPE is not set/],
     ["a provider there is not", ["--provider", "nobody"], /must be one of/],
+    [
+      "a provider without its key",
+      ["--provider", "openai", "--model", "x"],
+      /OPENAI_API_KEY is not set.*--api-key-stdin/,
+    ],
+    [
+      "an empty model",
+      ["--provider", "openai", "--api-key-env", "HOME", "--model", " "],
+      /--model must not be empty/,
+    ],
   ] as const) {
     it(`refuses ${what}, and writes nothing`, async () => {
       await using made = await createHome();
@@ -93,6 +156,10 @@ describe("agentd setup", () => {
     });
   }
 });
+
+function refusing(response: ServerResponse): void {
+  response.writeHead(401).end("{}");
+}
 
 /** Runs `agentd` at a terminal, where somebody presses Ctrl-C at the first question. */
 async function breakOff(words: readonly string[], home: string) {
@@ -186,7 +253,7 @@ describe("agentd doctor", () => {
     assert.equal(code, 1);
     for (const line of [
       /FAIL {2}secrets .*open to other users\n.*chmod 600/,
-      /FAIL {2}model .*the provider openai has no API key\n.*agentd setup --provider openai/,
+      /FAIL {2}model .*the provider openai has no API key, and OPENAI_API_KEY is not set.*agentd setup --provider openai/,
       /FAIL {2}port .*in use by another program/,
       /FAIL {2}mcp .*\/nowhere\/at-all was not found/,
     ]) {

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createId } from "../../../src/base/ids.ts";
+import { createId } from "../../../src/base/text.ts";
 import { openStore } from "../../../src/store/open.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { Deliveries, insertDelivery } from "../../../src/webhook/deliveries/deliveries.ts";
@@ -80,7 +80,9 @@ test("a subscription made while the gateway runs works at once, and its removal 
   assert.match(tested.stdout, /Response \(202\): .*"status":"accepted"/);
 
   await place.webhook("subscribe", "ci", "--events", "push");
-  const ignored = await place.webhook("test", "ci");
+  const first = await place.webhook("test", "ci");
+  assert.match(first.stdout, /Response \(202\)/, "it sends an event that the route accepts");
+  const ignored = await place.webhook("test", "ci", "--event", "other");
   assert.match(ignored.stdout, /Response \(200\): .*"ignored"[\s\S]*another event type with --event/);
 
   assert.equal((await place.webhook("remove", "ci")).code, 0);
@@ -109,6 +111,10 @@ test("deliveries are listed, shown and replayed while the gateway runs", async (
   assert.equal(shown.headers["x-hub-signature-256"], "[redacted]");
   assert.ok(shown.stages.length >= 6);
 
+  const text = (await place.webhook("deliveries", "show", first.id)).stdout;
+  assert.match(text, new RegExp(`the text: .agentd outbox show ${message.id} --text`));
+  assert.match(text, /Answer:\n {2}\[demo model\]/);
+
   const replayed = await place.webhook("deliveries", "replay", first.id, "--json");
   assert.equal(replayed.code, 0, replayed.stderr);
   const again = JSON.parse(replayed.stdout);
@@ -119,6 +125,42 @@ test("deliveries are listed, shown and replayed while the gateway runs", async (
   assert.equal(second?.replayOf, first.id);
   assert.notEqual(second?.deliveryId, first.delivery_id);
   assert.notEqual(second?.runId, shown.run.id);
+  assert.equal(await gateway.kill("SIGTERM"), 0);
+});
+
+test("a route of one sender is tested, shown with its answer, and replayed with that sender's signature", async (t) => {
+  await using place = await createPlace();
+  const gateway = await place.start();
+  const store = await openStore({ url: place.database });
+  t.after(() => store.close());
+  await place.webhook(
+    "subscribe",
+    "pager",
+    "--scheme",
+    "pagerduty",
+    "--secret",
+    "s",
+    "--prompt",
+    "see {event.id}",
+  );
+  const payload = JSON.stringify({
+    event: { id: "E1", event_type: "incident.triggered" },
+    note: "n".repeat(2000),
+  });
+  const tested = await place.webhook("test", "pager", "--payload", payload, "--json");
+  const posted = JSON.parse(tested.stdout);
+  assert.equal(posted.status, 202, tested.stdout);
+  assert.equal(JSON.parse(posted.body).delivery_id, "E1");
+  await recorded(store, "E1", "completed");
+  const shown = (await place.webhook("deliveries", "show", "E1")).stdout;
+  const titles = [...shown.matchAll(/^([A-Z]\w+):$/gm)].map(([, title]) => title);
+  assert.deepEqual(titles, ["Stages", "Headers", "Rendered", "Answer", "Payload"]);
+  assert.match(shown, /Answer:\n {2}\S.*see E1/s);
+  assert.match(shown, /\(1\d\d\d more characters; see --json\)/);
+  const replayed = await place.webhook("deliveries", "replay", "E1", "--json");
+  const again = JSON.parse(replayed.stdout);
+  assert.equal(again.status, 202, replayed.stdout);
+  assert.notEqual(JSON.parse(again.body).delivery_id, "E1");
   assert.equal(await gateway.kill("SIGTERM"), 0);
 });
 
@@ -166,7 +208,7 @@ async function record(store: Store, { event, n }: { readonly event: string; read
   const payload = { n };
   const bodyText = JSON.stringify(payload);
   const headers = new Headers({ "content-type": "application/json", "x-github-event": event });
-  const route = { name: "ci" } as WebhookRoute;
+  const route = { name: "ci", owner: "default" } as WebhookRoute;
   const stages = [{ stage: "events", result: "stop", detail: "not wanted" }] as const;
   const request = { route, headers, body: new TextEncoder().encode(bodyText), requestId: `req_${n}` };
   const evaluated = { stages, deliveryId: `req_${n}`, subject: { payload, event, headers }, bodyText };

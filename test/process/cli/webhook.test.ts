@@ -3,7 +3,9 @@ import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
+import { openStore } from "../../../src/store/open.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { commandEnvironment } from "../../../src/exec/process-group.ts";
 
 const CONFIG = `version: 1
 platforms:
@@ -174,15 +176,18 @@ test("subscriptions made concurrently are all kept", async () => {
 test("list hides secrets, remove deletes one subscription, and unknown names get a hint", async () => {
   await using place = await createPlace();
   const empty = await place.webhook("ls");
-  assert.match(empty.stdout, /No dynamic webhook subscriptions\.\n.*agentd webhook subscribe/);
+  assert.match(empty.stdout, /No dynamic webhook subscriptions\. .*agentd webhook subscribe/);
   const secret = secretIn(
     await place.webhook("subscribe", "a", "--description", "of a\u001b[31m", "--script", "s.py"),
   );
   await place.webhook("subscribe", "b", "--events", "x");
 
   const listed = await place.webhook("list");
-  assert.match(listed.stdout, /2 webhook subscription\(s\):/);
-  assert.match(listed.stdout, /◆ a\n {4}of a\uFFFD\[31m\n {4}URL: +http:\/\/localhost:18644\/webhooks\/a/);
+  assert.match(listed.stdout, /^NAME +STATUS +EVENTS +DELIVER +SENDER +URL +DESCRIPTION$/m);
+  assert.match(
+    listed.stdout,
+    /^a +ready +\(all\) +log +signature +http:\/\/localhost:18644\/webhooks\/a +of a\uFFFD\[31m$/m,
+  );
   assert.match(listed.stdout, /Configured routes: fixed/);
   const inJson = await place.webhook("list", "--json");
   for (const { stdout, stderr } of [listed, inJson]) assert.ok(!(stdout + stderr).includes(secret));
@@ -226,16 +231,18 @@ test("`test --dry-run` prints each stage and the rendered prompt without a gatew
   const passed = await place.webhook(...words, "--event", "push");
   assert.equal(passed.code, 0, passed.stderr);
   assert.match(passed.stdout, /events +pass {2}push[\s\S]*render +pass[\s\S]*by ada on push/);
-  const ignored = await place.webhook(...words, "--json");
-  const { answer, stages, rendered } = JSON.parse(ignored.stdout);
-  assert.deepEqual(answer, { status: 200, body: { status: "ignored", event: "test" } });
+  const accepted = await place.webhook(...words, "--json");
+  assert.equal(JSON.parse(accepted.stdout).event, "push", "the first event that the route accepts");
+  const ignored = await place.webhook(...words, "--event", "other", "--json");
+  const { answer, stages, rendered, delivery } = JSON.parse(ignored.stdout);
+  assert.deepEqual(answer, { status: 200, body: { status: "ignored", event: "other" } });
   assert.equal(stages.at(-1).result, "stop");
-  assert.equal(rendered, null);
+  assert.deepEqual([rendered, delivery], [null, null]);
   const own = await place.webhook(...words, "--header", "X-Gitlab-Event: push");
   assert.match(own.stdout, /by ada on push/);
   for (const [more, text] of [
     [["--payload", "{"], /--payload must be JSON/],
-    [["--payload", "{}", "--file", "x"], /--payload and --file exclude each other/],
+    [["--payload", "{}", "--file", "x"], /--payload and --file cannot be combined/],
     [["--header", "nothing"], /--header must be 'name: value'/],
   ] as const) {
     const refused = await place.webhook("test", "ci", ...more);
@@ -255,4 +262,38 @@ test("webhook commands print a hint while the platform is off, and an environmen
   const on = await agentd(["webhook", "subscribe", "a"], env);
   assert.equal(on.code, 0, on.stderr);
   assert.match(on.stdout, /http:\/\/localhost:18645\/webhooks\/a/);
+});
+
+test("a command of the agent sees the receiver that only the gateway's environment enables, and not its secret", async () => {
+  await using place = await createPlace("version: 1\n");
+  const gateway = { WEBHOOK_ENABLED: "true", WEBHOOK_PORT: "18647", WEBHOOK_SECRET: "of-the-gateway" };
+  const env = commandEnvironment([], {}, { AGENTD_HOME: place.home, ...gateway });
+  assert.ok(!JSON.stringify(env).includes("of-the-gateway"));
+  const listed = await agentd(["webhook", "list"], env);
+  assert.equal(listed.code, 0, listed.stderr);
+  const made = await agentd(["webhook", "subscribe", "ci", "--json"], env);
+  assert.equal(JSON.parse(made.stdout).url, "http://localhost:18647/webhooks/ci");
+});
+
+test("subscribe and remove are in the feed of events, under the owner of the route", async () => {
+  await using place = await createPlace();
+  const store = await openStore({ url: join(place.home, "state.db") });
+  try {
+    assert.equal((await place.webhook("subscribe", "mine")).code, 0);
+    const mine = { ...(await place.subscriptions())["mine"], owner: "ann" };
+    await writeFile(place.file, JSON.stringify({ mine }));
+    assert.equal((await place.webhook("subscribe", "mine", "--events", "push")).code, 0);
+    assert.equal((await place.webhook("remove", "mine")).code, 0);
+    const rows = await store.feed.read({ after: { tx: 0, id: 0 }, limit: 10 });
+    assert.deepEqual(
+      rows.map(({ type, ref, owner, actor, data }) => [type, ref, owner, actor, data]),
+      [
+        ["route.created", "mine", "default", "cli", '{"enabled":true}'],
+        ["route.updated", "mine", "ann", "cli", '{"enabled":true}'],
+        ["route.deleted", "mine", "ann", "cli", "{}"],
+      ],
+    );
+  } finally {
+    await store.close();
+  }
 });

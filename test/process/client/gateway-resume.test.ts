@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
+import type { Script } from "../../../src/agent/model.ts";
 import {
   ConnectionCutError,
   GatewayError,
@@ -37,7 +37,12 @@ const script: Script = ({ step }) =>
     : { text: "It is as you thought, all of it.", chunkSize: 5 };
 
 function startWithTool(): Promise<TestService> {
-  return startTestService({ script, tools: [testTool(async ({ command }) => `${command}: done`)] });
+  return startTestService({
+    // A title that arrives late is one more event.
+    config: { sessions: { titles: "off" } },
+    script,
+    tools: [testTool(async ({ command }) => `${command}: done`)],
+  });
 }
 
 /** What was told, whatever deltas were merged on the way; asserts that each number came once, in order, without a gap. */

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gatewayRequests, type GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { REPEATABLE } from "../../../src/client/gateway/calls.ts";
 import {
   connectGateway,
@@ -165,7 +165,7 @@ test("optOut and deltas leave events out", async () => {
   const events = client.events({ sessionId: session_id });
   await client.call("prompt.submit", { session_id, text: "hi" });
   const types = (await readUntil(events, (event) => endsTurn(event))).map(({ type }) => type);
-  assert.deepEqual(types, ["message.start", "message.complete", "session.info"]);
+  assert.deepEqual(types, ["message.start", "status.update", "message.complete", "session.info"]);
 });
 
 test("unread events are bounded; the error says how far they were read", async () => {
@@ -268,6 +268,7 @@ const repeatable: GatewayMethod[] = [
   "delegation.status",
   "spawn_tree.list",
   "spawn_tree.load",
+  "skills.reload",
 ];
 
 test("only what reads, and a submit that has a name, is sent again after a cut", () => {

@@ -49,20 +49,20 @@ test("a job created beside a running gateway runs there when it is due, repeated
   await using gateway = await running(place);
   const id = await create(place, "every 1m", "run: echo from-the-clock", "--deliver", "local");
   const { job: created } = await shown(place, id);
-  const inMs = Date.parse(created.next_run_at) - Date.now();
+  const inMs = created.next_run_at * 1000 - Date.now();
   assert.ok(inMs > 0 && inMs <= 60_000, `it runs in ${inMs} ms`);
   await moveTo(place, id, Date.now() + 2_000);
   const output = await firstOutput(place, id, 70_000);
   assert.match(output, new RegExp(`^\\*\\*Job ID:\\*\\* ${id}$`, "m"));
   assert.match(output, /^## Response$[\s\S]*from-the-clock/m);
   const { job } = await shown(place, id);
-  assert.ok(Date.parse(job.next_run_at) > Date.now(), job.next_run_at);
+  assert.ok(job.next_run_at * 1000 > Date.now(), String(job.next_run_at));
   assert.equal(await gateway.kill("SIGTERM"), 0);
 });
 
 async function shown(place: GatewayPlace, id: string) {
   const { stdout } = await cron(place, "show", id, "--json");
-  return JSON.parse(stdout) as { readonly job: { readonly next_run_at: string } };
+  return JSON.parse(stdout) as { readonly job: { readonly next_run_at: number } };
 }
 
 /** Moves a job's next run, which nobody wants to wait for. */
@@ -100,7 +100,7 @@ test(
     const ran = await cron(place, "run", agentJob, "--wait");
     assert.match(
       ran.stdout,
-      /^Triggered job: Say hello\. .*\n {2}Outcome: ok after [\d.]+ s\n {2}Output: +(.+)\n$/,
+      /^Triggered job: Say hello\. .*\n {2}Outcome: ok after [\d.]+ s\n {2}Output: +.+\n\n\[demo model\][\s\S]*You said: "Say hello\."/,
     );
     const [name] = await outputs(place, agentJob);
     const text = await readFile(join(place.home, "cron", "output", agentJob, name ?? ""), "utf8");
@@ -120,8 +120,10 @@ test(
     const second = await place.start();
     const paused = JSON.parse((await cron(place, "run", scriptJob, "--wait", "--json")).stdout) as {
       readonly output: string;
+      readonly answer: string;
       readonly run: { readonly status: string; readonly cause: string };
     };
+    assert.equal(paused.answer, "hello from the script");
     assert.deepEqual([paused.run.status, paused.run.cause], ["ok", "manual"]);
     assert.match(await readFile(paused.output, "utf8"), /^## Response$\s+hello from the script$/m);
     const { job } = JSON.parse((await cron(place, "show", "plain", "--json")).stdout) as {
@@ -130,9 +132,9 @@ test(
     assert.deepEqual([job.state, job.last_status, job.paused_reason], ["paused", "ok", "later"]);
     assert.match((await cron(place, "resume", "plain")).stdout, /Next run: \d{4}-/);
     const status = JSON.parse((await cron(place, "status", "--json")).stdout) as {
-      readonly scheduler: string;
+      readonly state: string;
     };
-    assert.equal(status.scheduler, "ticking");
+    assert.equal(status.state, "ticking");
     await cron(place, "edit", "plain", "--deliver", "all");
     const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
     const lost = await agentd(["cron", "run", "plain", "--wait"], env);

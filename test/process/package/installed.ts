@@ -5,6 +5,7 @@ import { chmod, mkdir, mkdtemp, rm, symlink } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
 import { tmpdir } from "node:os";
 import { promisify } from "node:util";
+import packageFile from "../../../package.json" with { type: "json" };
 import { builtProgram, programEnvironment } from "../../harness/program.ts";
 
 const run = promisify(execFile);
@@ -51,7 +52,7 @@ async function pack(folder: string): Promise<string> {
 
 /** Returns the path of the command. */
 async function unpack(archive: string, folder: string): Promise<string> {
-  const [modules, bin] = [join(folder, "lib/node_modules/agentd"), join(folder, "bin")];
+  const [modules, bin] = [join(folder, "lib/node_modules", packageFile.name), join(folder, "bin")];
   await Promise.all([mkdir(modules, { recursive: true }), mkdir(bin)]);
   await run("tar", ["-xzf", archive, "-C", modules, "--strip-components=1"]);
   const file = join(modules, "dist/agentd.mjs");

@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
+import type { Script } from "../../../src/agent/model.ts";
 import { testTool } from "../../harness/agent.ts";
+import { oncePerFile } from "../../harness/guard.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
 import { programEnvironment } from "../../harness/program.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
@@ -15,40 +18,67 @@ const scripts = join(import.meta.dirname, "python");
 const READ_KEY = "read-key-0123456789abcdef";
 const ANSWER = "Every word of this comes as a piece of its own, and none is lost: äöü \u{1f40d}. ".repeat(4);
 
-/** What keeps the tests of this file from running; undefined when nothing does. */
+/** Where `.ci/run` installs what the package and its tests need. */
+const prepared = join(homedir(), ".cache/agentd-python/bin/python");
+const interpreter = process.env["AGENTD_PYTHON"] ?? (existsSync(prepared) ? prepared : "python3");
+
+/** Why the tests of this file cannot run; undefined when they can. */
 function missingPython(): string | undefined {
-  const found = spawnSync("python3", ["-c", "import sys; print(*sys.version_info[:2])"], {
-    encoding: "utf8",
-  });
-  if (found.status !== 0) return "there is no python3 on this machine";
+  const code = "import sys, httpx, mypy; print(*sys.version_info[:2])";
+  const found = spawnSync(interpreter, ["-c", code], { encoding: "utf8" });
+  if (found.error) return `${interpreter} is not installed`;
+  if (found.status !== 0) return `${interpreter} has no httpx or no mypy`;
   const [major = 0, minor = 0] = found.stdout.trim().split(" ").map(Number);
-  return major === 3 && minor >= 10 ? undefined : `python3 is ${major}.${minor}, and the package needs 3.10`;
+  return major === 3 && minor >= 10
+    ? undefined
+    : `it is Python ${major}.${minor}, and the package needs 3.10`;
 }
 
 const skip = missingPython() ?? false;
 
-/** Runs python3 with the package on its path, not installed. Every warning is an error. */
-async function python(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<void> {
-  const cache = await mkdtemp(join(tmpdir(), "agentd-python-"));
-  try {
-    const child = spawn("python3", ["-W", "error", ...args], {
-      cwd: scripts,
-      // Compiled files stay out of the repository.
-      env: programEnvironment({ PYTHONPATH: `${sdk}:${scripts}`, PYTHONPYCACHEPREFIX: cache, ...env }),
-    });
-    let output = "";
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
-    }
-    const status = await new Promise<number | null>((resolve, reject) => {
-      child.on("error", reject).on("close", resolve);
-    });
-    assert.equal(status, 0, output);
-    // What Python cannot raise it prints: a connection left open, a task nobody awaited.
-    assert.doesNotMatch(output, /ResourceWarning|never awaited|never retrieved|was destroyed but/, output);
-  } finally {
-    await rm(cache, { recursive: true, force: true });
+/** Compiled files stay out of the repository; what one test compiled or checked, the next one finds. */
+const cacheFolder = oncePerFile(async () => {
+  const path = await mkdtemp(join(tmpdir(), "agentd-python-"));
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+});
+
+/** Runs Python with the package on its path, not installed, and returns what it printed. Every warning is an error. */
+async function python(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<string> {
+  const { path: cache } = await cacheFolder();
+  const child = spawn(interpreter, ["-W", "error", ...args], {
+    cwd: scripts,
+    env: programEnvironment({
+      PYTHONPATH: `${sdk}:${scripts}`,
+      PYTHONPYCACHEPREFIX: cache,
+      MYPY_CACHE_DIR: join(cache, "mypy"),
+      ...env,
+    }),
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
   }
+  const status = await new Promise<number | null>((resolve, reject) => {
+    child.on("error", reject).on("close", resolve);
+  });
+  assert.equal(status, 0, output);
+  // What Python cannot raise it prints: a connection left open, a task nobody awaited.
+  assert.doesNotMatch(output, /ResourceWarning|never awaited|never retrieved|was destroyed but/, output);
+  return output;
+}
+
+/** Writes each example of the README into `folder`, with the address of the service, and returns the files by heading. */
+async function writeExamples(folder: string, url: string): Promise<ReadonlyMap<string, string>> {
+  const readme = await readFile(join(sdk, "README.md"), "utf8");
+  const files = new Map<string, string>();
+  for (const [, heading = "", code = ""] of readme.matchAll(
+    /^## ([^\n]+)\n[^#]*?^```python\n([^]*?)^```$/gm,
+  )) {
+    const file = join(folder, `example_${heading.toLowerCase().replaceAll(/\W+/g, "_")}.py`);
+    await writeFile(file, code.replaceAll("http://127.0.0.1:8642", url));
+    files.set(heading, file);
+  }
+  return files;
 }
 
 /** The model of the live tests: the prompt says what it does. */
@@ -64,19 +94,62 @@ const script: Script = ({ user, messages, signal, step, toolResults }) => {
   return { text: ANSWER, chunkSize: 40, delayMs: 10 };
 };
 
+/** The model of the examples: it cleans a folder, which needs approval, and has one answer to everything else. */
+const exampleScript: Script = ({ user, step, toolResults }) => {
+  if (!user.startsWith("Clean")) return { text: "the answer" };
+  if (step === 0) return { calls: [{ tool: "terminal", input: { command: "rm -rf build" } }] };
+  return { text: toolResults.map(({ status, text }) => `${status}: ${text}`).join() };
+};
+
 async function* holdUntil(signal: AbortSignal): AsyncGenerator<string> {
   yield "held";
   if (signal.aborted) return;
   await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
 }
 
-test("python: every file of the package compiles", { skip }, () => python(["-m", "compileall", "-q", sdk]));
+test("python: every file of the package compiles", { skip }, async () => {
+  await python(["-m", "compileall", "-q", sdk]);
+});
 
-test("python: the parts of the package", { skip }, () => python(["-m", "unittest", "test_parts"]));
+test("python: the package passes mypy --strict", { skip }, async () => {
+  await python(["-m", "mypy", "--strict", join(sdk, "agentd_client")]);
+});
 
-test("python: both clients on the wire, against broken servers and connections", { skip }, () =>
-  python(["-m", "unittest", "test_wire"]),
-);
+test("python: the parts of the package", { skip }, async () => {
+  await python(["-m", "unittest", "test_parts"]);
+});
+
+test("python: both clients on the wire, against broken servers and connections", { skip }, async () => {
+  await python(["-m", "unittest", "test_wire"]);
+});
+
+test("python: the examples of the README pass mypy --strict and do what they say", { skip }, async () => {
+  await using service = await startTestService({
+    script: exampleScript,
+    tools: [testTool(() => Promise.resolve("it ran"))],
+  });
+  const folder = await mkdtemp(join(tmpdir(), "agentd-examples-"));
+  try {
+    const files = await writeExamples(folder, service.url);
+    await python(["-m", "mypy", "--strict", ...files.values()]);
+    const printed: Record<string, string> = {};
+    for (const [heading, file] of files) {
+      printed[heading] = await python([file], { API_SERVER_KEY: KEY });
+    }
+    assert.deepEqual(printed, {
+      "The first call": "the answer\n",
+      Streams: "the answer",
+      "Runs and approvals": "ok: it ran",
+      asyncio: printed["asyncio"],
+      Errors: printed["Errors"],
+      "The gateway": "approved: rm -rf build\nok: it ran\n",
+    });
+    assert.match(printed["asyncio"] ?? "", /^ok\n(?:agentd\n)+$/);
+    assert.match(printed["Errors"] ?? "", /^404 run_not_found .+ req_\w+\n$/);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
 
 test("python: both clients against the service, through proxies that cut", { skip }, async () => {
   await using service = await startTestService({
@@ -94,6 +167,7 @@ test("python: both clients against the service, through proxies that cut", { ski
   const narrow = await open([1100, 1303, 1777]);
   const wide = await open([2111, 3001, 4444]);
   await python(["-m", "unittest", "test_live"], {
+    API_SERVER_KEY: "",
     AGENTD_URL: service.url,
     AGENTD_KEY: KEY,
     AGENTD_READ_KEY: READ_KEY,

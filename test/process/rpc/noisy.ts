@@ -2,8 +2,8 @@
 import process from "node:process";
 import { rpcCommand } from "../../../src/cli/gateway/rpc.ts";
 
-const run = rpcCommand.run as () => Promise<void>;
-const served = run();
+const run = rpcCommand.run as (call: { readonly args: object }) => Promise<void>;
+const served = run({ args: {} });
 setInterval(() => {
   console.log("from the console");
   console.info({ from: "info" });

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { startRpcProcess, type RpcProcess } from "../../harness/rpc.ts";
-import { scriptCommand } from "../../harness/program.ts";
+import { agentdCommand, scriptCommand } from "../../harness/program.ts";
 import { runRpcProcess } from "../../harness/rpc-run.ts";
 
 async function makeHome(context: TestContext): Promise<string> {
@@ -50,6 +50,26 @@ test("gateway.ready comes first, and earlier input is answered", async (context)
       [null, -32700],
     ],
   );
+});
+
+test("sessions work in the folder where the host was started, or in --cwd", async (context) => {
+  const home = await makeHome(context);
+  const folder = await realpath(await makeHome(context));
+  await mkdir(join(folder, "src"));
+  await writeFile(join(folder, "src", "main.py"), "print(1)\n");
+  await using host = await startRpcProcess(home, {}, agentdCommand("rpc"), folder);
+  const { session_id: id, info } = await host.result("session.create", { cols: 80 });
+  assert.equal(info.cwd, folder);
+  assert.equal((await host.result("session.status", { session_id: id })).state.cwd, folder);
+  const { items } = await host.result("complete.path", { word: "@src/" });
+  assert.deepEqual(
+    items.map(({ text }: { text: string }) => text),
+    ["@file:src/main.py"],
+  );
+  const named = await host.result("session.create", { cwd: home });
+  assert.equal(named.info.cwd, await realpath(home));
+  await using other = await startRpcProcess(home, {}, agentdCommand("rpc", "--cwd", join(folder, "src")));
+  assert.equal((await other.result("session.create")).info.cwd, join(folder, "src"));
 });
 
 test("a signal during start-up ends the process with 0", async (context) => {

@@ -149,7 +149,7 @@ test("a method's table names its parameters, defaults, errors and scope", async 
     params: { $ref: "#/components/schemas/ThingListParams" },
     names: ["owner", "limit"],
     defaults: { limit: 20 },
-    result: { $ref: "#/components/schemas/ThingList" },
+    result: { $ref: "#/components/schemas/ThingListResult" },
     errors: [4001],
     scope: "read",
   });

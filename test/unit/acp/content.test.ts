@@ -13,7 +13,7 @@ import {
   MAX_TEXT_CHARACTERS,
   messageOf,
 } from "../../../src/acp/prompt/content.ts";
-import type { Attachment } from "../../../src/agent/message.ts";
+import type { Attachment } from "../../../src/agent/engine.ts";
 import { pngBytes } from "../agent/attachments/images.ts";
 import { workspace } from "../agent/tools/call.ts";
 

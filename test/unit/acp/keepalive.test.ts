@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { AcpConnection } from "../../../src/acp/wire/connection.ts";
 import { Keepalive } from "../../../src/acp/wire/keepalive.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 
 function place() {
   const clock = new FakeClock();

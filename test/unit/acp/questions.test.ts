@@ -6,12 +6,11 @@ import type {
   RequestPermissionRequest,
   SessionUpdate,
 } from "@agentclientprotocol/sdk/unstable";
-import { AcpConnection } from "../../../src/acp/wire/connection.ts";
+import { AcpConnection, AcpSession, AcpTurn } from "../../../src/acp/wire/connection.ts";
+import { Wire } from "../../../src/acp/wire/wire.ts";
 import { TurnQuestions } from "../../../src/acp/questions/questions.ts";
 import type { AcpDeps } from "../../../src/acp/deps.ts";
-import { AcpSession } from "../../../src/acp/session/session.ts";
-import { AcpTurn } from "../../../src/acp/prompt/turn.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 
 interface Shown {
   readonly request: RequestPermissionRequest;
@@ -19,6 +18,20 @@ interface Shown {
   choose(optionId: string): void;
   cancel(): void;
 }
+
+/** These tests bind no requests: nothing crosses the stream. */
+const unusedWire = new Wire({
+  input: (async function* () {})(),
+  output: {
+    write: () => {},
+    buffered: () => 0,
+    onDrain: () => {},
+    onBroken: () => {},
+    flushed: async () => {},
+  },
+  clock: new FakeClock(),
+  onEnd: () => {},
+});
 
 /** One turn of a client that shows what it is asked, and the record that answers go into. */
 function makeTurn() {
@@ -47,7 +60,7 @@ function makeTurn() {
   const connection = new AcpConnection({
     version: "0.0.0",
     load: async () => deps,
-    afterAnswer: () => {},
+    wire: unusedWire,
     onFault: () => {},
     launcher: () => ({ command: "agentd", args: [], env: {} }),
   });

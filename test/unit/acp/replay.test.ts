@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Replay, type RunMetadata } from "../../../src/acp/session/replay.ts";
-import type { TranscriptRow } from "../../../src/agent/session/transcript.ts";
-import type { Message } from "../../../src/agent/message.ts";
+import type { TranscriptRow } from "../../../src/agent/session/queries.ts";
+import type { Message } from "../../../src/agent/engine.ts";
 
 const NONE: RunMetadata = { started: new Map(), completed: new Map(), status: "completed" };
 

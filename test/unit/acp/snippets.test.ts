@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { authMethodsFor, readFeatures } from "../../../src/acp/wire/client.ts";
-import { missingProvider } from "../../../src/acp/provider.ts";
+import { authMethodsFor, readFeatures } from "../../../src/acp/wire/connection.ts";
+import { missingProvider } from "../../../src/acp/session/open.ts";
 import { snippets, type Launcher } from "../../../src/acp/wire/snippets.ts";
 import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
 
 const launcher: Launcher = { command: "/opt/node", args: ["/opt/agentd.mjs"], env: { AGENTD_HOME: "/h" } };
-const facts = { name: "agentd", version: "1.2.3", description: "An agent.", license: "MIT" };
+const facts = { name: "@agentd/agentd", version: "1.2.3", description: "An agent.", license: "MIT" };
 
 function registryId(name: string): string {
   return (snippets({ name, launcher, package: facts }).registry as { readonly id: string }).id;

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { ToolCalls } from "../../../src/acp/tools/calls.ts";
-import { LIVE_INTERVAL_MS } from "../../../src/acp/tools/live.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { ToolCalls, LIVE_INTERVAL_MS } from "../../../src/acp/tools/calls.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 
 const event = (type: string, data: object): JournalEvent => ({

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LivePieces, LiveTail, Throttle, ToolSubagents } from "../../../src/acp/tools/live.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { LivePieces, LiveTail, Throttle, ToolSubagents } from "../../../src/acp/tools/calls.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 
 test("updates of slow output never exceed twice its size plus the allowance", () => {
   const live = new LiveTail();

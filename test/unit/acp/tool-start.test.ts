@@ -129,14 +129,14 @@ test("cancelled todos are not in the plan", () => {
   });
 });
 
-test("notices and compactions go only to clients that support them", () => {
+test("compactions go only to clients that support them, and notices become text in other clients", () => {
   const none = { notices: false, compaction: false };
   const begun = event("compression.started", { reason: "near_limit" });
   const over = event("compression.completed", { status: "compressed", before_tokens: 9, after_tokens: 3 });
   const kinds = (of: JournalEvent, features: typeof none) =>
     toUpdates(of, features).map((each) => each.sessionUpdate);
-  for (const each of [begun, over, event("run.notice", { message: "again" })])
-    assert.deepEqual(kinds(each, none), []);
+  for (const each of [begun, over]) assert.deepEqual(kinds(each, none), []);
+  assert.deepEqual(kinds(event("run.notice", { message: "again" }), none), ["agent_message_chunk"]);
   assert.deepEqual(kinds(event("run.notice", { message: "again" }), { ...none, notices: true }), ["notice"]);
   assert.deepEqual(kinds(begun, { ...none, notices: true }), ["notice"]);
   assert.deepEqual(
@@ -146,4 +146,25 @@ test("notices and compactions go only to clients that support them", () => {
       { sessionUpdate: "compaction_update", compactionId: "run_1:compaction", status: "completed" },
     ],
   );
+});
+
+test("an edit has the first line that it changes, at its start and at its end", () => {
+  const path = "/project/a.ts";
+  const diff =
+    "--- a\n+++ b\n@@ -37,7 +37,8 @@\n c37\n c38\n c39\n-c40\n+d40\n+d41\n c41\n c42\n c43\n@@ -80,1 +81,1 @@\n-x\n+y\n";
+  const edit = start({
+    tool: "patch",
+    input: {},
+    paths: [path],
+    changes: [{ path, diff, size: 10 } as never],
+  });
+  assert.deepEqual(toolCallOf(edit).locations, [{ path, line: 40 }]);
+  const changed = toolEndOf(start({ tool: "patch" }), {
+    status: "ok",
+    result: "ok",
+    changes: edit.changes ?? [],
+  });
+  assert.deepEqual(changed.locations, [{ path, line: 40 }]);
+  const made = { path, diff: "--- /dev/null\n+++ b\n@@ -0,0 +1,1 @@\n+x\n", size: 1 } as never;
+  assert.deepEqual(toolCallOf(start({ changes: [made] })).locations, [{ path, line: 1 }]);
 });

@@ -1,12 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { readFeatures } from "../../../src/acp/wire/client.ts";
-import type { AcpConnection } from "../../../src/acp/wire/connection.ts";
-import { AcpSession } from "../../../src/acp/session/session.ts";
-import { watchSession } from "../../../src/acp/session/watch.ts";
+import { readFeatures, type AcpConnection, AcpSession } from "../../../src/acp/wire/connection.ts";
+import { watchSession } from "../../../src/acp/session/options.ts";
 import { saveSession } from "../../../src/agent/session/sessions.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 
@@ -119,6 +117,7 @@ test("a temporary store failure loses no change", async () => {
     appendAll: (...args) => agent.store.journal.appendAll(...args),
     begin: (...args) => agent.store.journal.begin(...args),
     read: (...args) => agent.store.journal.read(...args),
+    listen: (...args) => agent.store.journal.listen(...args),
     follow: (...args) => {
       if (failures === 0) return agent.store.journal.follow(...args);
       failures -= 1;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AnyMessage } from "@agentclientprotocol/sdk/unstable";
 import { Wire } from "../../../src/acp/wire/wire.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import type { FrameOutput } from "../../../src/base/system/frame-output.ts";
 
 /** A client that reads as much as a test lets it. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Budget, DaySpending } from "../../../src/agent/usage/budget.ts";
+import { Budget, DaySpending } from "../../../src/agent/usage.ts";
 import { zeroUsage } from "../../../src/agent/engine.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 

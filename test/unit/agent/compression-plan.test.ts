@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planCompression, quoteForSummary } from "../../../src/agent/context/compression.ts";
-import type { NumberedMessage } from "../../../src/agent/session/transcript.ts";
-import type { Message } from "../../../src/agent/message.ts";
+import { planCompression, planWithin, quoteForSummary } from "../../../src/agent/context/compression.ts";
+import type { NumberedMessage, Message } from "../../../src/agent/engine.ts";
 
 /** u: prompt, a: answer, c2: two calls, t: a tool's answer. */
 function conversation(shape: string): NumberedMessage[] {
@@ -57,6 +56,18 @@ test("a short conversation has no plan", () => {
     assert.equal(planCompression(conversation(shape), 100), undefined);
   }
   assert.equal(planCompression([], 0), undefined);
+});
+
+test("fewer messages are kept where they would fill the context again", () => {
+  const context = conversation("u a c1 t c1 t c1 t").map(({ seq, message }) => ({
+    seq,
+    message: message.role === "tool" ? { ...message, text: "x".repeat(40_000) } : message,
+  }));
+  const kept = (maxTokens: number) => planWithin(context, { keep: 6, maxTokens })?.kept.map(letters);
+  assert.deepEqual(kept(50_000), ["a", "t", "a", "t", "a", "t"]);
+  assert.deepEqual(kept(25_000), ["a", "t", "a", "t"]);
+  assert.deepEqual(kept(15_000), ["a", "t"]);
+  assert.deepEqual(kept(100), ["a", "t"], "the newest step stays whole");
 });
 
 test("the text for the summary keeps its limit, and says what was left out", () => {

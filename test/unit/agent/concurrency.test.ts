@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ConcurrencyLimit } from "../../../src/agent/run/concurrency.ts";
+import { ConcurrencyLimit } from "../../../src/agent/run/session-queue.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 
 const limitOf = (max: number, onRelease = () => {}) => new ConcurrencyLimit({ max, onRelease });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { activeSubagents, subagentsOf } from "../../../src/agent/subagent/delegation.ts";
+import type { Script } from "../../../src/agent/model.ts";
+import { activeSubagents, subagentsOf } from "../../../src/agent/run/queries.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import type { SubagentTask } from "../../../src/agent/tool/tool.ts";
+import type { SubagentTask } from "../../../src/agent/engine.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
 
 const OWNER = "tester";
@@ -338,7 +338,7 @@ test("a drain while sub-agents start leaves nothing running", async () => {
 });
 
 test("a goal includes its context, and a secret in it reaches no event", async () => {
-  const { registerSecret } = await import("../../../src/base/observe/redact.ts");
+  const { registerSecret } = await import("../../../src/base/observe.ts");
   registerSecret("macadamia-9931");
   let heard = "";
   await using agent = await createTestAgent({

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { runEvent, MERGE_MS, EventWriter } from "../../../src/agent/run/event.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { failWrites, faults } from "../../harness/failing-store.ts";
 

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { EngineTurn } from "../../../src/agent/engine.ts";
-import { zeroUsage, type Engine } from "../../../src/agent/engine.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { type Engine, type EngineTurn, zeroUsage } from "../../../src/agent/engine.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";
 
 /** An engine that shows what it was given, and ends at once. */

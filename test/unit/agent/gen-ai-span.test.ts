@@ -7,10 +7,10 @@ import {
   startModelSpan,
   startRunSpan,
   startToolSpan,
-} from "../../../src/agent/usage/span.ts";
-import { outcomeOf } from "../../../src/agent/run/outcome.ts";
+} from "../../../src/agent/usage.ts";
+import { outcomeOf } from "../../../src/agent/run/control.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { noSpan, offTracer } from "../../../src/base/observe/trace.ts";
+import { noSpan, offTracer } from "../../../src/base/observe.ts";
 import { KeepingTracer } from "../../harness/tracer.ts";
 
 const run = { id: "run_1", session_id: "ses_1", kind: "chat", model: "local:org/model:7b" };

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { KeyLimits } from "../../../src/agent/run/concurrency.ts";
-import { FakeClock, systemClock } from "../../../src/base/clock.ts";
+import type { Script } from "../../../src/agent/model.ts";
+import { KeyLimits } from "../../../src/agent/usage.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { systemClock } from "../../../src/base/time.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { createTestAgent, type TestAgent, type TestAgentOptions } from "../../harness/agent.ts";
 

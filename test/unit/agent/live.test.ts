@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LiveSessions } from "../../../src/agent/session/live-sessions.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { LiveSessions } from "../../../src/agent/session/session.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 
 const SIX_HOURS_MS = 6 * 3_600_000;
 const seed = { source: "test" };

@@ -1,12 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  createModelCatalog,
-  DEMO_MODEL,
-  formatModel,
-  type ModelCatalog,
-  type ModelProvider,
-} from "../../../src/agent/model.ts";
+import { createModelCatalog, type ModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
+import { DEMO_MODEL, formatModel } from "../../../src/agent/engine.ts";
 
 const provider = (name: string, type: string, models: readonly string[] = []): ModelProvider => ({
   name,

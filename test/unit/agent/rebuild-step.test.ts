@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runEvent } from "../../../src/agent/run/event.ts";
 import { addMessages } from "../../../src/agent/session/transcript.ts";
-import type { Message } from "../../../src/agent/message.ts";
+import type { Message } from "../../../src/agent/engine.ts";
 import { pendingSteers, rebuildStep } from "../../../src/agent/recovery/rebuild-step.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
@@ -107,7 +107,7 @@ test("death in the middle of tools: what ended keeps its answer, what did not is
   assert.ok(cut?.role === "assistant" && cut.interrupted);
   assert.deepEqual(unnamed(cut).parts[0], { type: "text", text: "Both." });
   const last = transcript.at(-1);
-  assert.match(last?.role === "tool" ? last.text : "", /not known/);
+  assert.match(last?.role === "tool" ? last.text : "", /is unknown/);
   await goesOn(next, "s");
 });
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { runEvent } from "../../../src/agent/run/event.ts";
-import { createId } from "../../../src/base/ids.ts";
+import { createId } from "../../../src/base/text.ts";
 import { abandonSessions, GHOST, type Abandoned } from "../../harness/abandoned.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { countStatements } from "../../harness/counted-store.ts";

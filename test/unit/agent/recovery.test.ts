@@ -3,7 +3,7 @@ import { test, type TestContext } from "node:test";
 import { sql, type CompiledQuery } from "kysely";
 import { LEASE_MS } from "../../../src/agent/run/session-queue.ts";
 import { Recovery } from "../../../src/agent/recovery/recovery.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { abandonSessions, GHOST } from "../../harness/abandoned.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { failWrites } from "../../harness/failing-store.ts";

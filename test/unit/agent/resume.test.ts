@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
-import { registerSecret, forgetSecret } from "../../../src/base/observe/redact.ts";
+import { registerSecret, forgetSecret } from "../../../src/base/observe.ts";
 import { createTestAgent, testTool, type TestAgent, type TestAgentOptions } from "../../harness/agent.ts";
 
 const GHOST = "process-that-never-was";

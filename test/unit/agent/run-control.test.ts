@@ -147,3 +147,19 @@ test("a run that is queued, over or unknown takes no text from another process",
   await agent.events(second.runId);
   assert.equal(await other.runs.steer(first.runId, "x"), false);
 });
+
+test("a run's own process does not read its events again to hear requests", async (t) => {
+  const gate = Promise.withResolvers<void>();
+  await using agent = await createTestAgent({ script: talker(gate.promise) });
+  await using other = await createTestAgent({ database: agent.databaseUrl });
+  const { journal } = agent.store;
+  const follow = t.mock.method(journal, "follow");
+  const read = t.mock.method(journal, "read");
+  const listen = t.mock.method(journal, "listen");
+  const { runId } = await agent.submit("go", { id: "s" });
+  assert.equal(await other.runs.steer(runId, "be quick"), true);
+  gate.resolve();
+  await other.events(runId);
+  assert.deepEqual([follow.mock.callCount(), read.mock.callCount()], [0, 0]);
+  assert.equal(listen.mock.callCount(), 1);
+});

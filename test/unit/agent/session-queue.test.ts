@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
-import type { BusyMode } from "../../../src/agent/deps.ts";
+import type { Script } from "../../../src/agent/model.ts";
+import type { BusyMode } from "../../../src/agent/run/run.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { testDialect } from "../../harness/store.ts";
 

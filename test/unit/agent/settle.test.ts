@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { LEASE_MS, UNOWNED } from "../../../src/agent/run/session-queue.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { abandonSessions, GHOST } from "../../harness/abandoned.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { failWrites } from "../../harness/failing-store.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { registerSecret } from "../../../src/base/observe/redact.ts";
-import { diffsOf, shownChanges } from "../../../src/agent/tool/tool.ts";
+import { registerSecret } from "../../../src/base/observe.ts";
+import { diffsOf, shownChanges } from "../../../src/agent/tool/scope.ts";
 
 const long = "é".repeat(131_072);
 const change = (path: string, text = long) => ({ path, old_text: text, new_text: "b", diff: `of ${path}` });

@@ -1,11 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  cleanTitle,
-  freeTitle,
-  MAX_TITLE_CHARACTERS,
-  titleFromPrompt,
-} from "../../../src/agent/session/titles.ts";
+import { titleFromPrompt } from "../../../src/agent/session/titles.ts";
+import { freeTitle, MAX_TITLE_CHARACTERS } from "../../../src/agent/session/change.ts";
+import { cleanTitle } from "../../../src/agent/session/sessions.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 test("a title is one trimmed line without invisible characters and direction marks", () => {

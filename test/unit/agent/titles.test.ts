@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script, ScriptStep } from "../../../src/agent/engines/scripted.ts";
+import type { Script, ScriptStep } from "../../../src/agent/model.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import { registerSecret } from "../../../src/base/observe/redact.ts";
+import { registerSecret } from "../../../src/base/observe.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 
 const OWNER = "tester";
@@ -166,4 +166,53 @@ test("stopping does not wait for a model that hangs", async () => {
   await asked.promise;
   await agent.core.titles.stop();
   assert.equal((await agent.session("s")).title, "go");
+});
+
+test("no model is asked for a title after a failed turn", async () => {
+  let asked = 0;
+  const script: Script = (state) => {
+    if (isNaming(state)) return (asked++, { text: "Asked" });
+    return { error: { code: "provider_error", message: "down" } };
+  };
+  await using agent = await createTestAgent({ providers: PROVIDERS, settings: { titles: "model" }, script });
+  assert.equal(await talk(agent, "fix the bug"), "fix the bug");
+  assert.equal(asked, 0);
+});
+
+const LOCAL = [{ name: "here", type: "openai_compatible", models: ["small"], isLocal: true }];
+
+test("a prompt for a local model cancels the naming of a session, which takes the prompt's start", async () => {
+  const asked = Promise.withResolvers<AbortSignal>();
+  const released = Promise.withResolvers<void>();
+  const script: Script = async (state) => {
+    if (!isNaming(state)) return { text: "Done." };
+    asked.resolve(state.signal);
+    await released.promise;
+    return { text: "Too late" };
+  };
+  await using agent = await createTestAgent({ providers: LOCAL, settings: { titles: "model" }, script });
+  await agent.events((await agent.submit("fix the bug", { id: "s", seed: { source: "tui" } })).runId);
+  const naming = await asked.promise;
+  await agent.events((await agent.submit("next", { id: "other" })).runId);
+  const isCancelled = naming.aborted;
+  released.resolve();
+  await agent.core.titles.settled();
+  assert.equal(isCancelled, true);
+  assert.equal((await agent.session("s")).title, "fix the bug");
+});
+
+test("a local model that answers another prompt is not asked for a title", async () => {
+  let asked = 0;
+  const busy = Promise.withResolvers<void>();
+  const script: Script = async (state) => {
+    if (isNaming(state)) return (asked++, { text: "Asked" });
+    if (state.user === "long") await busy.promise;
+    return { text: "Done." };
+  };
+  await using agent = await createTestAgent({ providers: LOCAL, settings: { titles: "model" }, script });
+  const long = await agent.submit("long", { id: "other", seed: { source: "webhook" } });
+  assert.equal(await named(agent, "fix the bug"), "fix the bug");
+  busy.resolve();
+  await agent.events(long.runId);
+  assert.equal(asked, 0);
 });

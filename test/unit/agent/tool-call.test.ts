@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { registerSecret } from "../../../src/base/observe/redact.ts";
-import { ToolError } from "../../../src/agent/tool/tool.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { registerSecret } from "../../../src/base/observe.ts";
+import { ToolError } from "../../../src/agent/engine.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";
 

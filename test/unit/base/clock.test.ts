@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock, systemClock } from "../../../src/base/clock.ts";
+import { systemClock } from "../../../src/base/time.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 
 test("the fake clock does not move by itself", () => {
   const clock = new FakeClock(1000);

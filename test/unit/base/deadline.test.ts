@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { abortable, waitAtMost } from "../../../src/base/deadline.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { abortable, waitAtMost } from "../../../src/base/time.ts";
 
 const never = new Promise<never>(() => {});
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { formatDotPath, getAtPath, parseDotPath } from "../../../src/base/json/dotpath.ts";
+import { formatDotPath, getAtPath, parseDotPath } from "../../../src/base/data.ts";
 
 describe("parseDotPath", () => {
   const paths: readonly (readonly [string, readonly (string | number)[]])[] = [

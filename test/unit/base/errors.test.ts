@@ -10,6 +10,8 @@ const typeOf: Readonly<Record<number, readonly string[]>> = {
   404: ["not_found_error"],
   409: ["conflict_error"],
   410: ["not_found_error"],
+  412: ["conflict_error"],
+  428: ["conflict_error", "invalid_request_error"],
   429: ["rate_limit_error"],
   500: ["server_error"],
   502: ["server_error"],

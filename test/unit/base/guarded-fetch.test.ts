@@ -3,8 +3,12 @@ import { createServer, type IncomingMessage, type RequestListener } from "node:h
 import { createServer as createTcpServer, type AddressInfo } from "node:net";
 import { test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
-import { FetchFailedError, guardedFetch, type GuardedFetchOptions } from "../../../src/base/net/fetch.ts";
-import { BlockedAddressError } from "../../../src/base/net/guard.ts";
+import {
+  FetchFailedError,
+  guardedFetch,
+  type GuardedFetchOptions,
+  BlockedAddressError,
+} from "../../../src/base/net/fetch.ts";
 
 interface Cleaner {
   after(clean: () => unknown): void;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createId, createSessionId } from "../../../src/base/ids.ts";
+import { createId, createSessionId } from "../../../src/base/text.ts";
 
 const NOW = Date.UTC(2026, 6, 30, 23, 59, 59, 7);
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { Lines } from "../../../src/base/lines.ts";
+import { Lines } from "../../../src/base/text.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const all = (lines: Lines, ...chunks: Uint8Array[]) => [

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
-import { createLog, silentLog, type LogLevel } from "../../../src/base/observe/log.ts";
-import { registerSecret } from "../../../src/base/observe/redact.ts";
+import { createLog, silentLog, type LogLevel, registerSecret } from "../../../src/base/observe.ts";
 
 const SECRET = 'log "secret" \\ 0123456789';
 registerSecret(SECRET);

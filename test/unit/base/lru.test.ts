@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LruMap, Memo } from "../../../src/base/lru.ts";
+import { LruMap, Memo } from "../../../src/base/data.ts";
 
 test("a full map evicts the entry that was used longest ago", () => {
   const map = new LruMap<string, number | undefined>(2);

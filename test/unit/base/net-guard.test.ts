@@ -2,13 +2,15 @@ import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { FetchFailedError, guardedFetch, type GuardedFetchOptions } from "../../../src/base/net/fetch.ts";
 import {
+  FetchFailedError,
+  guardedFetch,
+  type GuardedFetchOptions,
   BlockedAddressError,
   objectionTo,
   objectionToHost,
   UnresolvedNameError,
-} from "../../../src/base/net/guard.ts";
+} from "../../../src/base/net/fetch.ts";
 
 interface Cleaner {
   after(clean: () => unknown): void;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RateLimiter } from "../../../src/base/rate-limiter.ts";
+import { RateLimiter } from "../../../src/base/time.ts";
 
 test("a minute begins with its first request, and a clock set back begins a new one", () => {
   const rate = new RateLimiter(1);

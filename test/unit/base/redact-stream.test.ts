@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RedactStream } from "../../../src/base/observe/redact-stream.ts";
-import { forgetSecret, redact, registerSecret } from "../../../src/base/observe/redact.ts";
+import { RedactStream, forgetSecret, redact, registerSecret } from "../../../src/base/observe.ts";
 
 const key = `-----BEGIN RSA PRIVATE KEY-----\n${"QUJDREVGR0hJSktMTU5PUFFS\n".repeat(8)}-----END RSA PRIVATE KEY-----`;
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { forgetSecret, redact, redactValue, registerSecret } from "../../../src/base/observe/redact.ts";
+import { forgetSecret, redact, redactValue, registerSecret } from "../../../src/base/observe.ts";
 
 const MASK = "[redacted]";
 const letters = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hJ3lM6oP9rS2uV5xY8";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseRetryAfter } from "../../../src/base/net/retry-after.ts";
+import { parseRetryAfter } from "../../../src/base/net/fetch.ts";
 
 const nowMs = Date.UTC(2026, 0, 1);
 

@@ -8,7 +8,7 @@ import {
   residentBytes,
   watchEventLoop,
   type LoopDelay,
-} from "../../../src/base/system/runtime.ts";
+} from "../../../src/base/system/machine.ts";
 
 test("the runtime is named as it is", () => {
   const { name, version } = currentRuntime();
@@ -42,7 +42,7 @@ test("a blocked event loop is measured and reported once", async () => {
 
 test("measuring does not keep a process alive", async () => {
   const { spawn } = await import("node:child_process");
-  const file = new URL("../../../src/base/system/runtime.ts", import.meta.url).href;
+  const file = new URL("../../../src/base/system/machine.ts", import.meta.url).href;
   const script = `const { watchEventLoop } = await import(${JSON.stringify(file)}); watchEventLoop();`;
   const args = "Deno" in globalThis ? ["eval", script] : ["--input-type=module", "-e", script];
   const child = spawn(process.execPath, args, { stdio: "ignore" });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyDefaults, narrowSchema, resolveReference } from "../../../src/base/json/schema.ts";
+import { applyDefaults, narrowSchema, resolveReference } from "../../../src/base/schema.ts";
 
 const schema = {
   type: "object",

@@ -4,8 +4,7 @@ import fc from "fast-check";
 import { LogLines } from "../../../src/agent/mcp/stdio-transport.ts";
 import { OutputExcerpt, OutputRing } from "../../../src/exec/output.ts";
 import { LineWindow } from "../../../src/agent/tools/files/read-file.ts";
-import { headOf, tailOf, excerptOf, shorten, toOneLine } from "../../../src/base/text.ts";
-import { Lines } from "../../../src/base/lines.ts";
+import { headOf, tailOf, excerptOf, shorten, toOneLine, Lines } from "../../../src/base/text.ts";
 import { readFrames as readEvents } from "../../../src/client/streams.ts";
 import { readFrames as readLines } from "../../../src/client/gateway/transport.ts";
 

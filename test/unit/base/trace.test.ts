@@ -7,7 +7,7 @@ import {
   noSpan,
   offTracer,
   parseTraceparent,
-} from "../../../src/base/observe/trace.ts";
+} from "../../../src/base/observe.ts";
 
 const traceId = "4bf92f3577b34da6a3ce929d0e0e4736";
 const spanId = "00f067aa0ba902b7";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatIssue, SchemaSet, type Issue } from "../../../src/base/json/validate.ts";
+import { formatIssue, SchemaSet, type Issue } from "../../../src/base/schema.ts";
 
 const schemas = {
   Text: tagged("text", { text: { type: "string", minLength: 1 } }),

@@ -42,7 +42,7 @@ test("word, line and whole-line keys", () => {
   assert.equal(edited("one two|", "delete-word"), "one |");
   assert.equal(edited("one two|", "delete-word", "home", "yank"), "two|one ");
   assert.equal(edited("ab|cd", "delete-to-end"), "ab|");
-  assert.equal(edited("ab|cd", "delete-to-start"), "|cd");
+  assert.equal(edited("ab\nc|d", "clear-input"), "|");
   assert.equal(edited("ab|cd", "newline"), "ab\n|cd");
 });
 
@@ -75,11 +75,7 @@ test("several keys that arrive as one chunk are separated", () => {
     { text: "b" },
     { key: "enter" },
   ]);
-  assert.deepEqual(pressesOf("ab\u0015c", NO_KEY), [
-    { text: "ab" },
-    { key: "delete-to-start" },
-    { text: "c" },
-  ]);
+  assert.deepEqual(pressesOf("ab\u0015c", NO_KEY), [{ text: "ab" }, { key: "clear-input" }, { text: "c" }]);
   assert.deepEqual(pressesOf("", { ...NO_KEY, return: true, meta: true }), [{ key: "newline" }]);
   assert.deepEqual(pressesOf("b", { ...NO_KEY, meta: true }), [{ key: "word-left" }]);
   assert.deepEqual(pressesOf("q", { ...NO_KEY, ctrl: true }), []);

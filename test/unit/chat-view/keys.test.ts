@@ -47,8 +47,44 @@ test("arrows and Enter answer an approval with the marked choice", () => {
   screen.wait(LATER_MS);
   screen.press("enter");
   assert.deepEqual(screen.calls, [], "nothing is chosen before somebody chose");
-  screen.press("down", "down", "down", "up", "enter");
-  assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice: "session" }]]);
+  screen.press("up", "up", "up", "down", "enter");
+  assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice: "always" }]]);
+});
+
+for (const presses of [["down"], ["down", "down"], ["up"], ["tab", "down", "down"]] as const) {
+  test(`the habit of pressing ${presses.join(", ")} and Enter on an approval denies it`, () => {
+    using screen = testScreen({ ...ASKED, questions: [{ ...APPROVAL, choices: ["once", "deny"] }] });
+    screen.wait(LATER_MS);
+    screen.press(...presses, "enter");
+    assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice: "deny" }]]);
+  });
+}
+
+for (const [key, choice] of [
+  ["y", "once"],
+  ["n", "deny"],
+] as const) {
+  test(`the key ${key} answers an approval: ${choice}, except while a draft is in the composer`, () => {
+    using screen = testScreen(ASKED);
+    screen.wait(LATER_MS);
+    screen.press(`text:${key}`);
+    assert.deepEqual(screen.calls, [["answer", "q1", { kind: "approval", choice }]]);
+    using writing = testScreen({ ...IDLE, turn: TURN });
+    writing.press("text:look at ");
+    writing.change(ASKED);
+    writing.wait(LATER_MS);
+    writing.press(`text:${key}`);
+    assert.deepEqual(writing.calls, []);
+  });
+}
+
+test("only an approval is denied by Ctrl-C; a question or a password is skipped", () => {
+  using approving = testScreen(ASKED);
+  assert.match(approving.text(), /ctrl-c denies/);
+  for (const question of [CLARIFY, SUDO]) {
+    using other = testScreen({ ...IDLE, turn: TURN, questions: [question] });
+    assert.doesNotMatch(other.text(), /denies/);
+  }
 });
 
 test("keys typed before a dialog could be read never answer it and go to the composer", () => {
@@ -270,12 +306,25 @@ test("a prefill is put into the composer once", () => {
   assert.match(screen.text(), /› taken back and changed/);
 });
 
+test("the search of earlier prompts narrows with each word, and Ctrl-R again shows an older one", () => {
+  const rows = ["fix the sums", "say hello", "fix the tests"].map((prompt, index) => ({
+    id: `${index}`,
+    prompt,
+  }));
+  using screen = testScreen({ ...IDLE, picker: { kind: "history", isLoading: false, rows } });
+  assert.match(screen.text(), /▌ prompts\n\n {2}› fix the sums\n {4}say hello\n {4}fix the tests/);
+  screen.press("text:fix", "history", "enter");
+  assert.match(screen.text(), /▌ prompts {2}fix▏\n\n {4}fix the sums\n {2}› fix the tests\n\n/);
+  assert.deepEqual(screen.calls, [["pick", "2"]]);
+});
+
 test("the pickers open with a key and close with Esc", () => {
   using screen = testScreen(IDLE);
-  screen.press("models", "sessions");
+  screen.press("models", "sessions", "history");
   assert.deepEqual(screen.calls, [
     ["openPicker", "models"],
     ["openPicker", "sessions"],
+    ["openPicker", "history"],
   ]);
   screen.change({ ...IDLE, picker: { kind: "sessions", isLoading: true, rows: [] } });
   assert.match(screen.text(), /loading/);

@@ -33,11 +33,13 @@ export interface TestScreen extends Disposable {
 export interface TestScreenOptions {
   readonly columns?: number;
   readonly rows?: number;
+  /** The user's editor. */
+  readonly edit?: (text: string) => Promise<string>;
 }
 
 export function testScreen(
   first: ChatState,
-  { columns = 80, rows = 40 }: TestScreenOptions = {},
+  { columns = 80, rows = 40, edit }: TestScreenOptions = {},
 ): TestScreen {
   let [state, nowMs, size] = [first, NOW_MS, { columns, rows }];
   const calls: unknown[][] = [];
@@ -63,6 +65,7 @@ export function testScreen(
     actions,
     size: () => size,
     show,
+    ...(edit === undefined ? {} : { edit }),
     now: () => nowMs,
     signal: ended.signal,
   });
@@ -111,7 +114,14 @@ function written(
   const chunks: string[] = [];
   stdout.on("data", (chunk: Buffer) => void chunks.push(chunk.toString()));
   const nothing = () => undefined;
-  const app = h(App, { frame, hasColour, onPress: nothing, onPaste: nothing });
+  const app = h(App, {
+    frame,
+    hasColour,
+    isLight: false,
+    onSuspend: nothing,
+    onPress: nothing,
+    onPaste: nothing,
+  });
   const options = { stdout, stdin, debug: true, patchConsole: false, exitOnCtrlC: false, interactive: true };
   const instance = render(app, options as unknown as Parameters<typeof render>[1]);
   instance.unmount();

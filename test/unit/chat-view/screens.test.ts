@@ -91,7 +91,7 @@ test("a running turn: the tool with its progress, the queue, and the approval", 
     3  allow always
     4  deny
 
-  1-4 answers · ↑↓ and enter · esc denies
+  1-4 or y n answers · ↑↓ and enter · esc denies
 
 local:sum-1 · context 10% of 128k · $0.0123 · 1 queued · Sums
 ctrl-c denies`,
@@ -260,7 +260,7 @@ const TALK_AT_80 = `agentd  Sums  /code/sums
 
   What I found
 
-  The function sum in \`src/sum.ts\` subtracted. I changed one sign, see the rule
+  The function sum in src/sum.ts subtracted. I changed one sign, see the rule
   (https://example.org/sums):
 
   ts
@@ -280,7 +280,7 @@ const TALK_AT_80 = `agentd  Sums  /code/sums
 › write a prompt, or / for commands
 
 local:sum-1 · context 10% of 128k · $0.0123 · Sums
-/ commands · ctrl-o models · ctrl-r sessions · ctrl-d leaves`;
+? keys · / commands · ctrl-r history · ctrl-d leaves`;
 
 const TALK_AT_40 = `agentd  Sums  /code/sums
 
@@ -304,7 +304,7 @@ const TALK_AT_40 = `agentd  Sums  /code/sums
 
   What I found
 
-  The function sum in \`src/sum.ts\`
+  The function sum in src/sum.ts
   subtracted. I changed one sign, see
   the rule (https://example.org/sums):
 
@@ -329,4 +329,4 @@ const TALK_AT_40 = `agentd  Sums  /code/sums
 › write a prompt, or / for commands
 
 local:sum-1 · context 10% of 128k
-/ commands · ctrl-o models`;
+? keys · / commands · ctrl-r history`;

@@ -25,7 +25,12 @@ export const IDLE: ChatState = {
     isCostEstimated: false,
     isYolo: false,
   },
-  composer: { completions: [], completionsFor: "", history: ["first prompt", "second prompt"] },
+  composer: {
+    completions: [],
+    completionsFor: "",
+    history: ["first prompt", "second prompt"],
+    attachments: [],
+  },
   isLeaveArmed: false,
 };
 

@@ -52,7 +52,7 @@ test("Markdown: headings, lists, quotes, rules and fences are laid out; the rest
     textOf(markdownLines(`${ANSWER}\n\n---\n- [x] done\n- [ ] open\na * b * c, snake_case_name`, 60).lines),
     `What I found
 
-The function sum in \`src/sum.ts\` subtracted. I changed one
+The function sum in src/sum.ts subtracted. I changed one
 sign, see the rule (https://example.org/sums):
 
 ts
@@ -80,7 +80,7 @@ test("Markdown: roles mark what is bold, italic and code", () => {
   assert.deepEqual(marked, [
     ["b", "strong"],
     ["c", "emphasis"],
-    ["`d`", "code"],
+    ["d", "code"],
     ["e", "strong"],
   ]);
 });

@@ -131,8 +131,8 @@ test("parallel tools are matched by tool_id and settle in order", () => {
     ["tool.generating", { name: "read_file", tool_id: "b" }],
     ["tool.start", { tool_id: "a", name: "terminal", context: "sleep 1" }],
     ["tool.start", { tool_id: "b", name: "read_file", context: "x.txt" }],
-    ["tool.progress", { tool_id: "a", name: "terminal", preview: "one\n" }],
-    ["tool.progress", { tool_id: "a", name: "terminal", preview: "two" }],
+    ["tool.progress", { tool_id: "a", name: "terminal", preview: "", output: "one\n" }],
+    ["tool.progress", { tool_id: "a", name: "terminal", preview: "", output: "two" }],
     [
       "tool.complete",
       { tool_id: "b", name: "read_file", duration_s: 0.1, result: "text", error: "no such file" },
@@ -182,7 +182,10 @@ test("items behind a tool that never ends are bounded", () => {
 
 test("progress keeps its last lines only", () => {
   const lines = Array.from({ length: 100 }, (_, index) => `line ${index}\n`).join("");
-  const state = fold([start, ["tool.progress", { tool_id: "a", name: "terminal", preview: lines }]]);
+  const state = fold([
+    start,
+    ["tool.progress", { tool_id: "a", name: "terminal", preview: "", output: lines }],
+  ]);
   const [tool] = state.live;
   assert.ok(tool?.kind === "tool");
   assert.ok(tool.progress.split("\n").length <= 8);
@@ -361,7 +364,7 @@ test("text of the model and of tools cannot steer the terminal", () => {
     start,
     ["message.delta", { text: "\u001b]0;owned\u0007hi\u001b[2J" }],
     ["tool.start", { tool_id: "a", name: "term\u001b[1minal", context: "ls\u001b[A" }],
-    ["tool.progress", { tool_id: "a", name: "x", preview: "\u001b[2Kp" }],
+    ["tool.progress", { tool_id: "a", name: "x", preview: "", output: "\u001b[2Kp" }],
     [
       "tool.complete",
       { tool_id: "a", name: "x", duration_s: 0, result: "\u001bcr", inline_diff: "\u001b[7m+d" },

@@ -7,6 +7,7 @@ import {
   type Question,
   type TranscriptItem,
 } from "../../../src/chat/state/state.ts";
+import type { ChatMachine } from "../../../src/chat/machine.ts";
 import type { SessionTarget } from "../../../src/chat/current-session.ts";
 import { KEY } from "../../harness/service.ts";
 
@@ -28,6 +29,7 @@ export async function startChat(
   target: SessionTarget = { kind: "new" },
   /** Called before the session is open. */
   early: (chat: Chat) => void = () => {},
+  machine?: ChatMachine,
 ): Promise<TestChat> {
   const store = createStore();
   const left = new AbortController();
@@ -37,6 +39,7 @@ export async function startChat(
     store,
     now: Date.now,
     leave: () => left.abort(),
+    ...(machine === undefined ? {} : { machine }),
   });
   const following = (async () => {
     for await (const event of client.events()) chat.take(event);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
+import type { Script } from "../../../src/agent/model.ts";
 import { answersOf, nextPart, putQuestion } from "../../../src/chat/state/reduce-questions.ts";
 import { reduceEvent } from "../../../src/chat/state/reduce.ts";
 import { INITIAL_STATE } from "../../../src/chat/state/state.ts";

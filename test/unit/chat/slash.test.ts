@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GatewayError } from "../../../src/client/gateway.ts";
 import type { GatewayCall } from "../../../src/chat/gateway.ts";
-import { parseSlash, runSlash } from "../../../src/chat/slash.ts";
+import { parseSlash, runSlash, welcomeText } from "../../../src/chat/slash.ts";
 
 /** A gateway that answers each command, and remembers how it was asked. */
 function gateway(answers: Readonly<Record<string, unknown>>): {
@@ -80,4 +80,11 @@ test("directives say what to submit, to put into the composer, and where to go o
   assert.deepEqual(await run(call, "/undo"), { output: "Taken back.", isWarning: false, prefill: "before" });
   assert.deepEqual(await run(call, "/branch"), { output: "Branched.", isWarning: false, sessionId: "other" });
   assert.deepEqual(await run(call, "/quiet"), {});
+});
+
+test("a new chat says which model answers, and that the demo model is none", () => {
+  const real = welcomeText({ model: "sonnet", provider: "anthropic" });
+  assert.match(real, /^anthropic:sonnet answers\..*\nTry:/);
+  const demo = welcomeText({ model: "demo", provider: "demo" });
+  assert.match(demo, /^The demo model answers.*`agentd setup`.*\nTry/);
 });

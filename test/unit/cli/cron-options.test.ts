@@ -68,7 +68,7 @@ describe("options of a job", () => {
 
   it("conflicting options and invalid numbers are usage errors", () => {
     const wrong: readonly (readonly [() => unknown, RegExp])[] = [
-      [() => inputOf(create("every 1h", "x", "--catch-up", "--no-catch-up")), /exclude each other/],
+      [() => inputOf(create("every 1h", "x", "--catch-up", "--no-catch-up")), /cannot be combined/],
       [() => inputOf(create("every 1h", "x", "--jitter", "soon")), /--jitter must be a whole number/],
       [() => inputOf(create("every 1h", "x", "--grace", "1.5")), /--grace must be a whole number/],
       [() => inputOf(create("every 1h", "x", "--provider", "openai")), /--provider requires --model/],

@@ -1,20 +1,19 @@
 import assert from "node:assert/strict";
+import { toTable } from "../../../src/cli/kit/table.ts";
 import { describe, it } from "node:test";
-import { registerSecret } from "../../../src/base/observe/redact.ts";
-import { readDefinition, type Job, type JobDefinition } from "../../../src/cron/job/job.ts";
-import { jobEntry, occurrenceEntry } from "../../../src/cron/job/format.ts";
-import type { Occurrence } from "../../../src/cron/tick/occurrence.ts";
+import { registerSecret } from "../../../src/base/observe.ts";
+import { readDefinition, type Job, type JobDefinition, zonedTime } from "../../../src/cron/job/job.ts";
+import { jobEntry, occurrenceEntry, schedulerEntry, type Occurrence } from "../../../src/cron/job/format.ts";
 import type { CronStatus } from "../../../src/cron/tick/status.ts";
-import { zonedTime } from "../../../src/cron/schedule/zoned-time.ts";
 import {
   endText,
   runsTable,
-  brokenBlock,
+  brokenCells,
   createdText,
-  jobBlock,
+  jobCells,
   jobText,
 } from "../../../src/cli/cron/text.ts";
-import { statusEntry, statusText, schedulerWarning } from "../../../src/cli/cron/status.ts";
+import { statusText, schedulerWarning } from "../../../src/cli/cron/status.ts";
 
 const AT = Date.UTC(2026, 0, 5, 12);
 const SECRET = "canary-of-the-cron-texts";
@@ -36,6 +35,8 @@ function job({ definition = {}, ...parts }: Parts = {}): Job {
     id: "0123456789ab",
     definition: read,
     revision: 1,
+    lockVersion: 1,
+    owner: "default",
     state: "scheduled",
     dueAtMs: AT,
     nextRunAtMs: AT,
@@ -56,49 +57,59 @@ function job({ definition = {}, ...parts }: Parts = {}): Job {
   };
 }
 
+function runsText(...args: Parameters<typeof runsTable>): string {
+  const { head, rows } = runsTable(...args);
+  return toTable(head, rows);
+}
+
 describe("a job as it is listed", () => {
-  it("shows the state, repeat count and next run of active, paused, completed, failed and broken jobs", () => {
-    assert.equal(
-      jobBlock(job()),
-      [
-        "  0123456789ab [active]",
-        "    Name:     tea",
-        "    Schedule: every 1h",
-        "    Repeat:   ∞",
-        "    Next run: 2026-01-05 13:00:00 +01:00 (Europe/Berlin)",
-        "    Deliver:  local",
-        "    Last run: never",
-      ].join("\n"),
-    );
-    const paused = jobBlock(
+  it("has a row with the state, the next run and the last run of active, paused, completed and broken jobs", () => {
+    const format = (atMs: number) => `at ${atMs - AT}`;
+    const cells = (parts: Parameters<typeof job>[0]) => jobCells(job(parts), format);
+    const [id, , next, , schedule, deliver, name] = cells({});
+    assert.deepEqual([id, schedule, deliver, name], ["0123456789ab", "every 1h", "local", "tea"]);
+    assert.match(next ?? "", /^at \d+$/);
+    const states = (parts: Parameters<typeof job>[0]) => cells(parts).slice(1, 4);
+    assert.deepEqual(states({ nextRunAtMs: AT + 5 }), ["active", "at 5", "-"]);
+    assert.deepEqual(states({ state: "paused", pausedReason: "holiday" }), ["paused", "-", "-"]);
+    const over = { nextRunAtMs: undefined, lastRunAtMs: AT, lastStatus: "ok" } as const;
+    assert.deepEqual(states({ ...over, state: "completed" }), ["completed", "-", "at 0, ok"]);
+    assert.deepEqual(states({ manualAtMs: AT, lastRunAtMs: AT }), [
+      "active",
+      "now (requested)",
+      "at 0, running",
+    ]);
+    assert.deepEqual(states({ nextRunAtMs: undefined, state: "missed", lastStatus: "missed" }), [
+      "missed",
+      "-",
+      "missed",
+    ]);
+    assert.deepEqual(brokenCells({ id: "0123456789ab", name: "odd" }).slice(0, 2), [
+      "0123456789ab",
+      "broken",
+    ]);
+  });
+
+  it("shows the repeat count, and why a job does not run next", () => {
+    const paused = jobText(
       job({ state: "paused", pausedReason: "holiday", definition: { repeat: 3 }, repeatDone: 1 }),
     );
-    assert.match(paused, /\[paused\][\s\S]*Repeat: +1\/3\n +Next run: paused: holiday/);
-    const over = { nextRunAtMs: undefined, definition: { repeat: 1 }, repeatDone: 1 } as const;
-    const completed = jobBlock(job({ ...over, state: "completed", lastRunAtMs: AT, lastStatus: "ok" }));
-    assert.match(completed, /\[completed\][\s\S]*Repeat: +1\/1\n +Next run: none/);
-    assert.match(completed, /Last run: 2026-01-05 13:00:00 \+01:00 \(Europe\/Berlin\), ok$/);
-    assert.match(
-      jobBlock(job({ ...over, state: "missed", lastStatus: "missed" })),
-      /\[missed\][\s\S]*Last run: missed$/,
-    );
-    assert.match(
-      jobBlock(job({ nextRunAtMs: undefined, state: "error" })),
-      /\[error\][\s\S]*unknown: computing it failed/,
-    );
-    assert.match(brokenBlock({ id: "0123456789ab", name: "odd" }), /\[broken\]\n +Name: +odd\n +Problem: /);
+    assert.match(paused, /^Next run: +paused: holiday$/m);
+    assert.match(paused, /^Repeat: +1\/3$/m);
+    assert.match(jobText(job({})), /^Repeat: +∞$/m);
+    assert.match(jobText(job({ nextRunAtMs: undefined, state: "error" })), /unknown: computing it failed/);
   });
 
   it("shows the next run in the job's zone with the zone's name, and the schedule as it can be typed again", () => {
     const cron = { kind: "cron", expression: "30 1 * * *" } as const;
     const twice = Date.UTC(2026, 10, 1, 6, 30);
-    const block = jobBlock(
+    const block = jobText(
       job({ nextRunAtMs: twice, definition: { zone: "America/Toronto", schedule: cron } }),
     );
-    assert.match(block, /Schedule: 30 1 \* \* \* \(America\/Toronto\)/);
-    assert.match(block, /Next run: 2026-11-01 01:30:00 -05:00 \(America\/Toronto\)/);
-    const once = jobBlock(job({ definition: { schedule: { kind: "once", atMs: AT } } }));
-    assert.match(once, /Schedule: once, 2026-01-05 13:00:00 \+01:00 \(Europe\/Berlin\)/);
+    assert.match(block, /Schedule: +30 1 \* \* \* \(America\/Toronto\)/);
+    assert.match(block, /Next run: +2026-11-01 01:30:00 -05:00 \(America\/Toronto\)/);
+    const once = jobText(job({ definition: { schedule: { kind: "once", atMs: AT } } }));
+    assert.match(once, /Schedule: +once, 2026-01-05 13:00:00 \+01:00 \(Europe\/Berlin\)/);
   });
 
   it("shows the reason of a failed delivery, and the next steps of a run", () => {
@@ -107,10 +118,10 @@ describe("a job as it is listed", () => {
       lastStatus: "delivery_failed",
       lastDeliveryError: "telegram: 403",
     } as const;
-    assert.match(jobBlock(job(failed)), /Last run: .*, delivery_failed: telegram: 403$/);
-    assert.match(jobBlock(job({ manualAtMs: AT })), /Next run: now \(requested\), then 2026-01-05/);
-    assert.match(jobBlock(job({ retryAtMs: AT + 300_000 })), /retry 2026-01-05 13:05:00/);
-    assert.match(jobBlock(job({ lastRunAtMs: AT })), /Last run: .*, running$/);
+    assert.match(jobText(job(failed)), /Last run: .*, delivery_failed: telegram: 403$/m);
+    assert.match(jobText(job({ manualAtMs: AT })), /Next run: +now \(requested\), then 2026-01-05/);
+    assert.match(jobText(job({ retryAtMs: AT + 300_000 })), /retry 2026-01-05 13:05:00/);
+    assert.match(jobText(job({ lastRunAtMs: AT })), /Last run: .*, running$/m);
   });
 
   it("keeps secrets, control characters and invalid dates off the terminal", () => {
@@ -122,7 +133,12 @@ describe("a job as it is listed", () => {
       lastError: `401 for ${SECRET}\u001b[2J`,
       definition: { name: `a\n${SECRET}`, prompt: `use ${SECRET}\u001b]0;x\u0007`, zone: "Mars/Olympus" },
     });
-    for (const text of [jobBlock(odd), jobText(odd), createdText(odd), JSON.stringify(jobEntry(odd))]) {
+    for (const text of [
+      jobCells(odd, String).join(" "),
+      jobText(odd),
+      createdText(odd),
+      JSON.stringify(jobEntry(odd)),
+    ]) {
       assert.ok(!text.includes(SECRET), text);
       assert.ok(!text.includes("\u001b"), text);
     }
@@ -211,6 +227,7 @@ describe("a job as it is listed", () => {
 
 const occurrence: Occurrence = {
   id: "occ_1",
+  owner: "default",
   jobId: "0123456789ab",
   jobName: "tea",
   scheduledAtMs: AT,
@@ -228,30 +245,30 @@ const occurrence: Occurrence = {
 describe("runs as they are listed", () => {
   it("distinguish the run from the delivery", () => {
     const failed = { ...occurrence, deliveryStatus: "failed", deliveryError: "telegram: 403" } as const;
-    const table = runsTable([occurrence, failed], { zone: "UTC", isOneJob: true });
+    const table = runsText([occurrence, failed], { zone: "UTC", isOneJob: true });
     const [head, first, second] = table.split("\n");
-    assert.match(head ?? "", /^ID +DUE \(UTC\) +CAUSE +STATUS +TOOK +DELIVERY +OUTPUT +NOTE$/);
+    assert.match(head ?? "", /^ID +DUE \(UTC\) +CAUSE +STATUS +TOOK +MESSAGE +OUTPUT +NOTE$/);
     assert.match(
       first ?? "",
       /2026-01-05 12:00:00 \+00:00 +schedule +ok +3\.2 s +delivered +2026-01-05_12-00-00\.md$/,
     );
     assert.match(second ?? "", / ok +3\.2 s +failed +2026-01-05_12-00-00\.md +telegram: 403$/);
-    assert.match(runsTable([occurrence], { zone: "UTC", isOneJob: false }), /JOB[\s\S]*0123456789ab tea/);
+    assert.match(runsText([occurrence], { zone: "UTC", isOneJob: false }), /JOB[\s\S]*0123456789ab tea/);
   });
 
   it("a row for several missed runs shows their number", () => {
     const missed = { ...occurrence, status: "missed", coversCount: 12, reason: "Nobody was there." } as const;
-    assert.match(runsTable([missed], { zone: "UTC", isOneJob: true }), / missed x12 .*Nobody was there\.$/);
+    assert.match(runsText([missed], { zone: "UTC", isOneJob: true }), / missed x12 .*Nobody was there\.$/);
   });
 
   it("late and catch-up runs are marked; a running run has no output yet", () => {
     const { endedAtMs: _, ...running } = { ...occurrence, status: "running", timing: "catch_up" } as const;
     assert.match(
-      runsTable([running], { zone: "UTC", isOneJob: true }),
+      runsText([running], { zone: "UTC", isOneJob: true }),
       /schedule, catch-up +running +- +delivered +-/,
     );
     const late = { ...occurrence, cause: "manual", timing: "late" } as const;
-    assert.match(runsTable([late], { zone: "UTC", isOneJob: true }), /manual, late/);
+    assert.match(runsText([late], { zone: "UTC", isOneJob: true }), /manual, late/);
     assert.equal(endText(occurrence), "ok after 3.2 s");
     const lost = { ...occurrence, deliveryStatus: "failed", deliveryError: `403 ${SECRET}` } as const;
     assert.match(endText(lost), /^ok after 3\.2 s; delivery failed: 403 \[redacted\]$/);
@@ -346,30 +363,30 @@ describe("the scheduler's status", () => {
     assert.equal(schedulerWarning("ticking", around), undefined);
   });
 
-  it("has the same content as JSON, in snake case and with ISO times", () => {
-    assert.deepEqual(statusEntry(quiet, around), {
+  it("has the same content as JSON, in snake case and in Unix seconds", () => {
+    assert.deepEqual(schedulerEntry(quiet, around), {
       enabled: true,
-      scheduler: "ticking",
-      last_tick_at: "2026-01-05T12:00:00.000Z",
+      object: "agent.scheduler",
+      state: "ticking",
+      last_tick_at: Date.UTC(2026, 0, 5, 12) / 1000,
       tickers: [
         {
-          owner: "host:12:ab",
           host: "host",
           pid: 12,
           state: "ticking",
-          started_at: "2026-01-05T12:00:00.000Z",
-          ticked_at: "2026-01-05T12:00:00.000Z",
-          succeeded_at: "2026-01-05T12:00:00.000Z",
+          started_at: Date.UTC(2026, 0, 5, 12) / 1000,
+          ticked_at: Date.UTC(2026, 0, 5, 12) / 1000,
+          succeeded_at: Date.UTC(2026, 0, 5, 12) / 1000,
           last_error: null,
         },
       ],
       jobs: quiet.jobs,
       broken: 0,
-      at_work: 1,
-      next: { id: "0123456789ab", name: "tea", due_at: "2026-01-05T12:00:00.000Z" },
+      running: 1,
+      next: { id: "0123456789ab", name: "tea", due_at: Date.UTC(2026, 0, 5, 12) / 1000 },
       corrected: null,
       late: { count: 0, oldest_due_at: null, jobs: [] },
-      failures: { count: 0, jobs: [] },
+      failing: { count: 0, jobs: [] },
     });
   });
 });

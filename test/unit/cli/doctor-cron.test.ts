@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checkJobs } from "../../../src/cli/doctor/cron.ts";
-import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
+import { Heartbeat } from "../../../src/cron/tick/ticker.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;
@@ -9,7 +9,7 @@ const HOUR_MS = 3_600_000;
 async function verdictOf(cron: TestCron, isEnabled = true) {
   const { deps, clock } = cron;
   return checkJobs(cron.store, {
-    deps: { ...deps, toolsets: () => ["terminal"] },
+    deps: { ...deps, toolsets: { configured: ["terminal"], tools: () => [] } },
     skills: deps.skills,
     workspace: deps.workspace,
     silentPlatforms: ["telegram"],
@@ -28,11 +28,11 @@ test("doctor accepts a home without jobs, and jobs that a gateway runs", async (
   assert.deepEqual(await verdictOf(cron), { status: "ok", detail: "1 job; the scheduler is running" });
 });
 
-test("doctor warns about jobs that no gateway runs", async () => {
+test("doctor warns about jobs when no gateway is running", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create();
   const none = await verdictOf(cron);
-  assert.deepEqual([none.status, none.detail], ["warn", "no gateway runs, and one job is scheduled"]);
+  assert.deepEqual([none.status, none.detail], ["warn", "no gateway is running, and one job is scheduled"]);
   assert.match((await verdictOf(cron, false)).fix ?? "", /cron\.enabled/);
   await beat(cron);
   cron.clock.tick(200_001);
@@ -79,7 +79,7 @@ test("doctor reports an unknown time zone", async () => {
   const { id, definition } = await cron.create();
   const moved = JSON.stringify({ ...definition, zone: "Mars/Olympus" });
   await cron.store.write((tx) => tx.update("cron_jobs", { id }, { definition: moved }));
-  assert.match((await verdictOf(cron)).detail, /no time zone "Mars\/Olympus"/);
+  assert.match((await verdictOf(cron)).detail, /Unknown time zone "Mars\/Olympus"/);
 });
 
 test("doctor counts problems, and reports late jobs although a gateway runs", async () => {

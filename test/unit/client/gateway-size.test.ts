@@ -6,7 +6,7 @@ import { build } from "esbuild";
 const entry = fileURLToPath(new URL("../../../src/client/gateway.ts", import.meta.url));
 const MAX_BYTES = 12 * 1024;
 
-test("agentd/gateway is at most 12 KB minified, and imports nothing", async () => {
+test("@agentd/agentd/gateway is at most 12 KB minified, and imports nothing", async () => {
   const { outputFiles, metafile } = await build({
     entryPoints: [entry],
     bundle: true,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { configSchema } from "../../../generated/config/schema.gen.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { SchemaSet } from "../../../src/base/json/validate.ts";
+import { SchemaSet } from "../../../src/base/schema.ts";
 import { loadConfig, readConfig, requireValid } from "../../../src/config/config.ts";
 import { createHome } from "./home-folder.ts";
 

@@ -3,12 +3,12 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { configSchema } from "../../../generated/config/schema.gen.ts";
-import { getAtPath, parseDotPath } from "../../../src/base/json/dotpath.ts";
+import { getAtPath, parseDotPath, isRecord } from "../../../src/base/data.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { isRecord, type JsonSchema } from "../../../src/base/json/schema.ts";
+import { type JsonSchema } from "../../../src/base/schema.ts";
 import { loadConfig, readConfig } from "../../../src/config/config.ts";
-import { setConfigValue, unsetConfigValue } from "../../../src/config/file/edit.ts";
-import { schemaAt } from "../../../src/config/schema-path.ts";
+import { setConfigValue, unsetConfigValue } from "../../../src/config/file.ts";
+import { schemaAt } from "../../../src/config/check.ts";
 import { createHome, modeOf } from "./home-folder.ts";
 
 const FILE = "config.yaml";
@@ -140,7 +140,7 @@ log: { level: info } # short
     const text = "api_server:\n  keys:\n    - { name: a, key: 0123456789abcdef, scopes: [chat] } # first\n";
     const after = await edited(text, "api_server.keys[0].name=b", "api_server.keys[0].scopes[1]=runs");
     assert.match(after, /- \{ name: b, key: 0123456789abcdef, scopes: \[ ?chat, runs ?\] \} # first/);
-    await assertRefused(text, "api_server.keys[3].name=x", /has 1 item\(s\); the next one is \[1\]/);
+    await assertRefused(text, "api_server.keys[3].name=x", /has 1 item; the next one is \[1\]/);
     await assertRefused(text, "api_server.keys.name=x", /not a known key/);
   });
 
@@ -279,16 +279,20 @@ function leaves(schema: JsonSchema = configSchema, path = ""): readonly (readonl
 
 function fittingValue(name: string, schema: JsonSchema): string {
   if (name === "timezone") return "Europe/Berlin";
-  const { type, enum: choices, const: only, minimum, maximum } = schema;
+  const { type, enum: choices, const: only, minimum, maximum, maxLength = 64 } = schema;
   if (only !== undefined) return String(only);
   if (Array.isArray(choices)) return String(choices.at(-1));
   if (type === "boolean") return "false";
   if (type === "integer" || type === "number")
     return String(Math.min(Number(minimum ?? 0) + 1, Number(maximum ?? Infinity)));
   if (type === "array") return LISTS[name] ?? '["one","two"]';
-  if (type === "object") return '{"x-a":"b"}';
+  if (type === "object") return isMapOfUrls(schema) ? '{"x-a":"http://127.0.0.1:1/v1"}' : '{"x-a":"b"}';
   const fits = new RegExp(String(schema["pattern"] ?? ""), "u");
-  const isAddress = name === "url" || !fits.test("a".repeat(64));
-  if (!isAddress) return "a".repeat(64);
+  const long = "a".repeat(Math.min(64, Number(maxLength)));
+  if (name !== "url" && fits.test(long)) return long;
   return fits.test("https://example.com/v1") ? "https://example.com/v1" : "wss://example.com/v1";
+}
+
+function isMapOfUrls({ additionalProperties: items }: Readonly<Record<string, unknown>>): boolean {
+  return String((items as { readonly pattern?: unknown } | undefined)?.pattern).startsWith("^http");
 }

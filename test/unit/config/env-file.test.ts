@@ -3,9 +3,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { ensureEnvVariable, readEnvFile, setEnvVariable } from "../../../src/config/file/env-file.ts";
+import { ensureEnvVariable, readEnvFile, setEnvVariable } from "../../../src/config/home.ts";
 import { loadConfig } from "../../../src/config/config.ts";
-import { secretValues } from "../../../src/config/secrets/values.ts";
+import { secretValues } from "../../../src/config/secret-values.ts";
 import { Variables } from "../../../src/config/variables.ts";
 import { createHome, modeOf } from "./home-folder.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readConfig } from "../../../src/config/config.ts";
-import { secretValues } from "../../../src/config/secrets/values.ts";
+import { secretValues } from "../../../src/config/secret-values.ts";
 
 const file = "telemetry: { endpoint: 'http://file:4318', headers: { a: b }, service_name: file }\n";
 

@@ -1,7 +1,7 @@
 /** One first start, as a process: prints what it made of the key. */
 import process from "node:process";
 import { loadConfig } from "../../../src/config/config.ts";
-import { ensureApiKey } from "../../../src/config/secrets/secrets.ts";
+import { ensureApiKey } from "../../../src/config/keys.ts";
 
 const [, , home = ""] = process.argv;
 const { config, created } = await ensureApiKey(await loadConfig({ home, env: {} }));

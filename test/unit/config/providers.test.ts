@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readConfig } from "../../../src/config/config.ts";
-import { resolvePaths } from "../../../src/config/paths.ts";
+import { resolvePaths } from "../../../src/config/home.ts";
 import { resolveProviders } from "../../../src/config/providers.ts";
 
 function providersOf(providers: object, env = {}) {

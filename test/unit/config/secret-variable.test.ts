@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { exposureOf, isSecretName, secretsIn } from "../../../src/config/secrets/variable.ts";
+import { exposureOf, isSecretName, secretsIn } from "../../../src/config/secret-values.ts";
 
 const HEX = "3f9a8c7d6e5b4a392817f6e5d4c3b2a1";
 const PEM_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";

@@ -6,9 +6,9 @@ import { describe, it } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { loadConfig, readConfig } from "../../../src/config/config.ts";
 import { platformKeys, type PlatformName } from "../../../src/config/platform-settings.ts";
-import { resolveSecret } from "../../../src/config/secrets/reference.ts";
-import { createKeyRing, ensureApiKey, isLoopback } from "../../../src/config/secrets/secrets.ts";
-import { maskSecrets, secretValues } from "../../../src/config/secrets/values.ts";
+import { resolveSecret } from "../../../src/config/home.ts";
+import { createKeyRing, ensureApiKey, isLoopback } from "../../../src/config/keys.ts";
+import { maskSecrets, secretValues } from "../../../src/config/secret-values.ts";
 import { createHome, modeOf } from "./home-folder.ts";
 
 const KEY = "0123456789abcdef0123";
@@ -28,21 +28,21 @@ describe("createKeyRing", () => {
       key: KEY,
       keys: [
         { name: "ci", key: OTHER, scopes: ["chat", "read"] },
-        { name: "ops", key_sha256: sha256("a key that is nowhere"), scopes: ["admin"] },
+        { name: "ops", owner: "team", key_sha256: sha256("a key that is nowhere"), scopes: ["admin"] },
       ],
     });
     assert.equal(ring.required, true);
-    assert.deepEqual(ring.find(KEY), { name: "default", scopes: ["admin"] });
-    assert.deepEqual(ring.find(OTHER), { name: "ci", scopes: ["chat", "read"] });
-    assert.deepEqual(ring.find("a key that is nowhere"), { name: "ops", scopes: ["admin"] });
+    assert.deepEqual(ring.find(KEY), { name: "default", owner: "default", scopes: ["admin"] });
+    assert.deepEqual(ring.find(OTHER), { name: "ci", owner: "ci", scopes: ["chat", "read"] });
+    assert.deepEqual(ring.find("a key that is nowhere"), { name: "ops", owner: "team", scopes: ["admin"] });
   });
 
   it("returns the limits of each key", () => {
     const limits = { rate_limit_rpm: 60, max_concurrent_runs: 2 };
     const ring = ringOf({ key: KEY, keys: [{ name: "ci", key: OTHER, scopes: ["chat"], ...limits }] });
-    const expected = { name: "ci", scopes: ["chat"], rateLimitRpm: 60, maxConcurrentRuns: 2 };
+    const expected = { name: "ci", owner: "ci", scopes: ["chat"], rateLimitRpm: 60, maxConcurrentRuns: 2 };
     assert.deepEqual(ring.find(OTHER), expected);
-    assert.deepEqual(ring.find(KEY), { name: "default", scopes: ["admin"] });
+    assert.deepEqual(ring.find(KEY), { name: "default", owner: "default", scopes: ["admin"] });
   });
 
   it("finds nothing else", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
 import { claimDue } from "../../../src/cron/tick/claim.ts";
-import { isDuplicateKey } from "../../../src/store/tx/failure.ts";
+import { isDuplicateKey } from "../../../src/store/tx/group.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { definition, START_MS } from "../../harness/cron.ts";
 import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.ts";
@@ -258,7 +258,7 @@ test("a job that changed during a claim is not claimed in its old form", async (
           return typeof value === "function" ? value.bind(target) : value;
         }
         return async (...args: Parameters<typeof update>) => {
-          if (isFirst) await target.increment("cron_jobs", { id }, "revision", 1);
+          if (isFirst) await target.increment("cron_jobs", { id }, "lock_version", 1);
           isFirst = false;
           return target.update(...args);
         };

@@ -3,9 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nearerUpcoming } from "../../../src/cron/tick/clock-ahead.ts";
 import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
-import { toJob } from "../../../src/cron/job/job.ts";
+import { toJob, type Schedule } from "../../../src/cron/job/job.ts";
 import { readCronStatus } from "../../../src/cron/tick/status.ts";
-import type { Schedule } from "../../../src/cron/schedule/schedule.ts";
 import { START_MS } from "../../harness/cron.ts";
 import { jobOf, makeJob, occurrencesOf, startTicking, type Ticking } from "./ticking.ts";
 

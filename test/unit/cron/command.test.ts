@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cronCommand } from "../../../src/cron/tool/tool.ts";
-import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
+import { Heartbeat } from "../../../src/cron/tick/ticker.ts";
 import { startTestService } from "../../harness/service.ts";
 import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";
 

@@ -3,9 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { evaluateDue, MAX_COUNTED, type DueDecision } from "../../../src/cron/schedule/due.ts";
 import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
-import type { Job, JobDefinition } from "../../../src/cron/job/job.ts";
-import { jitterMs, dueAtMs } from "../../../src/cron/schedule/upcoming.ts";
-import type { Schedule } from "../../../src/cron/schedule/schedule.ts";
+import { type Job, type JobDefinition, jitterMs, dueAtMs, type Schedule } from "../../../src/cron/job/job.ts";
 import { definition } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;
@@ -20,6 +18,8 @@ function jobOf(parts: Partial<JobDefinition>, state: Partial<Job> = {}): Job {
     id: "0123456789ab",
     definition: whole,
     revision: 1,
+    lockVersion: 1,
+    owner: "default",
     state: "scheduled",
     dueAtMs: undefined,
     nextRunAtMs: "nextRunAtMs" in state ? undefined : nextRunMs(whole.schedule, START_MS, whole.zone),

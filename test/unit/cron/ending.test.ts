@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
-import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
-import { createId } from "../../../src/base/ids.ts";
+import type { ScriptStep } from "../../../src/agent/model.ts";
+import { createId } from "../../../src/base/text.ts";
 import { endLost } from "../../../src/cron/tick/reclaim.ts";
-import { endOccurrence } from "../../../src/cron/run/end-occurrence.ts";
-import { planOccurrence } from "../../../src/cron/run/plan.ts";
+import { endOccurrence } from "../../../src/cron/run/end.ts";
+import { planOccurrence } from "../../../src/cron/run/result.ts";
 import type { Job } from "../../../src/cron/job/job.ts";
 import type { OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";
@@ -243,6 +243,7 @@ async function claimed(cron: TestCron, job: Job, parts: Partial<OccurrenceRow> =
   const nowMs = cron.clock.now();
   const row: OccurrenceRow = {
     id: createId("occ", nowMs),
+    owner: job.owner,
     job_id: job.id,
     job_name: job.definition.name,
     scheduled_at: nowMs,
@@ -353,12 +354,11 @@ test("a claim that was decided before a retry was requested is decided again", a
   await using cron = await createTestCron();
   await using other = await createTestCron({ like: cron });
   const job = await cron.create();
-  const occurrence = await claimed(cron, job);
-  const plan = planOccurrence({ occurrence, job }, planOptions);
+  const plan = planOccurrence({ occurrence: await claimed(cron, job), job }, planOptions);
   const ending = { status: "failed", text: "x", canRetry: true } as const;
   await other.store.write((tx) => endOccurrence(tx, other.store, { plan, ending }));
-  const stale = { due_at: START_MS + 2 * HOUR_MS, retry_at: null, revision: job.revision + 1 };
-  const where = { id: job.id, revision: job.revision };
+  const stale = { due_at: START_MS + 2 * HOUR_MS, retry_at: null, lock_version: job.lockVersion + 1 };
+  const where = { id: job.id, lock_version: job.lockVersion };
   assert.equal(await cron.store.write((tx) => tx.update("cron_jobs", where, stale)), 0);
   assert.equal((await cron.job(job.id)).dueAtMs, START_MS + 5 * MINUTE_MS);
 });
@@ -396,4 +396,30 @@ test("a failure whose job is broken meanwhile is reported and not retried", asyn
   await cron.sentAll();
   assert.equal(cron.sent.length, 1);
   assert.equal((await cron.occurrences(job.id))[0]?.reason, "x");
+});
+
+test("the answer of a run may name files of its working folder; a failure may not", async () => {
+  const answers = ["tea\nMEDIA:a.txt", "[CRON_FAILURE]\nMEDIA:a.txt"];
+  await using cron = await createTestCron({ script: () => ({ text: answers.shift() ?? "" }) });
+  const { id } = await cron.create();
+  const payloads = async () => {
+    const rows = await cron.store.read
+      .selectFrom("outbox")
+      .select("payload")
+      .where("target", "!=", "cron_output")
+      .orderBy("id")
+      .execute();
+    return rows.map(({ payload }) => JSON.parse(payload) as { readonly filesFrom?: unknown });
+  };
+  await cron.advance(HOUR_MS);
+  const [answer] = await payloads();
+  const [occurrence] = await cron.occurrences(id);
+  const session = await cron.store.find("sessions", { id: occurrence?.session_id ?? "" });
+  assert.ok(answer && "filesFrom" in answer);
+  assert.equal(answer.filesFrom, session?.cwd ?? null);
+  await cron.advance(HOUR_MS);
+  const { status } = (await cron.occurrences(id)).find(({ status }) => status === "failed") ?? {};
+  assert.equal(status, "failed");
+  const [, failure] = await payloads();
+  assert.ok(failure && !("filesFrom" in failure));
 });

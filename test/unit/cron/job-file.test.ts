@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { createJobContext } from "../../../src/cron/job/context.ts";
-import { importJobs } from "../../../src/cron/import/import-jobs.ts";
-import { readJobFile } from "../../../src/cron/import/job-file.ts";
-import type { JobContext } from "../../../src/cron/job/input.ts";
+import { createJobContext, type JobContext } from "../../../src/cron/job/input.ts";
+import { importJobs, readJobFile } from "../../../src/cron/job/import.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 import { assertRefused } from "../../harness/refusal.ts";
 

@@ -1,4 +1,9 @@
-import type { JobChange, JobInput } from "../../../src/cron/job/fields.ts";
+import {
+  type JobChange,
+  type JobInput,
+  readDefinition,
+  type JobDefinition,
+} from "../../../src/cron/job/job.ts";
 import assert from "node:assert/strict";
 import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -6,9 +11,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createModelCatalog } from "../../../src/agent/model.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { createJobContext } from "../../../src/cron/job/context.ts";
-import { changeJob, defineJob, type JobContext } from "../../../src/cron/job/input.ts";
-import { readDefinition, type JobDefinition } from "../../../src/cron/job/job.ts";
+import { createJobContext, changeJob, defineJob, type JobContext } from "../../../src/cron/job/input.ts";
 
 /** Monday. */
 const NOW_MS = Date.UTC(2026, 0, 5, 12, 0, 0);
@@ -54,7 +57,8 @@ async function assertRefused(
 ): Promise<void> {
   await assert.rejects(work, (error) => {
     assert.ok(error instanceof ServiceError, String(error));
-    assert.equal(error.code, "invalid_request");
+    const isAboutTime = error.code === "invalid_schedule" && param === "schedule";
+    assert.ok(isAboutTime || error.code === "invalid_request", error.code);
     assert.equal(error.param, param, error.message);
     assert.ok(error.message.length <= 1_000, error.message);
     if (says) assert.match(error.message, says);
@@ -254,9 +258,9 @@ test("every invalid field is refused by name, with what is valid", async () => {
     [{ schedule: undefined }, "schedule", /Use one of/],
     [{ schedule: "30m" }, "schedule", /every 30m/],
     [{ schedule: "every 0m" }, "schedule", /one minute/],
-    [{ schedule: "0 0 31 2 *" }, "schedule", /never comes/],
+    [{ schedule: "0 0 31 2 *" }, "schedule", /never occurs/],
     [{ schedule: "2026-01-05T12:00" }, "schedule", /in the past/],
-    [{ zone: "Europe/Berlim" }, "zone", /Europe\/Berlin/],
+    [{ zone: "Europe/Berlim" }, "time_zone", /Europe\/Berlin/],
     [{ prompt: "x".repeat(100_001) }, "prompt", /at most 100000/],
     [{ prompt: "a\u0000b" }, "prompt", /control/],
     [

@@ -45,5 +45,5 @@ test("the history is paged, newest first, for one job or all", async () => {
     await assertRefused(jobs.history(id, { cursor }), { code: "invalid_cursor", says: /cursor/ });
   for (const limit of [0, 501, 1.5, Number.NaN])
     await assertRefused(jobs.history(id, { limit }), { says: /from 1 to 500/ });
-  await assertRefused(jobs.history("nobody"), { code: "not_found", says: /No job/ });
+  await assertRefused(jobs.history("nobody"), { code: "job_not_found", says: /No job/ });
 });

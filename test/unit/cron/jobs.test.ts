@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readDefinition, type JobDefinition } from "../../../src/cron/job/job.ts";
-import { readJobFile } from "../../../src/cron/import/job-file.ts";
+import { readJobFile } from "../../../src/cron/job/import.ts";
 import type { Jobs } from "../../../src/cron/job/jobs.ts";
 import { readCronStatus } from "../../../src/cron/tick/status.ts";
 import { createTestCron, definition, START_MS, type TestCron } from "../../harness/cron.ts";
@@ -48,14 +48,14 @@ test("a job is paused, resumed, run and removed by id or name, and ambiguous nam
   await assertRefused(jobs.find("grüner tee"), { says: new RegExp(`${id}, ${twin.id}`) });
   await assertRefused(jobs.remove("grüner tee"), { says: /Use an id/ });
   await assertRefused(jobs.find("grüner te"), {
-    code: "not_found",
+    code: "job_not_found",
     says: /Did you mean "G.*agentd cron list/s,
   });
   for (const strange of ["", " ", "\u0000", "\ud800", "x".repeat(5_000), "%", "' or 1=1 --"])
-    await assertRefused(jobs.find(strange), { code: "not_found", says: /No job matches/ });
+    await assertRefused(jobs.find(strange), { code: "job_not_found", says: /No job matches/ });
   assert.equal((await jobs.remove(twin.id)).name, "GRÜNER TEE");
   assert.equal((await jobs.remove("grüner tee")).id, id);
-  await assertRefused(jobs.pause(id), { code: "not_found", says: /No job matches/ });
+  await assertRefused(jobs.pause(id), { code: "job_not_found", says: /No job matches/ });
   assert.deepEqual(await cron.occurrences(), []);
 
   const last = await jobs.create(once(cron.clock.now() + MINUTE_MS));
@@ -93,7 +93,7 @@ test("concurrent edits lose no write, a corrupt row does not stop the other jobs
   assert.deepEqual([name, prompt, deliver, skills], ["green", "pour", "local", ["brew"]]);
   assert.equal(job.state, "paused");
   assert.equal(job.manualAtMs, cron.clock.now());
-  assert.equal(job.revision, 7);
+  assert.deepEqual([job.lockVersion, job.revision], [7, 6], "a requested run is no new revision");
 
   const broken = await cron.create({ name: "broken" });
   const strange = await cron.create({ name: "strange" });
@@ -160,7 +160,7 @@ test("a job can be created paused with a reason, and the number of jobs is limit
   await cron.jobs.remove(job.id);
   await assertRefused(cron.jobs.create(past), { says: /in the past/ });
   const never = definition({ schedule: { kind: "cron", expression: "0 0 31 2 *" } });
-  await assertRefused(cron.jobs.create(never), { says: /never comes/ });
+  await assertRefused(cron.jobs.create(never), { says: /never occurs/ });
 });
 
 test("a resumed interval keeps its phase, and a resumed cron schedule continues at its next time", async () => {
@@ -218,8 +218,8 @@ test("a running job refuses a manual run unless its runs may overlap", async () 
   await cron.store.write((tx) =>
     tx.insert("occurrences", [openOccurrence(cron, id), openOccurrence(cron, loose.id)]),
   );
-  await assertRefused(jobs.run(id), { code: "session_busy", says: /is running. Wait until it ends/ });
-  await assertRefused(jobs.resume(id, { runNow: true }), { code: "session_busy", says: /is running/ });
+  await assertRefused(jobs.run(id), { code: "job_busy", says: /is running. Wait until it ends/ });
+  await assertRefused(jobs.resume(id, { runNow: true }), { code: "job_busy", says: /is running/ });
   assert.equal((await jobs.run(loose.id)).manualAtMs, START_MS - 1);
   const removed = await jobs.remove(id);
   assert.equal(removed.job?.id, id);
@@ -331,7 +331,7 @@ test("a refused edit changes nothing, and an edit of a job deleted meanwhile is 
     await cron.jobs.remove(id);
     return { ...job.definition, name: "late" };
   });
-  await assertRefused(gone, { code: "not_found", says: /No job matches/ });
+  await assertRefused(gone, { code: "job_not_found", says: /No job matches/ });
   const busy = await cron.create();
   let tries = 0;
   const never = cron.jobs.edit(busy.id, async (job) => {

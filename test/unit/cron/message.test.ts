@@ -1,9 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
-import { clip, durationText, messageText, missedText, safely } from "../../../src/cron/run/message.ts";
-import { keptOutput, responseOf } from "../../../src/cron/output/output.ts";
-import type { DeliveryPlan } from "../../../src/cron/run/plan.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/observe.ts";
+import {
+  clip,
+  durationText,
+  messageText,
+  missedText,
+  safely,
+  keptOutput,
+  responseOf,
+  type DeliveryPlan,
+} from "../../../src/cron/run/result.ts";
 import { createTestCron, START_MS } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;
@@ -11,6 +18,7 @@ const ID = "0123456789ab";
 
 const plan: DeliveryPlan = {
   ref: "occ_1",
+  owner: "default",
   jobId: ID,
   jobName: "tea",
   schedule: "every 1h",

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLog } from "../../../src/base/observe/log.ts";
-import { createScheduler } from "../../../src/cron/scheduler.ts";
-import { createServiceMetrics } from "../../../src/telemetry/service-metrics.ts";
+import { silentLog } from "../../../src/base/observe.ts";
+import { createScheduler } from "../../../src/cron/tick/ticker.ts";
+import { createServiceMetrics } from "../../../src/telemetry/metrics.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";
 import { createTestCron } from "../../harness/cron.ts";
 

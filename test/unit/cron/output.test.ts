@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { isOutputFileName, outputFileName } from "../../../src/cron/output/output.ts";
+import { isOutputFileName, outputFileName } from "../../../src/cron/run/result.ts";
 import {
   createOutputTarget,
   type OutputTargetOptions,
@@ -10,7 +10,7 @@ import {
   pruneOutputs,
   readOutput,
   removeOutputs,
-} from "../../../src/cron/output/outputs.ts";
+} from "../../../src/cron/run/end.ts";
 import { writePrivateFile } from "../../../src/config/home.ts";
 import type { SendOptions } from "../../../src/deliver/target.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";

@@ -1,7 +1,8 @@
+import { isPlan } from "../../../src/cron/queries.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JobDefinition } from "../../../src/cron/job/job.ts";
-import { isPlan, planOccurrence, readPlan, type DeliveryPlan } from "../../../src/cron/run/plan.ts";
+import { planOccurrence, readPlan, type DeliveryPlan } from "../../../src/cron/run/result.ts";
 import { createTestCron, definition, START_MS } from "../../harness/cron.ts";
 
 const settings = { wrapResponse: true, silentMatch: "contains" } as const;
@@ -15,7 +16,7 @@ const occurrence = {
 } as const;
 
 function plan(parts: Partial<JobDefinition>, homes: Readonly<Record<string, string>> = {}): DeliveryPlan {
-  const job = { id: "0123456789ab", definition: definition(parts) };
+  const job = { id: "0123456789ab", owner: "default", definition: definition(parts) };
   return planOccurrence({ occurrence, job }, { homes: new Map(Object.entries(homes)), settings });
 }
 
@@ -37,9 +38,14 @@ test("targets resolve from the origin, home channels, explicit addresses, lists 
     origin,
   ]);
   assert.deepEqual(targets("origin", {}, {}), []);
-  assert.deepEqual(targets("origin", {}, HOMES), ["telegram:-100:17"]);
+
   assert.deepEqual(targets("local", { origin }, HOMES), []);
   assert.deepEqual(targets("all"), ["all"], "the target of this name refuses");
+});
+
+test("`origin` of a job that no chat created is the output file only, whatever home channels exist", () => {
+  assert.deepEqual(targets("origin", {}, HOMES), []);
+  assert.deepEqual(targets("origin,slack:C1", {}, HOMES), ["slack:C1"]);
 });
 
 test("a platform without a home channel resolves to the origin when that is on the platform", () => {

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createModelCatalog } from "../../../src/agent/model.ts";
 import type { JobDefinition } from "../../../src/cron/job/job.ts";
-import { findBlock, type PreflightDeps } from "../../../src/cron/run/preflight.ts";
+import { findBlock } from "../../../src/cron/job/check.ts";
+import type { PreflightDeps } from "../../../src/cron/deps.ts";
 import { createTestCron, definition, type TestCron, type TestCronOptions } from "../../harness/cron.ts";
 import { testTool } from "../../harness/agent.ts";
 

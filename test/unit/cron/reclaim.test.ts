@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
-import { endOccurrence } from "../../../src/cron/run/end-occurrence.ts";
-import { messageText } from "../../../src/cron/run/message.ts";
-import { planOccurrence } from "../../../src/cron/run/plan.ts";
+import { endOccurrence } from "../../../src/cron/run/end.ts";
+import { messageText, planOccurrence } from "../../../src/cron/run/result.ts";
 import { extendLeases } from "../../../src/cron/queries.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { START_MS } from "../../harness/cron.ts";

@@ -1,9 +1,9 @@
 /** How long the record of jobs is kept. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { createId } from "../../../src/base/ids.ts";
-import { scheduleSweeps, sweep } from "../../../src/store/retention/retention.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { createId } from "../../../src/base/text.ts";
+import { scheduleSweeps, sweep } from "../../../src/store/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { openTestStore } from "../../harness/store.ts";
@@ -15,6 +15,7 @@ async function occurred(store: Store, days: number, parts: Partial<OccurrenceRow
   const atMs = NOW_MS - days * DAY_MS;
   const row: OccurrenceRow = {
     id: createId("occ", atMs),
+    owner: "default",
     job_id: "tea",
     job_name: "tea",
     scheduled_at: atMs,
@@ -47,6 +48,8 @@ async function job(store: Store, id: string, parts: Partial<CronJobRow> = {}): P
     name_key: id,
     definition: "{}",
     revision: 1,
+    lock_version: 1,
+    owner: "default",
     state: "scheduled",
     due_at: NOW_MS,
     next_run_at: NOW_MS,

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { lifecycleProblem, scanAssembled, scanPrompt } from "../../../src/cron/job/scan.ts";
+import { scanAssembled, scanPrompt } from "../../../src/cron/job/check.ts";
+import { lifecycleProblem } from "../../../src/cron/job/input.ts";
 
 const idOf = (text: string): string | undefined =>
   /^Blocked: prompt matches threat pattern '(?<id>\w+)'/.exec(scanPrompt(text) ?? "")?.groups?.["id"];

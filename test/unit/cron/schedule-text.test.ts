@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
-import { formatSchedule } from "../../../src/cron/schedule/schedule.ts";
+import { formatSchedule } from "../../../src/cron/job/job.ts";
 import { parseSchedule } from "../../../src/cron/schedule/text.ts";
-import { machineZone, zoneProblem } from "../../../src/base/zone.ts";
+import { machineZone, zoneProblem } from "../../../src/base/suggest.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0);
 const parse = (text: string, zone = "Europe/Berlin") => parseSchedule(text, { nowMs, zone });
@@ -14,7 +14,7 @@ const iso = (text: string, zone?: string) => {
 const refused = (text: string, why: RegExp, zone?: string) =>
   assert.throws(
     () => parse(text, zone),
-    (error: Error & { code?: string }) => error.code === "invalid_request" && why.test(error.message),
+    (error: Error & { code?: string }) => error.code === "invalid_schedule" && why.test(error.message),
     text,
   );
 
@@ -104,15 +104,15 @@ test("`30m` alone is refused as ambiguous, and `in 30m` is a one-shot", () => {
   assert.equal(iso("in 2 days"), new Date(nowMs + 2 * 86_400_000).toISOString());
 });
 
-test("a duration of zero, a date that never comes and an unknown zone are refused", () => {
+test("a duration of zero, a date that never occurs and an unknown zone are refused", () => {
   refused("0m", /shortest time is one minute/);
   refused("every 0m", /shortest time is one minute/);
   refused("in 0m", /shortest time is one minute/);
-  refused("0 0 31 2 *", /never comes/);
-  refused("0 9 31 4 *", /never comes/);
-  refused("0 9 * * *", /no time zone "Europe\/Berln"; did you mean "Europe\/Berlin"\?/, "Europe/Berln");
+  refused("0 0 31 2 *", /never occurs/);
+  refused("0 9 31 4 *", /never occurs/);
+  refused("0 9 * * *", /Unknown time zone "Europe\/Berln"; did you mean "Europe\/Berlin"\?/, "Europe/Berln");
   for (const zone of ["", "+02:00", "Mars/Base", "../etc", "x".repeat(200)])
-    refused("every 1h", /no time zone/, zone);
+    refused("every 1h", /Unknown time zone/, zone);
 });
 
 test("a one-shot up to 120 s in the past is accepted, and an older one is refused", () => {
@@ -136,6 +136,8 @@ test("times of the week in words become cron fields", () => {
     "tues and thurs 12am": "0 0 * * 2,4",
     "saturday at 12pm": "0 12 * * 6",
     "friday at 23:59": "59 23 * * 5",
+    "every monday at 9": "0 9 * * 1",
+    "weekdays at 17": "0 17 * * 1-5",
   };
   for (const [text, expression] of Object.entries(table)) {
     assert.deepEqual(parse(text), { kind: "cron", expression }, text);
@@ -143,7 +145,7 @@ test("times of the week in words become cron fields", () => {
   for (const text of [
     "monday",
     "every monday",
-    "weekdays at 9",
+    "weekdays 9",
     "weekdays at 25:00",
     "weekdays at 13pm",
     "weekdays at 0am",
@@ -155,6 +157,53 @@ test("times of the week in words become cron fields", () => {
   }
 });
 
+test("words for common times are schedules", () => {
+  const table = {
+    hourly: "@hourly",
+    daily: "@daily",
+    weekly: "@weekly",
+    monthly: "@monthly",
+    Yearly: "@yearly",
+    "@midnight": "@midnight",
+    midnight: "0 0 * * *",
+    noon: "0 12 * * *",
+    "at noon": "0 12 * * *",
+    "every noon": "0 12 * * *",
+  };
+  for (const [text, expression] of Object.entries(table)) {
+    const schedule = parse(text);
+    assert.deepEqual(schedule, { kind: "cron", expression }, text);
+    assert.ok(nextRunMs(schedule, nowMs, "UTC")! > nowMs, text);
+  }
+});
+
+test("an error about a cron expression counts months and days as people write them", () => {
+  const table = {
+    "0 0 32 * *": "32 is not a day of the month, which is 1 to 31",
+    "0 0 * 13 *": "13 is not a month, which is 1 to 12",
+    "0 0 0 * *": "0 is not a day of the month, which is 1 to 31",
+    "0 0 * 0 *": "0 is not a month, which is 1 to 12",
+    "60 0 * * *": "60 is not a minute, which is 0 to 59",
+    "0 24 * * *": "24 is not an hour, which is 0 to 23",
+    "0 0 * * 8": "8 is not a day of the week, which is 0 to 7 (0 and 7 are Sunday)",
+    "0 0 5-40 * *": "40 is not a day of the month, which is 1 to 31",
+    "0 0 40W * *": "40 is not a day of the month, which is 1 to 31",
+    "0 0 1,2,99/2 * *": "99 is not a day of the month, which is 1 to 31",
+    "0 0 20-10 * *": "the range 20-10 goes backwards",
+    "*/0 * * * *": "a step is at least 1",
+    "*/70 * * * *": "the step 70 of the minute is more than 60",
+  };
+  for (const [expression, why] of Object.entries(table))
+    assert.throws(() => parse(expression), {
+      message: `${expression} is not a cron expression: ${why}.`,
+    });
+});
+
+test("a time of zero minutes is refused with the form that was typed", () => {
+  refused("in 0m", /use `in 1m` or more/);
+  refused("every 0h", /use `every 1m` or more/);
+});
+
 test("any text of 200 characters is parsed quickly", () => {
   for (const text of [
     "mon, ".repeat(40),
@@ -163,7 +212,7 @@ test("any text of 200 characters is parsed quickly", () => {
     "*,".repeat(100),
     "0 ".repeat(100),
   ]) {
-    assert.throws(() => parse(text.slice(0, 200)), { code: "invalid_request" });
+    assert.throws(() => parse(text.slice(0, 200)), { code: "invalid_schedule" });
   }
 });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { instantOf, nextRunMs } from "../../../src/cron/schedule/instants.ts";
-import { formatSchedule, type Schedule } from "../../../src/cron/schedule/schedule.ts";
+import { formatSchedule, type Schedule } from "../../../src/cron/job/job.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -152,4 +152,12 @@ test("a local time that occurs twice is the first one, and a skipped local time 
   const at = (wall: string) => new Date(instantOf(wall, TORONTO)).toISOString();
   assert.equal(at("2026-11-01T01:30:00"), "2026-11-01T05:30:00.000Z");
   assert.equal(at("2026-03-08T02:30:00"), "2026-03-08T07:30:00.000Z");
+});
+
+test("a day of the month and a day of the week mean either of them, also when the day of the month is a step", () => {
+  const fromMs = Date.UTC(2026, 5, 1) - 1;
+  const days = walk(cron("0 9 */10 * 1"), "UTC", { fromMs, toMs: Date.UTC(2026, 6, 1) }).map((at) =>
+    new Date(at).getUTCDate(),
+  );
+  assert.deepEqual(days, [1, 8, 11, 15, 21, 22, 29]);
 });

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
-import { registerSecret } from "../../../src/base/observe/redact.ts";
-import { endingOfScript, runJobScript, type ScriptOutcome } from "../../../src/cron/run/script.ts";
+import { registerSecret } from "../../../src/base/observe.ts";
+import { endingOfScript, runJobScript, type ScriptOutcome } from "../../../src/cron/run/fire.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;

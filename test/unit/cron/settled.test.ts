@@ -118,7 +118,7 @@ test("a message that was given up and retried by hand clears the delivery failur
   const [letter] = await cron.messages(ref);
   assert.ok(letter);
   isBroken = false;
-  assert.equal(await retryMessage(cron.store, letter.id, onMessageSettled), "retried");
+  assert.equal(await retryMessage(cron.store, letter.id, { changed: onMessageSettled }), "retried");
   assert.equal((await only(cron, id)).delivery_status, "pending");
   await cron.sentAll();
   const { delivery_status: delivery, delivery_error: error } = await only(cron, id);
@@ -136,7 +136,7 @@ test("a dropped message counts as not delivered", async () => {
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
   const [letter] = await cron.messages((await only(cron, id)).id);
-  await dropMessage(cron.store, letter?.id ?? "", onMessageSettled);
+  await dropMessage(cron.store, letter?.id ?? "", { changed: onMessageSettled });
   const { delivery_status: delivery, delivery_error: error } = await only(cron, id);
   assert.deepEqual([delivery, error], ["failed", "test: It was dropped."]);
 });

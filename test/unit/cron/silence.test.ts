@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endingOfAnswer, isSilent } from "../../../src/cron/run/ending.ts";
+import { endingOfAnswer, isSilent } from "../../../src/cron/run/result.ts";
 import { createTestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;

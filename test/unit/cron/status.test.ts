@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import { test } from "node:test";
 import type { CronTickerRow } from "../../../src/store/schema/tables.ts";
 import { readCronStatus, type CronStatus } from "../../../src/cron/tick/status.ts";
-import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
+import { Heartbeat } from "../../../src/cron/tick/ticker.ts";
 import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;

@@ -241,6 +241,13 @@ test("`once` runs everything that is due, even over the limit, and nothing that 
   assert.deepEqual(beats, [{ owner: one.store.owner }]);
 });
 
+test("`once` runs everything that is due over the limit when jobs end at once", async (t) => {
+  const { store, start } = await startTicking(t);
+  const one = await start({ settings: { maxParallelJobs: 2 }, endsAtOnce: true });
+  for (let n = 0; n < 5; n++) await makeJob(store, { schedule: { kind: "interval", minutes: 1 } }, DUE);
+  assert.equal((await one.ticker.once()).length, 5);
+});
+
 test("a cancelled `once` claims nothing more, and waits for what runs", async (t) => {
   const { store, start } = await startTicking(t);
   const one = await start({ settings: { maxParallelJobs: 1 } });

@@ -1,6 +1,6 @@
 /** Tickers over a database on a clock that the test moves. What they claim is run by the test, not by an agent. */
-import { FakeClock } from "../../../src/base/clock.ts";
-import { createLog } from "../../../src/base/observe/log.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { createLog } from "../../../src/base/observe.ts";
 import type { Claimed } from "../../../src/cron/tick/claim.ts";
 import type { JobDefinition } from "../../../src/cron/job/job.ts";
 import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
@@ -121,6 +121,8 @@ export function jobRow(
     name_key: whole.name.toLowerCase(),
     definition: JSON.stringify(whole),
     revision: 1,
+    lock_version: 1,
+    owner: "default",
     state: "scheduled",
     due_at: columns.next_run_at ?? next,
     next_run_at: next,

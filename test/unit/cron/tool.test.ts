@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { RunInput } from "../../../src/agent/run/run.ts";
 import { decide } from "../../../src/agent/question/policy/policy.ts";
-import { defineTool, type ToolIntent } from "../../../src/agent/tool/tool.ts";
+import { defineTool, type ToolIntent } from "../../../src/agent/engine.ts";
 import { createCronjob } from "../../../src/cron/tool/tool.ts";
-import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
+import { Heartbeat } from "../../../src/cron/tick/ticker.ts";
 import { createTestCron, START_MS, type TestCron, type TestCronOptions } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;
@@ -87,7 +87,7 @@ test("the agent creates a job, which runs at its time", async () => {
     time_zone: "Europe/Berlin",
   });
   assert.equal(success, true);
-  assert.equal(job["schedule_display"], "every 1h");
+  assert.equal(job["schedule"], "every 1h");
   assert.equal(job["next_run"], "2026-01-05 14:00:00 +01:00 (Europe/Berlin)");
   assert.equal(job["deliver"], "local");
   assert.match(notice ?? "", /No gateway is running/);
@@ -107,7 +107,7 @@ test("the agent lists, shows, changes, pauses, resumes, runs and removes jobs by
   const { job } = await ask(cron, { ...daily, name: "Digest" });
   const changed = await ask(cron, { action: "update", job: "digest", schedule: "every 2h", name: "Sums" });
   assert.deepEqual(
-    [changed.job.id, changed.job["schedule_display"], changed.job["prompt"]],
+    [changed.job.id, changed.job["schedule"], changed.job["prompt"]],
     [job.id, "every 2h", "sum up"],
   );
   const paused = await ask(cron, { action: "pause", job: job.id, reason: "holidays" });
@@ -140,7 +140,7 @@ test("a refused action returns a sentence with what is valid", async () => {
   const cases: readonly (readonly [object, RegExp])[] = [
     [{ ...daily, schedule: "30m" }, /use `every 30m` or `in 30m`/],
     [{ ...daily, schedule: "every 0m" }, /one minute/],
-    [{ ...daily, schedule: "0 0 31 2 *" }, /never comes/],
+    [{ ...daily, schedule: "0 0 31 2 *" }, /never occurs/],
     [{ ...daily, schedule: "2020-01-01T00:00Z" }, /in the past/],
     [{ ...daily, time_zone: "Europe/Berln" }, /did you mean "Europe\/Berlin"/],
     [{ action: "create", prompt: "x" }, /is not a schedule/],

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { redact } from "../../../src/base/observe/redact.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { redact, offTracer } from "../../../src/base/observe.ts";
 import {
   AccessTokens,
   type RequestToken,

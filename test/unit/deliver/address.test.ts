@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { findAddressProblems, homesOf, platformsOf, resolveAddresses } from "../../../src/deliver/address.ts";
-import { platforms } from "../../../src/deliver/message.ts";
-import { createTargets, type Target } from "../../../src/deliver/target.ts";
+import { platforms, createTargets, type Target } from "../../../src/deliver/target.ts";
 
 const homes = new Map([
   ["telegram", "-100:17"],

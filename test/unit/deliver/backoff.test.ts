@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DEFAULT_RETRY_DELAYS_MS, retryDelayMs } from "../../../src/deliver/outbox/outcome.ts";
+import { DEFAULT_RETRY_DELAYS_MS, retryDelayMs } from "../../../src/deliver/outbox/attempt.ts";
 
 test("delays are those of the list plus up to a tenth, and the last one repeats", () => {
   const delaysMs = DEFAULT_RETRY_DELAYS_MS;

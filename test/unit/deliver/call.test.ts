@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "../../../src/base/clock.ts";
-import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { systemClock } from "../../../src/base/time.ts";
+import { forgetSecret, registerSecret, offTracer } from "../../../src/base/observe.ts";
 import { createCall, outcomeOfAnswer, summarize } from "../../../src/deliver/platform/call.ts";
 
 const options = { signal: new AbortController().signal, span: offTracer.start("send", {}) };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "../../../src/base/clock.ts";
-import { silentLog } from "../../../src/base/observe/log.ts";
+import { systemClock } from "../../../src/base/time.ts";
+import { silentLog } from "../../../src/base/observe.ts";
 import { Dispatcher } from "../../../src/deliver/outbox/dispatch.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";

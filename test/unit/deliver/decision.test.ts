@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SendOutcome, Target } from "../../../src/deliver/target.ts";
-import { attemptsOf, evaluate, rulesFor, type AttemptCounts } from "../../../src/deliver/outbox/outcome.ts";
+import { attemptsOf, evaluate, rulesFor, type AttemptCounts } from "../../../src/deliver/outbox/attempt.ts";
 
 const DAY_MS = 86_400_000;
 const rules = { delaysMs: [60_000, 300_000], random: () => 0 };

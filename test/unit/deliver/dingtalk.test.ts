@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import { dingtalk } from "../../../src/deliver/targets/dingtalk/dingtalk.ts";
 import type { Delivery, SendOutcome, Target } from "../../../src/deliver/target.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
@@ -72,6 +72,18 @@ describe("dingtalk: the webhook of a group's robot", () => {
     await sendThrough(dingtalk, webhook(fake.url), { text: "**x**", extra: { msgtype: "text" } });
     assert.deepEqual(fake.asked[2]?.body, { msgtype: "text", text: { content: "x" } });
     assert.deepEqual(fake.violations, []);
+  });
+
+  test("a value from outside arrives as the text that it is", async (t) => {
+    const fake = await startDingtalk(t);
+    const text = "**Fixed** [safe](https://evil.example) in __init__.py";
+    const payload = { text, literals: [[10, text.length]], extra: {} };
+    const { outcome } = await sendThrough(dingtalk, webhook(fake.url), { payload });
+    assert.deepEqual(outcome, { status: "delivered" });
+    assert.deepEqual(fake.asked[0]?.body, {
+      msgtype: "text",
+      text: { content: "Fixed [safe](https://evil.example) in __init__.py" },
+    });
   });
 
   test("with webhook_secret each request is signed with its own timestamp", async (t) => {

@@ -1,9 +1,9 @@
 /** Attempts whose senders wait to hear how they went. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
-import { DirectSends } from "../../../src/deliver/outbox/direct-sends.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { offTracer } from "../../../src/base/observe.ts";
+import { DirectSends } from "../../../src/deliver/outbox/attempt.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 import { openTestStore } from "../../harness/store.ts";
 
@@ -28,7 +28,12 @@ test("a target that is not ready gets no request, and the attempt does not count
     retryDelaysMs: [60_000],
   });
   const [row] = await store.write(async (tx) => {
-    const message = { target: "telegram:42", payload: { text: "Hello", extra: {} }, orderingKey: null };
+    const message = {
+      owner: "default",
+      target: "telegram:42",
+      payload: { text: "Hello", extra: {} },
+      orderingKey: null,
+    };
     const id = await store.outbox.enqueue(tx, message);
     return store.outbox.claim(tx, { ids: [id], limit: 1, leaseMs: 30_000 });
   });

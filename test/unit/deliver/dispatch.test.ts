@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { noSpan, type Tracer } from "../../../src/base/observe/trace.ts";
+import { noSpan, type Tracer } from "../../../src/base/observe.ts";
 import type { SendOptions, SendOutcome, Delivery } from "../../../src/deliver/target.ts";
 import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
@@ -338,6 +338,23 @@ test("messages of a dead process are reclaimed at the start", async (t) => {
   await store.write(async (tx) => void (await tx.update("outbox", { id }, { lease_owner: ghost })));
   const target = Object.assign(new TestTarget(), { supportsIdempotency: true });
   await dispatch([target]).start();
+  assert.equal((await reached(store, id, "delivered")).attempts, 2);
+});
+
+test("a message that a process claims after its successor has started, and then dies, waits one poll", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const target = Object.assign(new TestTarget(), { supportsIdempotency: true });
+  await dispatch([target], { pollMs: 5_000 }).start();
+  await clock.waitedFor(5_000);
+  const ghost = store.owner.replace(/:\d+:/, ":999999999:");
+  const id = await store.write(async (tx) => {
+    const enqueued = await store.outbox.enqueue(tx, { owner: "default", target: "test:a", payload: {} });
+    await store.outbox.claim(tx, { limit: 1, leaseMs: 600_000 });
+    await tx.update("outbox", { id: enqueued }, { lease_owner: ghost });
+    return enqueued;
+  });
+  await clock.waitedFor(5_000);
+  clock.tick(5_000);
   assert.equal((await reached(store, id, "delivered")).attempts, 2);
 });
 

@@ -1,6 +1,6 @@
 /** A dispatcher over a store and a clock that the test moves, and targets that do what the test says. */
-import { FakeClock } from "../../../src/base/clock.ts";
-import { createLog } from "../../../src/base/observe/log.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { createLog } from "../../../src/base/observe.ts";
 import { Dispatcher, type DispatcherOptions } from "../../../src/deliver/outbox/dispatch.ts";
 import {
   createTargets,
@@ -127,7 +127,9 @@ export async function openDispatch(t: Cleanup) {
 }
 
 export const enqueue = (store: Store, message: Partial<NewMessage> = {}) =>
-  store.write((tx) => store.outbox.enqueue(tx, { target: "test:a", payload: { text: "hi" }, ...message }));
+  store.write((tx) =>
+    store.outbox.enqueue(tx, { owner: "default", target: "test:a", payload: { text: "hi" }, ...message }),
+  );
 
 export const row = (store: Store, id: string) =>
   store.read.selectFrom("outbox").selectAll().where("id", "=", id).executeTakeFirstOrThrow();

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { FakeClock, systemClock } from "../../../src/base/clock.ts";
+import { systemClock } from "../../../src/base/time.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
 import { email } from "../../../src/deliver/targets/email/email.ts";
 import { sendThrough, type SendRequest } from "../../harness/platforms/send.ts";

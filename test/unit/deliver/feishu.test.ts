@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import { feishu } from "../../../src/deliver/targets/feishu.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import type { Reply } from "../../harness/platforms/fake.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
 import { githubComment } from "../../../src/deliver/targets/github-comment/github-comment.ts";
 import type { Fault, Reply } from "../../harness/platforms/fake.ts";

@@ -5,8 +5,9 @@ import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
-import { FakeClock, systemClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { systemClock } from "../../../src/base/time.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
 import { githubComment } from "../../../src/deliver/targets/github-comment/github-comment.ts";
 import { openFolder } from "../../harness/platforms/github.ts";
@@ -272,7 +273,7 @@ test("where the system has no files left gh is not started, and the service goes
     import { openSync } from "node:fs";
     import process from "node:process";
     import { createRunGh } from ${module("deliver/targets/github-comment/gh.ts")};
-    import { systemClock } from ${module("base/clock.ts")};
+    import { systemClock } from ${module("base/time.ts")};
     const gh = createRunGh({ program: "true", env: { PATH: process.env.PATH }, clock: systemClock });
     const call = { args: [], input: "x", host: undefined, signal: new AbortController().signal };
     try { for (;;) openSync("/dev/null", "r"); } catch {}

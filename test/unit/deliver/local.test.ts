@@ -3,10 +3,14 @@ import { mkdir, mkdtemp, readdir, readFile, realpath, rm, stat, symlink, writeFi
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
-import { createLocalTarget, type LocalTargetOptions } from "../../../src/deliver/targets/local.ts";
+import { createLog, offTracer } from "../../../src/base/observe.ts";
+import {
+  createLocalTarget,
+  createLogTarget,
+  type LocalTargetOptions,
+} from "../../../src/deliver/targets/local.ts";
 import type { Delivery, Target } from "../../../src/deliver/target.ts";
 
 const createdAtMs = Date.UTC(2026, 4, 17, 23, 59, 59);
@@ -177,4 +181,17 @@ test("a failed sweep is logged once and delays no message", async (t) => {
   await target.close?.();
   assert.deepEqual(warnings, ["cannot remove old files of delivered messages"]);
   assert.deepEqual(await readdir(home), []);
+});
+
+test("the log target marks a text that it cuts, and leaves a short one as it is", async () => {
+  const lines: Readonly<Record<string, unknown>>[] = [];
+  const log = createLog("info", (line) => void lines.push(JSON.parse(line)));
+  const target = createLogTarget(log);
+  for (const text of ["short", "x".repeat(230)]) {
+    assert.deepEqual(await send(target, { payload: { text } }), { status: "delivered" });
+  }
+  assert.deepEqual(
+    lines.map(({ text }) => text),
+    ["short", `${"x".repeat(200)}… (30 more characters)`],
+  );
 });

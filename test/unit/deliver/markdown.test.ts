@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { renderParts } from "../../../src/deliver/text/parts.ts";
-import type { TextFormat } from "../../../src/deliver/text/source.ts";
+import { renderParts, type TextFormat } from "../../../src/deliver/text/parts.ts";
 
 /** The only part of a short text, in its rich form. */
 function rendered(markdown: string, format: TextFormat): string {
@@ -124,8 +123,15 @@ test("a mention of everybody in Slack cannot come from a text", () => {
   );
 });
 
-test("marks within words are left out where a platform would show their signs", () => {
-  assert.equal(rendered("un**frigging**believable", "whatsapp"), "unfriggingbelievable");
+test("asterisks and underscores inside words stay where a platform has no marks inside words", () => {
+  const code = "changed __init__.py, rm /var/*/log/*.gz, 2*3*4, 2**10 and 3**2, a.**b**.c";
+  for (const format of ["plain", "signal", "whatsapp", "slack"] as const)
+    assert.equal(rendered(code, format), code, format);
+  assert.equal(
+    rendered("**Note:** _all_ of *it*, (**x**), **重要**な点", "plain"),
+    "Note: all of it, (x), 重要な点",
+  );
+  assert.equal(rendered("un**frigging**believable", "whatsapp"), "un**frigging**believable");
   assert.equal(rendered("_a\\_b c_ and ** c **", "whatsapp"), "a_b c and ** c **");
   assert.equal(rendered("**two\nlines**", "slack"), "*two*\n*lines*");
   assert.equal(rendered("un**frigging**believable", "telegram"), "un<b>frigging</b>believable");

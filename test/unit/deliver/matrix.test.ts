@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import { matrix } from "../../../src/deliver/targets/matrix.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {

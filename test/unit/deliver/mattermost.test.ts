@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { mattermost } from "../../../src/deliver/targets/mattermost.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {

@@ -1,8 +1,7 @@
 /** What chats are owed, as targets read it, and ids that are none. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { idProblem, readMessage } from "../../../src/deliver/message.ts";
-import type { Delivery } from "../../../src/deliver/target.ts";
+import { idProblem, readMessage, type Delivery } from "../../../src/deliver/target.ts";
 
 const delivery = (address: string, payload: unknown): Delivery => ({
   id: "out_01",

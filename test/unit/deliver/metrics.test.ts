@@ -1,8 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offTracer } from "../../../src/base/observe/trace.ts";
-import { meterTargets, type DeliveryMetrics } from "../../../src/deliver/outbox/metrics.ts";
-import { createTargets, type Delivery, type SendOutcome, type Target } from "../../../src/deliver/target.ts";
+import { offTracer } from "../../../src/base/observe.ts";
+import {
+  meterTargets,
+  type DeliveryMetrics,
+  createTargets,
+  type Delivery,
+  type SendOutcome,
+  type Target,
+} from "../../../src/deliver/target.ts";
 
 const delivery: Delivery = {
   id: "out_1",
@@ -20,7 +26,9 @@ function meter(target: Target) {
     attempted: (platform, outcome) => void counted.push(`${platform} ${outcome}`),
     delivered: (platform, seconds) => void counted.push(`${platform} after ${seconds} s`),
   };
-  const metered = meterTargets(createTargets([target]), { metrics, now: () => 3_500 }).get(target.name);
+  const metered = meterTargets(createTargets([target]), { metrics, clock: { now: () => 3_500 } }).get(
+    target.name,
+  );
   return { metered: metered ?? assert.fail(), counted };
 }
 

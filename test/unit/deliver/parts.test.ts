@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import { sendParts, type Delivery, type SendOutcome } from "../../../src/deliver/target.ts";
 
 async function send(partsSent: number, parts: readonly string[], outcome?: SendOutcome) {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import type { Environment } from "../../../src/config/home.ts";
 import {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import { qqbot } from "../../../src/deliver/targets/qqbot.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { error, QQ, startQq, tokenReply } from "../../harness/platforms/qqbot.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Slots } from "../../../src/deliver/outbox/slots.ts";
+import { Slots } from "../../../src/deliver/outbox/dispatch.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 
 const single = { name: "single", concurrency: 1, send: async () => ({ status: "delivered" }) as const };

@@ -3,8 +3,13 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { parseHTML } from "linkedom";
 import { visibleText } from "../../../src/deliver/text/render.ts";
-import { lengthIn, renderParts } from "../../../src/deliver/text/parts.ts";
-import type { Part, PartsOptions, TextFormat } from "../../../src/deliver/text/source.ts";
+import {
+  lengthIn,
+  renderParts,
+  type Part,
+  type PartsOptions,
+  type TextFormat,
+} from "../../../src/deliver/text/parts.ts";
 import { hostileMarkdown, oneThing } from "./text-hostile.ts";
 
 const FORMATS = [

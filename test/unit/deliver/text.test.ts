@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
-import { lengthIn, renderParts } from "../../../src/deliver/text/parts.ts";
-import { defuseMentions } from "../../../src/deliver/text/source.ts";
-import { cleanText, EMPTY_ANSWER, isBlank } from "../../../src/deliver/text/text.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/observe.ts";
+import { lengthIn, renderParts, defuseMentions } from "../../../src/deliver/text/parts.ts";
+import { cleanText } from "../../../src/deliver/target.ts";
+import { EMPTY_ANSWER } from "../../../src/deliver/text/document.ts";
+import { isBlank } from "../../../src/base/text.ts";
 import { hostileMarkdown } from "./text-hostile.ts";
 
 test("control characters, lone surrogates and traces of lost ones go; tabs and line feeds stay", () => {

@@ -3,8 +3,8 @@ import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { Webhook } from "standardwebhooks";
-import { systemClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { systemClock } from "../../../src/base/time.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import { createWebhookTarget, type WebhookTargetOptions } from "../../../src/deliver/targets/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { createLog } from "../../../src/base/observe/log.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { createLog, offTracer } from "../../../src/base/observe.ts";
 import type { PlatformParts, Delivery, SendOutcome, Target } from "../../../src/deliver/target.ts";
 import { createWecomBot, wecom } from "../../../src/deliver/targets/wecom/wecom.ts";
 import type { Store } from "../../../src/store/store.ts";

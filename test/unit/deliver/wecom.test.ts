@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/observe/trace.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { offTracer } from "../../../src/base/observe.ts";
 import { wecom } from "../../../src/deliver/targets/wecom/wecom.ts";
 import type { SendOutcome, Target } from "../../../src/deliver/target.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
@@ -41,6 +41,18 @@ describe("wecom: the webhook of a group's robot", () => {
       assert.deepEqual((await sendThrough(wecom, settings, request)).outcome, { status: "delivered" });
     }
     assert.deepEqual(fake.violations, []);
+  });
+
+  test("a value from outside arrives as the text that it is", async (t) => {
+    const fake = await startWecom(t);
+    const text = "**Fixed** [safe](https://evil.example) in __init__.py";
+    const payload = { text, literals: [[10, text.length]], extra: {} };
+    const { outcome } = await sendThrough(wecom, webhook(fake.url), { payload });
+    assert.deepEqual(outcome, { status: "delivered" });
+    assert.deepEqual(fake.asked[0]?.body, {
+      msgtype: "text",
+      text: { content: "Fixed [safe](https://evil.example) in __init__.py" },
+    });
   });
 
   test("no one is mentioned, however the text is rendered", async (t) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { OutputExcerpt, OutputRing } from "../../../src/exec/output.ts";
-import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/observe.ts";
 
 /** Characters of one to four bytes, and of two units. */
 const text = fc.string({ unit: fc.constantFrom("a", "é", "€", "😀", " "), maxLength: 40 });

@@ -3,7 +3,8 @@ import { connect, createServer, type Socket } from "node:net";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { H3 } from "h3";
-import { FakeClock, systemClock, type Clock } from "../../../src/base/clock.ts";
+import { systemClock, type Clock } from "../../../src/base/time.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { listen, type Listener } from "../../../src/gateway/listen.ts";
 

@@ -3,7 +3,8 @@ import { test } from "node:test";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
 import { errorTable, ServiceError, type ErrorCode } from "../../../src/base/errors.ts";
-import { authorize, checkHost, type KeyRing } from "../../../src/http/edge/access.ts";
+import { checkHost } from "../../../src/base/net/request.ts";
+import { authorize, type KeyRing } from "../../../src/http/edge/access.ts";
 
 const GOOD = "good-key-0123456789";
 const ring = (scopes: readonly string[], required = true): KeyRing => ({

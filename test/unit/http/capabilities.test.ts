@@ -2,22 +2,22 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
-import { KeyLimits } from "../../../src/agent/run/concurrency.ts";
-import { systemClock } from "../../../src/base/clock.ts";
+import { KeyLimits } from "../../../src/agent/usage.ts";
+import { systemClock } from "../../../src/base/time.ts";
 import type { Identity } from "../../../src/http/edge/access.ts";
 import { getCapabilities } from "../../../src/http/meta/meta.ts";
 import type { HttpDeps } from "../../../src/http/deps.ts";
 import { httpSettings } from "../../../src/app/wire-http.ts";
 import { testConfig } from "../../harness/service.ts";
 
-const admin: Identity = { name: "default", scopes: ["admin"], authenticated: true };
+const admin: Identity = { name: "default", owner: "default", scopes: ["admin"], authenticated: true };
 
 async function ask(
   config: object = {},
   identity: Identity = admin,
   { required = true, ownRuns }: { required?: boolean; ownRuns?: number } = {},
 ): Promise<Capabilities> {
-  const more = { toolsets: [], validateResponses: true, env: {} };
+  const more = { toolsets: [], workspaceRoots: [], validateResponses: true, env: {} };
   const deps: Partial<HttpDeps> = {
     version: "1.2.3",
     keys: { required, find: () => undefined },
@@ -40,9 +40,15 @@ test("a feature is on when its operation exists", async () => {
   const { features } = await ask();
   for (const name of ["chat_completions", "responses_api", "run_submission", "run_events_sse"] as const)
     assert.equal(features[name], true, name);
-  for (const name of ["responses_streaming", "run_events_replay", "tool_progress"] as const)
+  for (const name of [
+    "responses_streaming",
+    "run_events_replay",
+    "tool_progress",
+    "sessions_api",
+    "jobs_api",
+  ] as const)
     assert.equal(features[name], true, name);
-  for (const name of ["responses_websocket", "conversations", "sessions_api", "jobs_api"] as const)
+  for (const name of ["responses_websocket", "conversations"] as const)
     assert.equal(features[name], false, name);
 });
 
@@ -120,9 +126,15 @@ test("the limit of concurrent runs is the key's own when that is lower than the 
 
 test("capabilities list the scopes of the key; without keys, session headers are off", async () => {
   const some = await ask({}, { ...admin, scopes: ["read", "chat"] });
-  assert.deepEqual(some.auth, { type: "bearer", required: true, scopes: ["read", "chat"] });
+  assert.deepEqual(some.auth, {
+    type: "bearer",
+    required: true,
+    key: "default",
+    owner: "default",
+    scopes: ["read", "chat"],
+  });
   assert.equal(some.features.session_id_header, true);
   const open = await ask({}, { ...admin, authenticated: false }, { required: false });
-  assert.equal(open.auth.required, false);
+  assert.deepEqual([open.auth.required, open.auth.key], [false, null]);
   assert.deepEqual([open.features.session_id_header, open.features.session_key_header], [false, false]);
 });

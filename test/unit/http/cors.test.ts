@@ -111,20 +111,26 @@ describe("CORS for all origins", () => {
 describe("a preflight", () => {
   const cors = new Cors({ origins: [PAGE, "*"], requiresKey: true });
 
-  it("gets the methods, the cache time, and the allowed ones of the requested headers", () => {
+  it("of any page gets the methods, the cache time, and the headers that OpenAI's clients set", () => {
     const asked =
-      "Authorization,content-type, X-Agent-Session-Id,x-stainless-lang,cookie, x-evil,x-agent-,idempotency-key, last-event-id,x-request-id,authorization,x-agent-\r";
+      "Authorization,content-type, X-Agent-Session-Id,x-stainless-lang,cookie, x-evil,x-agent-,idempotency-key, last-event-id,x-request-id,authorization,user-agent,openai-beta,openai-organization,http-referer,x-title,x-agent-\r";
     const headers = cors.preflight(
       "OPTIONS",
-      preflightOf({ "access-control-request-headers": asked.trim() }),
+      preflightOf({ "access-control-request-headers": asked.trim(), origin: "https://other.example" }),
     );
     assert.deepEqual(headers, {
-      "access-control-allow-methods": "GET, POST, PATCH, DELETE, OPTIONS",
+      "access-control-allow-methods": "GET, POST, PUT, PATCH, DELETE, OPTIONS",
       "access-control-allow-headers":
-        "authorization, content-type, x-agent-session-id, x-stainless-lang, idempotency-key, last-event-id, x-request-id",
+        "authorization, content-type, x-agent-session-id, x-stainless-lang, idempotency-key, last-event-id, x-request-id, user-agent, openai-beta, openai-organization, http-referer, x-title",
       "access-control-allow-private-network": undefined,
       "access-control-max-age": "600",
     });
+  });
+
+  it("of a listed page gets every well-formed header that it asks for", () => {
+    const asked = { "access-control-request-headers": "x-custom, user-agent,bad name,, x-custom" };
+    const headers = cors.preflight("OPTIONS", preflightOf(asked));
+    assert.equal(headers?.["access-control-allow-headers"], "x-custom, user-agent");
   });
 
   it("without requested headers gets none", () => {

@@ -5,9 +5,9 @@ import type { McpStatus } from "../../../src/agent/mcp/connection.ts";
 import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
 import { newRun } from "../../../src/agent/run/run.ts";
 import { newSession } from "../../../src/agent/session/session.ts";
-import { createId } from "../../../src/base/ids.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { silentLog } from "../../../src/base/observe/log.ts";
+import { createId } from "../../../src/base/text.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { silentLog } from "../../../src/base/observe.ts";
 import { getDetailedHealth } from "../../../src/http/meta/health.ts";
 import type { CronStats, HttpDeps, ServiceStats } from "../../../src/http/deps.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -87,7 +87,9 @@ test("the outbox is counted by platform and status, with the age of the oldest d
     platforms: {},
   });
   const enqueue = (target: string) =>
-    store.write((tx) => store.outbox.enqueue(tx, { target, payload: {}, orderingKey: null }));
+    store.write((tx) =>
+      store.outbox.enqueue(tx, { owner: "default", target, payload: {}, orderingKey: null }),
+    );
   const [, dead, unknown, dropped] = [
     await enqueue("telegram:-1"),
     await enqueue("telegram:-1"),

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { serialize } from "../../../src/http/edge/idempotency.ts";
+import { serialize } from "../../../src/http/prompt/submission.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 

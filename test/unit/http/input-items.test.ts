@@ -59,12 +59,11 @@ test("messages of the chat format are accepted, too", async () => {
   assert.deepEqual(answers, []);
 });
 
-test("system and developer messages become instructions; reasoning and the agent's own calls are skipped", async () => {
+test("system and developer messages become instructions; reasoning is skipped", async () => {
   const { instructions, messages } = await read(
     { role: "system", content: "Be brief." },
     { role: "developer", content: [{ type: "input_text", text: "Be kind." }] },
     { type: "reasoning", summary: [] },
-    { type: "mcp_call", name: "x" },
     { role: "user", content: "hi" },
   );
   assert.equal(instructions, "Be brief.\n\nBe kind.");
@@ -83,7 +82,7 @@ test("arguments that are not JSON are kept as history", async () => {
 
 test("each file is attached to its own message", async () => {
   const file = (text: string) => ({
-    type: "input_file",
+    type: "input_file" as const,
     filename: `${text}.txt`,
     file_data: `data:text/plain;base64,${btoa(text)}`,
   });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { longBody } from "../../../src/http/edge/answer.ts";
 import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";

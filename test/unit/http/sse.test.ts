@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { encodeSse, sseStream, type SseOptions } from "../../../src/http/edge/sse.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { encodeSse, sseStream, type SseOptions } from "../../../src/http/edge/answer.ts";
 import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 
@@ -20,6 +20,7 @@ function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions
     clock,
     keepaliveMs: 1_000_000,
     slowReaderMs: 1_000_000,
+    greets: true,
     readers: new ReaderBudget(),
     onClientGone: () => void reported.gone++,
     onFailure: (error) => void reported.failures.push(error),

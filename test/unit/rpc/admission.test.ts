@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { Tickets } from "../../../src/config/tickets.ts";
+import { Tickets } from "../../../src/config/keys.ts";
 import { admit, isGatewayPath, type AdmissionRules } from "../../../src/rpc/connection/admission.ts";
-import type { RpcIdentity } from "../../../src/rpc/connection/peer.ts";
+import type { RpcIdentity } from "../../../src/rpc/deps.ts";
 
 const KEY = "key-0123456789abcdef";
 const clock = new FakeClock();

@@ -18,6 +18,11 @@ async function asked(host: TestHost, answer: (requestId: string) => Promise<unkn
 }
 
 for (const [what, result, expected] of [
+  [
+    "answers without answer, where null skips a question",
+    { answers: { colour: null, size: "L" } },
+    { colour: "", size: "L" },
+  ],
   ["answers to each", { answer: "", answers: { colour: "blue", size: "L" } }, { colour: "blue", size: "L" }],
   ["one answer is that to the first", { answer: "red" }, { colour: "red", size: "" }],
   [

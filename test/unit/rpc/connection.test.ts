@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { createLog } from "../../../src/base/observe/log.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { createLog } from "../../../src/base/observe.ts";
 import type { RpcHandlers, RpcContext, RpcDeps } from "../../../src/rpc/deps.ts";
 import { rpcHandlers } from "../../../src/rpc/methods/handlers.ts";
 import { RpcHub } from "../../../src/rpc/events/hub.ts";
@@ -151,10 +151,8 @@ test("events that the client opted out of are not sent, nor unwanted deltas", ()
   assert.equal(sent.length, before + 1);
 });
 
-const question = {
-  session_id: "s",
-  payload: { request_id: "ask_1", question: "Which?", choices: null, expires_at: null },
-};
+const fields = { request_id: "ask_1", question: "Which?", choices: null, expires_at: null };
+const question = { session_id: "s", ...fields, payload: fields };
 
 test("a question is sent under its own id, and the answer arrives", async () => {
   const { peer, sent } = connection();
@@ -164,14 +162,14 @@ test("a question is sent under its own id, and the answer arrives", async () => 
   assert.deepEqual(await answer, { status: "answered", result: { answer: "this" } });
 });
 
-test("an error or an invalid answer declines; its text is not logged", async () => {
+test("an error declines; an answer that does not match is reported, and its text is not logged", async () => {
   const { peer, logLines } = connection();
   const first = peer.ask("clarify", "ask_1", question);
   peer.receive('{"jsonrpc":"2.0","id":"ask_1","error":{"code":-32601,"message":"no"}}');
   assert.deepEqual(await first, { status: "declined" });
   const second = peer.ask("clarify", "ask_1", question);
-  peer.receive('{"jsonrpc":"2.0","id":"ask_1","result":{"password":"hunter22"}}');
-  assert.deepEqual(await second, { status: "declined" });
+  peer.receive('{"jsonrpc":"2.0","id":"ask_1","result":["hunter22"]}');
+  assert.deepEqual(await second, { status: "invalid", issue: "result must be an object" });
   assert.match(logLines.join(), /the host declined a question/);
   assert.doesNotMatch(logLines.join(), /hunter22/);
 });

@@ -3,22 +3,21 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { Commands } from "../../../src/agent/commands/command.ts";
+import { Commands } from "../../../src/agent/agent.ts";
 import { conversationCommands } from "../../../src/agent/commands/conversation.ts";
 import { modelCommands } from "../../../src/agent/commands/model.ts";
-import { quickCommands, skillCommands } from "../../../src/agent/commands/quick.ts";
+import { quickCommands, skillCommands } from "../../../src/agent/commands/service.ts";
 import { sessionCommands } from "../../../src/agent/commands/session.ts";
 import { McpServers } from "../../../src/agent/mcp/servers.ts";
 import { Skills } from "../../../src/agent/skills/skills.ts";
 import { SpawnTrees } from "../../../src/agent/subagent/spawn-tree.ts";
 import { Processes } from "../../../src/agent/tools/process/processes.ts";
-import { silentLog as log } from "../../../src/base/observe/log.ts";
+import { silentLog as log } from "../../../src/base/observe.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import type { GatewayMethod, GatewayRequests } from "../../../generated/gateway/rpc.gen.ts";
 import { checkCall, runHandler } from "../../../src/rpc/connection/calls.ts";
-import type { RpcHandlers, RpcContext, RpcDeps } from "../../../src/rpc/deps.ts";
+import type { RpcHandlers, RpcContext, RpcDeps, RpcPeer } from "../../../src/rpc/deps.ts";
 import { RPC_LIMITS } from "../../../src/rpc/connection/ready.ts";
-import type { RpcPeer } from "../../../src/rpc/connection/peer.ts";
 import { cliMethods } from "../../../src/rpc/methods/cli.ts";
 import { commandMethods } from "../../../src/rpc/methods/commands.ts";
 import { configMethods, modelMethods, reloadMethods } from "../../../src/rpc/methods/settings.ts";
@@ -83,7 +82,7 @@ export async function createTestDeps(
     clock: agent.deps.clock,
     log,
     version: "0.0.0",
-    settings: { limits: RPC_LIMITS, cliExec },
+    settings: { limits: RPC_LIMITS, cliExec, shellExec: "off" },
     config: { atStart: readConfig("").config, home, env: { PATH: process.env["PATH"] }, userHome: folder },
     reload: { env: async () => 3, mcp: async () => ["files: connected, 2 tools"] },
     peers: [],
@@ -99,6 +98,8 @@ export async function createTestDeps(
       transport: "stdio",
       isLocal: true,
       sessions: new Set(),
+      profile: { serverRequests: false, optOut: new Set(), deltas: "all" },
+      event: () => {},
       signal: new AbortController().signal,
       ...peer,
     } as RpcPeer,

@@ -4,7 +4,7 @@ import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
 import { GatewayReducer } from "../../../src/rpc/events/gateway-events.ts";
 import { rpcSchemas } from "../../../src/rpc/connection/calls.ts";
-import { oneLine } from "../../../src/rpc/events/payloads.ts";
+import { contextLine } from "../../../src/rpc/events/payloads.ts";
 
 type Entry = readonly [type: string, data: Readonly<Record<string, unknown>>];
 
@@ -141,9 +141,16 @@ test("a compression is not a turn", () => {
 });
 
 test("the context of a call is one line of at most 80 characters", () => {
-  const line = oneLine(`a\n${"😀".repeat(100)}`);
+  const line = contextLine(`a\n${"😀".repeat(100)}`);
   assert.equal(Array.from(line).length, 80);
   assert.doesNotMatch(line, /\n/);
+});
+
+test("a call that the model begins to write is reported by its name", () => {
+  const reducer = new GatewayReducer("s");
+  const entry = { sessionId: "s", seq: 1, runId: "run_1", runSeq: 1, atMs: 1, type: "tool.generating" };
+  const [event] = reducer.project({ ...entry, data: { tool: "terminal" } });
+  assert.deepEqual([event?.type, event?.seq, event?.payload], ["tool.generating", 1, { name: "terminal" }]);
 });
 
 test("a new title gives its own event, and a session.info without a number, also during a turn", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
-import { FakeClock } from "../../../src/base/clock.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { Outbox } from "../../../src/rpc/connection/outbox.ts";
 import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 import type { Json } from "../../harness/rpc.ts";

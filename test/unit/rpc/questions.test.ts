@@ -103,7 +103,7 @@ test("clients that may not answer do not keep a declined question open", async (
   await watcher.call("session.activate", { session_id: id });
   await host.call("prompt.submit", { session_id: id, text: "go" });
   const asked = await askedOf(host);
-  host.answer(String(asked.id), { choice: "no choice" });
+  host.refuse(String(asked.id));
   await host.ended();
   assert.equal((await watcher.event("request.cancel")).payload.reason, "timeout");
 });

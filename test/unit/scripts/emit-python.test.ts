@@ -326,9 +326,9 @@ test("the spec defines how a stream ends and resumes; a stream that starts work 
 
 test("the package of the fixture is whole, and the same again", async (context) => {
   const folder = await makeFolder(context);
-  const { http } = await bundleSpecs(fixtureSpecs, join(folder, "specs"));
-  await writePython(join(folder, "one"), http);
-  await writePython(join(folder, "two"), http);
+  const bundles = await bundleSpecs(fixtureSpecs, join(folder, "specs"));
+  await writePython(join(folder, "one"), bundles);
+  await writePython(join(folder, "two"), bundles);
   const one = await hashTree(join(folder, "one"));
   assert.deepEqual(one, await hashTree(join(folder, "two")));
   const runtime = await readdir(join(import.meta.dirname, "../../../scripts/python"));
@@ -338,6 +338,8 @@ test("the package of the fixture is whole, and the same again", async (context) 
     "_version.py",
     "aio.py",
     "client.py",
+    "gateway.py",
+    "gateway_types.py",
     "py.typed",
     "types.py",
   ];

@@ -93,7 +93,7 @@ describe("a schema in the reference", () => {
     );
     assertLine(
       lines,
-      "| `tags` | array of string | At most 3 items; no item twice; each at most 5 characters. |",
+      "| `tags` | array of string | At most 3 items; no duplicates; each at most 5 characters. |",
     );
     assertLine(lines, "| `labels` | map of string | At most 2 fields; each value at least 2 characters. |");
     assertLine(lines, "| `when` | string (date-time) | Deprecated; only in answers. |");
@@ -118,7 +118,7 @@ describe("a schema in the reference", () => {
     const mapping = { cat: "#/components/schemas/Cat", hound: "#/components/schemas/Dog" };
     const told = linesOf({ oneOf, discriminator: { propertyName: "kind", mapping } }, { Cat, Dog });
     assertLine(told, "One of, distinguished by `kind`:");
-    assertLine(told, "| `cat` | [Cat](#schema-cat) | It purrs. The last one. |");
+    assertLine(told, "| `cat` | [Cat](#schema-cat) | It purrs. The last event. |");
     assertLine(told, "| `hound` | [Dog](#schema-dog) |  |");
     const untold = linesOf({ anyOf: oneOf }, { Cat, Dog });
     assertLine(untold, "| `dog`, `wolf` | [Dog](#schema-dog) |  |");

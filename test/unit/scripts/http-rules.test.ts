@@ -41,10 +41,45 @@ test("an operationId is used once, and the other user is named", () => {
   ]);
 });
 
-test("application/json is listed first", () => {
+test("an answer that is JSON or a stream names its event in x-sse, where clients do not join the two", () => {
   const events = { schema: { $ref: "#/components/schemas/Event" } };
-  assert.deepEqual(check(response({ "text/event-stream": events, "application/json": {} }), { Event: {} }), [
-    "getA1 200: list application/json first; clients are typed by the first media type",
+  const both = { "application/json": {}, "text/event-stream": events };
+  const problem =
+    "getA1 200: name the schema of an event in x-sse.data, not beside application/json; clients would take an answer for the union of both";
+  assert.deepEqual(check(response(both), { Event: {} }), [problem]);
+  const named = (data: string, content: object) => ({
+    "/a": { get: { operationId: "getA1", "x-sse": { data }, responses: { "200": { content } } } },
+  });
+  assert.deepEqual(check(named("Event", both), { Event: {} }), [problem]);
+  assert.deepEqual(check(named("Event", { "application/json": {} }), { Event: {} }), []);
+  assert.deepEqual(check(named("Events", { "application/json": {} }), { Event: {} }), [
+    "getA1: x-sse.data names Events, which is not in components.schemas",
+  ]);
+});
+
+test("what generators of clients in other languages cannot print is refused", () => {
+  const property = (schema: object) => ({ type: "object", properties: { a: schema } });
+  const at = "components/schemas/Thing/properties/a";
+  const faults: readonly (readonly [object, string])[] = [
+    [{ type: "boolean", const: true }, "a constant true or false: write type: boolean"],
+    [{ type: "null" }, "null alone is no type: write a union with what it may be"],
+    [
+      { type: "boolean", default: true },
+      "a default makes the property required for clients: write it in the description",
+    ],
+    [
+      { type: "object", additionalProperties: { type: ["string", "number"] } },
+      "additionalProperties of several types: write true, and the types in the description",
+    ],
+  ];
+  for (const [schema, problem] of faults) {
+    assert.deepEqual(check({}, { Thing: property(schema) }), [`${at}: ${problem}`]);
+  }
+  const nullable = { oneOf: [{ type: "string" }, { type: "null" }] };
+  const map = { type: "object", additionalProperties: { type: "string" } };
+  assert.deepEqual(check({}, { Thing: property(nullable), Other: property(map) }), []);
+  assert.deepEqual(check({}, { Response: {} }), [
+    "schema Response: generators use this name themselves; choose another",
   ]);
 });
 

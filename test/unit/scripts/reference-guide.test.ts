@@ -1,12 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { parse } from "yaml";
+import configJson from "../../../generated/specs/config.schema.json" with { type: "json" };
 import webhookJson from "../../../generated/specs/webhook.openapi.json" with { type: "json" };
 import type { BundledDocument } from "../../../scripts/lib/document.ts";
 import { readOperations } from "../../../scripts/lib/operation.ts";
 import { guideSections } from "../../../scripts/lib/reference-guide.ts";
 import { httpReference } from "../../../scripts/lib/reference-http.ts";
 import { printMarkdown } from "../../../scripts/lib/reference-markdown.ts";
-import { refuse } from "../../../src/webhook/receive/answer.ts";
+import { refuse } from "../../../src/webhook/receive/evaluate.ts";
+import { SENDERS } from "../../../src/webhook/receive/schemes.ts";
+import { checkRoute } from "../../../src/webhook/routes/route.ts";
 import { checkFilters } from "../../../src/webhook/receive/filter.ts";
 import { verifySignature } from "../../../src/webhook/receive/signature.ts";
 
@@ -63,7 +67,12 @@ test("an operation's own example stands in place of one made of its parameters",
 
 test("the test vectors of the receiver's guide are good signatures", () => {
   const body = new TextEncoder().encode('{"action":"opened","number":42}');
-  const rules = { secrets: ["s3cr3t"], toleranceSeconds: 300, takesBearer: false, nowMs: 1_700_000_000_000 };
+  const rules = {
+    secrets: ["s3cr3t"],
+    toleranceSeconds: 300,
+    auth: "signature",
+    nowMs: 1_700_000_000_000,
+  } as const;
   const beside: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "X-Webhook-Signature-V2": { "X-Webhook-Timestamp": "1700000000" },
     "webhook-signature": {
@@ -78,6 +87,24 @@ test("the test vectors of the receiver's guide are good signatures", () => {
       verifySignature({ headers: new Headers({ ...beside[header], [header]: given }), body }, rules).status;
     assert.equal(verify(value), "valid", header);
     assert.equal(verify(value.replace(/[a-z0-9](?=[^a-z0-9]*$)/i, "!")), "invalid", header);
+  }
+});
+
+test("the guide has every scheme of the configuration, with a route that can be used as it is written", () => {
+  const { enum: names = [] } = configJson.$defs.WebhookRouteConfig.properties.scheme;
+  assert.deepEqual(["auto", ...SENDERS.keys(), "custom"], names);
+  const rows = rowsOf("Services");
+  assert.deepEqual(
+    rows.map(([name]) => name),
+    [...SENDERS.keys()],
+  );
+  const defaults = { secrets: [], isLoopback: true, resolve: () => "the value of a variable" };
+  for (const [name, signature = "", , route = ""] of rows) {
+    const checked = checkRoute("hook", parse(route), { ...defaults, origin: "static" });
+    assert.ok("route" in checked, `${name}: ${JSON.stringify(checked)}`);
+    const { sender } = checked.route;
+    assert.equal(sender?.name, name);
+    assert.ok(signature.toLowerCase().includes(sender?.header ?? "?"), signature);
   }
 });
 

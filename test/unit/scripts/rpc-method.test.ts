@@ -44,6 +44,14 @@ test("an inline result has a title", () => {
   ]);
 });
 
+test("a result is not called as generators call its method", () => {
+  const problem = "a.b: the result is called AB, which generators call the method: call it ABResult";
+  assert.deepEqual(checkRpcRules(openRpc([{ name: "a.b", result: result("AB") }])), [problem]);
+  const named = { name: "r", schema: { $ref: "#/components/schemas/AB" } };
+  assert.deepEqual(checkRpcRules(openRpc([{ name: "a.b", result: named }], { AB: text })), [problem]);
+  assert.deepEqual(checkRpcRules(openRpc([{ name: "a.b", result: result("ABResult") }])), []);
+});
+
 test("error codes keep out of JSON-RPC's own range", () => {
   const errors = [-32769, -32768, -32000, -31999, 4001].map((code) => ({ code, message: "no" }));
   assert.deepEqual(checkRpcRules(openRpc([{ name: "a.b", errors }])), [

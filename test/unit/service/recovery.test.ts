@@ -1,7 +1,7 @@
 /** A service starts on a database in which a dead process left runs open. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { unavailable } from "../../../src/store/tx/failure.ts";
+import { unavailable } from "../../../src/store/tx/group.ts";
 import { openStore } from "../../../src/store/open.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { abandonSessions, type Abandoned } from "../../harness/abandoned.ts";

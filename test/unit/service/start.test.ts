@@ -4,7 +4,7 @@ import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { createLog } from "../../../src/base/observe/log.ts";
+import { createLog } from "../../../src/base/observe.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { startFromHome, type StartedService, type StartOptions } from "../../../src/app/start.ts";
 import { createTestDatabase } from "../../harness/store.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NewEvent } from "../../../src/store/journal/journal.ts";
-import { sweep } from "../../../src/store/retention/retention.ts";
+import { sweep } from "../../../src/store/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { deltas, seed, type Seed } from "./rows.ts";

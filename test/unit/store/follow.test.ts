@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Followers } from "../../../src/store/journal/follow.ts";
+import { Followers, type Page } from "../../../src/store/journal/follow.ts";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
-import type { Page } from "../../../src/store/journal/pages.ts";
 import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 
 const sessionId = "s";
@@ -38,6 +37,7 @@ function open(budget = new ReaderBudget()) {
       return promise;
     },
     budget,
+    hear: async (_runId, _types, after) => ({ events: [], upTo: after }),
     watch: (wake) => {
       watching.push(wake);
       return () => watching.splice(watching.indexOf(wake), 1);

@@ -18,7 +18,9 @@ async function open(t: Parameters<typeof openTestStore>[0]) {
 }
 
 const enqueue = (store: Store, target = "chat:a") =>
-  store.write((tx) => store.outbox.enqueue(tx, { target, payload: { text: "private" }, ref: "run_1" }));
+  store.write((tx) =>
+    store.outbox.enqueue(tx, { owner: "default", target, payload: { text: "private" }, ref: "run_1" }),
+  );
 const claim = (store: Store, id: string) =>
   store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 30_000, ids: [id] }));
 
@@ -59,7 +61,7 @@ test("messages are listed newest first, in pages, by status, platform and refere
   assert.equal(await list({}), "012345");
   assert.equal(await list({ limit: 2 }), "01");
   assert.equal(await list({ limit: 2, before: made[1]! }), "23");
-  assert.equal(await list({ platform: "sms" }), "1245");
+  assert.equal(await list({ platforms: ["sms"] }), "1245");
   assert.equal(await list({ statuses: ["dead", "unknown"] }), "34");
   assert.equal(await list({ statuses: ["due", "leased"] }), "01");
   assert.equal(await list({ statuses: ["delivered", "due"] }), "05");
@@ -68,6 +70,8 @@ test("messages are listed newest first, in pages, by status, platform and refere
   const [, , , unknown] = await listMessages(store);
   assert.deepEqual(unknown, {
     id: made[3],
+    owner: "default",
+    orderingKey: "smsx:3",
     target: "smsx:3",
     status: "unknown",
     ref: "run_1",

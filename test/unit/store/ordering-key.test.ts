@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { orderingKeyOf, queueOf } from "../../../src/store/outbox/ordering-key.ts";
-import type { NewMessage } from "../../../src/store/outbox/outbox.ts";
+import { orderingKeyOf, queueOf, type NewMessage } from "../../../src/store/outbox/outbox.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 
@@ -15,7 +14,9 @@ async function open(t: Parameters<typeof openTestStore>[0]) {
 }
 
 const enqueue = (store: Store, message: Partial<NewMessage> = {}) =>
-  store.write((tx) => store.outbox.enqueue(tx, { target: "chat:a", payload: {}, ...message }));
+  store.write((tx) =>
+    store.outbox.enqueue(tx, { owner: "default", target: "chat:a", payload: {}, ...message }),
+  );
 const claim = async (store: Store, ids?: readonly string[]) => {
   const rows = await store.write((tx) =>
     store.outbox.claim(tx, { limit: 10, leaseMs: LEASE_MS, ...(ids ? { ids } : {}) }),
@@ -110,7 +111,8 @@ test("messages of one transaction, of one millisecond, or from before a clock wa
   const { store, clock } = await open(t);
   const ids = await store.write(async (tx) => {
     const made: string[] = [];
-    for (let i = 0; i < 50; i++) made.push(await store.outbox.enqueue(tx, { target: "chat:a", payload: i }));
+    for (let i = 0; i < 50; i++)
+      made.push(await store.outbox.enqueue(tx, { owner: "default", target: "chat:a", payload: i }));
     return made;
   });
   ids.push(...(await Promise.all(Array.from({ length: 50 }, () => enqueue(store)))));

@@ -14,6 +14,7 @@ async function open(t: Parameters<typeof openTestStore>[0]) {
 const enqueue = (store: Store, maxAttempts?: number) =>
   store.write((tx) =>
     store.outbox.enqueue(tx, {
+      owner: "default",
       target: "log",
       payload: { text: "hi" },
       ref: "run_1",
@@ -44,7 +45,7 @@ test("a message is claimed once, by one of many senders, and delivered", async (
 test("a message is enqueued with the transaction that causes it, or not at all", async (t) => {
   const { store } = await open(t);
   const failing = store.write(async (tx) => {
-    await store.outbox.enqueue(tx, { target: "log", payload: {} });
+    await store.outbox.enqueue(tx, { owner: "default", target: "log", payload: {} });
     throw new Error("no");
   });
   await assert.rejects(failing, /no/);
@@ -109,7 +110,7 @@ test("listeners are called once a message is committed, and never for one that w
   await enqueue(store);
   assert.equal(calls, 1);
   const failing = store.write(async (tx) => {
-    await store.outbox.enqueue(tx, { target: "log", payload: {} });
+    await store.outbox.enqueue(tx, { owner: "default", target: "log", payload: {} });
     throw new Error("no");
   });
   await assert.rejects(failing, /no/);
@@ -121,7 +122,7 @@ test("listeners are called once a message is committed, and never for one that w
 test("pending messages are listed soonest first, without those for busy targets", async (t) => {
   const { store } = await open(t);
   const later = (target: string, availableAtMs: number) =>
-    store.write((tx) => store.outbox.enqueue(tx, { target, payload: {}, availableAtMs }));
+    store.write((tx) => store.outbox.enqueue(tx, { owner: "default", target, payload: {}, availableAtMs }));
   for (const [index, target] of ["log", "mail:a", "mail:b", "mailing:c", "log:d"].entries())
     await later(target, 1_000_100 - index);
   const waiting = async (targets: string[], platforms: string[]) => {
@@ -137,9 +138,11 @@ test("pending messages are listed soonest first, without those for busy targets"
 test("the list holds the soonest messages of each queue, however many exist", async (t) => {
   const { store } = await open(t);
   await store.write(async (tx) => {
-    for (let i = 0; i < 300; i++) await store.outbox.enqueue(tx, { target: `mail:${i}`, payload: {} });
-    for (let i = 0; i < 300; i++) await store.outbox.enqueue(tx, { target: "webhook:a", payload: {} });
-    await store.outbox.enqueue(tx, { target: "sms:1", payload: {} });
+    for (let i = 0; i < 300; i++)
+      await store.outbox.enqueue(tx, { owner: "default", target: `mail:${i}`, payload: {} });
+    for (let i = 0; i < 300; i++)
+      await store.outbox.enqueue(tx, { owner: "default", target: "webhook:a", payload: {} });
+    await store.outbox.enqueue(tx, { owner: "default", target: "sms:1", payload: {} });
   });
   const except = { targets: [], platforms: [] };
   const rows = await store.write((tx) => store.outbox.listPending(tx, { except }));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
-import { createOwner, isOwnerDead, retireOwner } from "../../../src/store/leases/owner.ts";
+import { createOwner, isOwnerDead, retireOwner } from "../../../src/store/leases.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startChild } from "./child.ts";
 

@@ -1,8 +1,8 @@
 /** How long the record of webhooks is kept. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createId } from "../../../src/base/ids.ts";
-import { sweep } from "../../../src/store/retention/retention.ts";
+import { createId } from "../../../src/base/text.ts";
+import { sweep } from "../../../src/store/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { deliveryRow } from "./rows.ts";

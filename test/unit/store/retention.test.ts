@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../src/base/clock.ts";
-import { scheduleSweeps, sweep } from "../../../src/store/retention/retention.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
+import { scheduleSweeps, sweep } from "../../../src/store/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { deltas, responseRow, runRow, seed } from "./rows.ts";
@@ -87,6 +87,7 @@ test("without a retention a sweep deletes expired ledger rows only", async (t) =
     deliveries: 0,
     cronJobs: [],
     occurrences: 0,
+    changes: 0,
   });
   assert.deepEqual(await ids(store, "runs"), [runId]);
   assert.deepEqual(await store.read.selectFrom("ledger").select("key").execute(), [{ key: "long" }]);
@@ -96,8 +97,14 @@ test("delivered messages are deleted when they are old, pending ones never", asy
   const clock = { nowMs: NOW_MS };
   const { store } = await openTestStore(t, { now: () => clock.nowMs });
   const pending = await store.write(async (tx) => {
-    for (let i = 0; i < 5; i++) await store.outbox.enqueue(tx, { target: "log", payload: {} });
-    return store.outbox.enqueue(tx, { target: "log", payload: {}, availableAtMs: NOW_MS + 1 });
+    for (let i = 0; i < 5; i++)
+      await store.outbox.enqueue(tx, { owner: "default", target: "log", payload: {} });
+    return store.outbox.enqueue(tx, {
+      owner: "default",
+      target: "log",
+      payload: {},
+      availableAtMs: NOW_MS + 1,
+    });
   });
   await store.write(async (tx) => {
     const messages = await store.outbox.claim(tx, { limit: 5, leaseMs: 1 });

@@ -1,4 +1,4 @@
-import { createId, createSessionId } from "../../../src/base/ids.ts";
+import { createId, createSessionId } from "../../../src/base/text.ts";
 import type { NewEvent } from "../../../src/store/journal/journal.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { DeliveryRow, ResponseRow, RunRow, SessionRow } from "../../../src/store/schema/tables.ts";
@@ -35,6 +35,7 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
     id: createId("run"),
     session_id: sessionId,
     owner: "tests",
+    key: null,
     kind: "run",
     parent_id: null,
     status: "running",
@@ -67,6 +68,7 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
 export function deliveryRow(set: Partial<DeliveryRow> = {}): DeliveryRow {
   return {
     id: createId("dlv"),
+    owner: "default",
     route: "hook",
     delivery_id: "d-1",
     event: "push",

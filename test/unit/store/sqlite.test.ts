@@ -105,6 +105,47 @@ test("groups of streaming deltas skip the sync to disk, all others have it", onl
   assert.ok(existsSync(`${url}-wal`));
 });
 
+test("a transaction takes on no further work once it has two megabytes of text", only, async (t) => {
+  let transactions = 0;
+  const { store } = await openTestStore(t, { now: () => (transactions += 1) });
+  // A group that takes long is cut as well.
+  t.mock.method(performance, "now", () => 0);
+  const first = transactions;
+  const inTransaction = (megabytes: number) =>
+    store.write(async (tx) => {
+      await tx.insert("sessions", [sessionRow({ title: "x".repeat(megabytes * 1_048_576) })]);
+      return tx.nowMs - first;
+    });
+  const works = [1, 1, 1, 1, 5, 1, 0, 0].map(inTransaction);
+  assert.deepEqual(await Promise.all(works), [1, 1, 2, 2, 3, 4, 4, 4]);
+});
+
+test("long texts leave the log in a turn of their own, before the log is long", only, async (t) => {
+  const { store, url } = await openTestStore(t);
+  const write = (megabytes: number) =>
+    store.write((tx) => tx.insert("sessions", [sessionRow({ title: "x".repeat(megabytes * 1_048_576) })]));
+  await write(3);
+  await write(2);
+  const sizeBytes = () => statSync(url).size;
+  assert.ok(sizeBytes() < 1_048_576, "what was committed is in the log");
+  let turns = 0;
+  let turnOfMove: number | undefined;
+  let isOver = false;
+  const looking = (async () => {
+    for (; !isOver; turns += 1) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (sizeBytes() > 4_194_304) turnOfMove ??= turns;
+    }
+  })();
+  const turnOfWork = await store.write(async (tx) => {
+    await tx.insert("sessions", [sessionRow()]);
+    return turns;
+  });
+  isOver = true;
+  await looking;
+  assert.ok(turnOfMove !== undefined && turnOfMove < turnOfWork, `${turnOfMove} < ${turnOfWork}`);
+});
+
 test("the queries of the hot paths and of the sweeps use an index", only, async (t) => {
   const { store, url } = await openTestStore(t);
   const { sessionId, runId } = await seed(store);
@@ -114,6 +155,8 @@ test("the queries of the hot paths and of the sweeps use an index", only, async 
   const queries = [
     "select * from events where session_id = ? and seq > ? order by seq limit ?",
     "select * from events where run_id = ? and run_seq > ? order by run_seq limit ?",
+    "select max(run_seq) as last from events where run_id = ?",
+    "select * from events where run_id = ? and run_seq > ? and run_seq <= ? and type in (?, ?) order by run_seq",
     "select * from messages where session_id = ? order by seq",
     "select * from runs where session_id = ? order by created_at",
     "select id from runs where ended_at is not null and ended_at <= ? order by ended_at limit ?",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
-import { createId } from "../../../src/base/ids.ts";
+import { createId } from "../../../src/base/text.ts";
 import { statQueries, readDeliveryStats, readStats } from "../../../src/store/stats.ts";
 import { openTestStore, testDialect } from "../../harness/store.ts";
 import { deliveryRow, runRow, sessionRow } from "./rows.ts";

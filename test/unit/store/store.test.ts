@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { isDuplicateKey } from "../../../src/store/tx/failure.ts";
+import { isDuplicateKey } from "../../../src/store/tx/group.ts";
 import { openStore } from "../../../src/store/open.ts";
 import type { Store, Tx } from "../../../src/store/store.ts";
 import { createTestDatabase, openTestStore, testDialect } from "../../harness/store.ts";

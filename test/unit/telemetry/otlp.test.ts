@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { registerSecret } from "../../../src/base/observe/redact.ts";
-import { parseTraceparent } from "../../../src/base/observe/trace.ts";
+import { registerSecret, parseTraceparent } from "../../../src/base/observe.ts";
 import { createOtlpTracer } from "../../../src/telemetry/otlp.ts";
 import type { ExportFailure, TracingSettings } from "../../../src/telemetry/settings.ts";
 import { startCollector, type Collector } from "../../harness/collector.ts";

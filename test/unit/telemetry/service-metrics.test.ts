@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLog, silentLog } from "../../../src/base/observe/log.ts";
-import { createServiceMetrics } from "../../../src/telemetry/service-metrics.ts";
+import { createLog, silentLog } from "../../../src/base/observe.ts";
+import { createServiceMetrics } from "../../../src/telemetry/metrics.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { deliveryRow, runRow, sessionRow } from "../store/rows.ts";
@@ -66,7 +66,7 @@ test("outbox messages are counted by platform and status, and a platform without
   const ids: string[] = [];
   await store.write(async (tx) => {
     for (const target of ["telegram:-1", "telegram:-2", "webhook", "nobody's:private"]) {
-      ids.push(await store.outbox.enqueue(tx, { target, payload: {}, orderingKey: null }));
+      ids.push(await store.outbox.enqueue(tx, { owner: "default", target, payload: {}, orderingKey: null }));
     }
   });
   await store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 60_000, ids: ids.slice(1, 2) }));

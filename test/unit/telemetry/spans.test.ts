@@ -1,7 +1,7 @@
 /** Whole services, and what a real collector on loopback gets of them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseTraceparent } from "../../../src/base/observe/trace.ts";
+import { parseTraceparent } from "../../../src/base/observe.ts";
 import { startCollector, type CollectedSpan, type Collector } from "../../harness/collector.ts";
 import { calling, saying } from "../../harness/openai-server.ts";
 import { startFlow } from "../../harness/provider-flow.ts";

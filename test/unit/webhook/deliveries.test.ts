@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLog } from "../../../src/base/observe/log.ts";
+import { createLog } from "../../../src/base/observe.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { Deliveries, type EvaluatedRequest } from "../../../src/webhook/deliveries/deliveries.ts";
 

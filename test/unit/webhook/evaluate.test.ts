@@ -1,14 +1,10 @@
 /** The stages between the rate and the record, without a store or a script of their own. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  evaluate,
-  type VerifiedRequest,
-  type EvaluationPorts,
-} from "../../../src/webhook/receive/evaluate.ts";
+import { evaluate, type VerifiedRequest } from "../../../src/webhook/receive/evaluate.ts";
 import { rehearse } from "../../../src/webhook/deliveries/replay.ts";
 import { checkRoute } from "../../../src/webhook/routes/route.ts";
-import type { ScriptOutcome } from "../../../src/webhook/receive/script.ts";
+import type { EvaluationPorts, ScriptOutcome } from "../../../src/webhook/receive/ports.ts";
 
 type Written = Parameters<typeof checkRoute>[1];
 

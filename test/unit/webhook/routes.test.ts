@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLog } from "../../../src/base/observe/log.ts";
+import { createLog } from "../../../src/base/observe.ts";
 import { WebhookRoutes } from "../../../src/webhook/routes/routes.ts";
-import { subscriptionName, subscriptionOf } from "../../../src/webhook/routes/subscription.ts";
+import { subscriptionName, subscriptionOf } from "../../../src/webhook/routes/subscriptions.ts";
 
 const NOW_MS = 1_800_000_000_000;
 

@@ -1,6 +1,6 @@
 /** A process that starts a script and goes before it has ended. The script's folder is its one argument. */
 import process from "node:process";
-import { createRunScript } from "../../../src/webhook/receive/script.ts";
+import { createRunScript } from "../../../src/webhook/receive/ports.ts";
 
 const folder = process.argv[2] ?? "";
 const runScript = createRunScript({ folder, timeoutMs: 60_000, envPassthrough: [], log: { warn: () => {} } });

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
-import { createRunScript, type ScriptOutcome } from "../../../src/webhook/receive/script.ts";
+import { createRunScript, type ScriptOutcome } from "../../../src/webhook/receive/ports.ts";
 
 const input = { payload: { a: 1 }, event: "push", deliveryId: "d-1" };
 

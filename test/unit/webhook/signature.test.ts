@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
-import { verifySignature, type SignatureRules } from "../../../src/webhook/receive/signature.ts";
+import fc from "fast-check";
+import { SENDERS } from "../../../src/webhook/receive/schemes.ts";
+import { signHeaders, verifySignature, type SignatureRules } from "../../../src/webhook/receive/signature.ts";
 
 const SECRET = "s3cr3t";
 const BODY = '{"action":"opened","number":42}';
@@ -15,7 +17,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 function verify(headers: Record<string, string>, rules: Partial<SignatureRules> = {}, body = BODY) {
   return verifySignature(
     { headers: new Headers(headers), body: bytes(body) },
-    { secrets: [SECRET], toleranceSeconds: 300, takesBearer: false, nowMs: TIME * 1000, ...rules },
+    { secrets: [SECRET], toleranceSeconds: 300, auth: "signature", nowMs: TIME * 1000, ...rules },
   );
 }
 
@@ -61,7 +63,7 @@ test("a V2 signature without a timestamp is invalid even with a valid V1 signatu
   assert.equal(status({ "X-Webhook-Signature": v1 }), "valid");
   assert.equal(status({ "X-Webhook-Signature-V2": V2, "X-Webhook-Signature": v1 }), "invalid");
   const authorization = `Bearer ${SECRET}`;
-  assert.equal(status({ "X-Webhook-Signature-V2": V2, authorization }, { takesBearer: true }), "invalid");
+  assert.equal(status({ "X-Webhook-Signature-V2": V2, authorization }, { auth: "bearer" }), "invalid");
 });
 
 test("a Standard Webhooks signature passes for a raw or whsec_ key and fails for a changed body, a wrong key or a stale time", () => {
@@ -107,20 +109,27 @@ test("a wrong signature header is invalid despite a valid bearer token, and bear
     "x-gitlab-token",
     "x-webhook-signature-v2",
     "x-webhook-signature",
+    "x-hub-signature",
   ];
   for (const name of wrong) {
-    assert.equal(status({ [name]: "wrong", authorization }, { takesBearer: true }), "invalid", name);
+    assert.equal(status({ [name]: "wrong", authorization }, { auth: "bearer" }), "invalid", name);
   }
-  assert.equal(status({ authorization }, { takesBearer: true }), "valid");
+  assert.equal(status({ authorization }, { auth: "bearer" }), "valid");
   assert.equal(status({ authorization }), "invalid");
 });
 
 test("non-ASCII bytes in any signature or bearer header make the request invalid", () => {
   const headers = ["svix-signature", "webhook-signature", "linear-signature", "x-hub-signature-256"];
-  for (const name of [...headers, "x-gitlab-token", "x-webhook-signature-v2", "x-webhook-signature"]) {
+  for (const name of [
+    ...headers,
+    "x-gitlab-token",
+    "x-webhook-signature-v2",
+    "x-webhook-signature",
+    "x-hub-signature",
+  ]) {
     assert.equal(status({ [name]: "\u00ff\u0080\u00e9" }), "invalid", name);
   }
-  assert.equal(status({ authorization: "Bearer \u00ff" }, { takesBearer: true }), "invalid");
+  assert.equal(status({ authorization: "Bearer \u00ff" }, { auth: "bearer" }), "invalid");
 });
 
 test("a signature by the second of two secrets passes", () => {
@@ -140,4 +149,108 @@ test("a signature that covers the time has a nonce, so that it counts once", () 
   assert.equal(first.status === "valid" && first.nonce, `v2:${TIME}:${V2}`);
   const hub = verify({ "X-Hub-Signature-256": HUB });
   assert.equal(hub.status === "valid" && hub.nonce, undefined);
+});
+
+const schemes = [...SENDERS.values()].map((sender) =>
+  sender.kind === "form" ? { ...sender, url: "https://hooks.example.com/webhooks/hook" } : sender,
+);
+
+test("a request that is signed for a scheme passes for any body and secret, and no longer with another body or secret", () => {
+  const text = fc.string({ unit: "binary" });
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...schemes),
+      text,
+      fc.string({ minLength: 1 }),
+      text,
+      (scheme, body, secret, other) => {
+        const headers = signHeaders({ secrets: [secret], scheme }, bytes(body), TIME * 1000);
+        const by = (more: Partial<SignatureRules>, sent = body) =>
+          status(headers, { scheme, secrets: [secret], ...more }, sent);
+        const isToken = scheme.kind === "token";
+        // A header carries neither outer spaces nor an empty secret, and a URL no byte beyond its fields.
+        if (isToken && !/^[!-~]+$/.test(secret)) return;
+        assert.equal(by({}), "valid");
+        assert.equal(by({ secrets: [`${secret}x`] }), "invalid");
+        assert.equal(by({ secrets: ["another", secret] }), "valid");
+        if (scheme.kind === "mac" && other.toWellFormed() !== body.toWellFormed())
+          assert.equal(by({}, other), "invalid");
+        const isTimed = scheme.signed.includes("{timestamp}");
+        assert.equal(by({ nowMs: (TIME + 301) * 1000 }), isTimed ? "invalid" : "valid");
+      },
+    ),
+  );
+});
+
+test("no header that a stranger makes up passes for any scheme, and none throws", () => {
+  const piece = fc.oneof(
+    fc.constantFrom(
+      "v1=",
+      "v0=",
+      "t=",
+      "sha256=",
+      ",",
+      "=",
+      " ",
+      String(TIME),
+      "00".repeat(32),
+      "A".repeat(43) + "=",
+    ),
+    fc.stringMatching(/^[ -~\u0080-\u00ff]{0,20}$/),
+  );
+  const value = fc.array(piece, { maxLength: 8 }).map((pieces) => pieces.join(""));
+  fc.assert(
+    fc.property(fc.constantFrom(...schemes), value, value, (scheme, signature, timestamp) => {
+      const headers = {
+        [scheme.header]: signature,
+        ...(scheme.timestampHeader === undefined ? {} : { [scheme.timestampHeader]: timestamp }),
+      };
+      assert.equal(status(headers, { scheme }), signature.trim() === SECRET ? "valid" : "invalid");
+    }),
+  );
+});
+
+test("the signatures that Slack, Twilio and Bitbucket publish as examples in their documentation pass", () => {
+  const slack =
+    "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V" +
+    "&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=" +
+    "&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN" +
+    "&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
+  const twilio =
+    "To=%2B18005551212&Digits=1234&CallSid=CA1234567890ABCDE&Caller=%2B14158675309&From=%2B14158675309";
+  const examples: readonly {
+    readonly scheme: SignatureRules["scheme"];
+    readonly secret: string;
+    readonly headers: Record<string, string>;
+    readonly body: string;
+  }[] = [
+    {
+      scheme: SENDERS.get("slack"),
+      secret: "8f742231b10e8888abcd99yyyzzz85a5",
+      headers: {
+        "x-slack-request-timestamp": "1531420618",
+        "x-slack-signature": "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503",
+      },
+      body: slack,
+    },
+    {
+      scheme: { ...SENDERS.get("twilio")!, url: "https://mycompany.com/myapp.php?foo=1&bar=2" },
+      secret: "12345",
+      headers: { "x-twilio-signature": "RSOYDt4T1cUTdK1PDd93/VVr8B8=" },
+      body: twilio,
+    },
+    {
+      scheme: SENDERS.get("bitbucket"),
+      secret: "It's a Secret to Everybody",
+      headers: {
+        "x-hub-signature": "sha256=a4771c39fbe90f317c7824e83ddef3caae9cb3d976c214ace1f2937e133263c9",
+      },
+      body: "Hello World!",
+    },
+  ];
+  for (const { scheme, secret, headers, body } of examples) {
+    const rules = { scheme, secrets: [secret], nowMs: 1_531_420_618_000 };
+    assert.equal(status(headers, rules, body), "valid", scheme?.name);
+    assert.equal(status(headers, rules, `${body}x`), "invalid", scheme?.name);
+  }
 });

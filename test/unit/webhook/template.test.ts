@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinText } from "../../../src/deliver/target.ts";
 import fc from "fast-check";
 import { headOf } from "../../../src/base/text.ts";
 import {
   jsonExcerpt,
   renderPrompt,
-  renderRoute,
+  renderMessage,
   renderTemplate,
   renderTexts,
 } from "../../../src/webhook/receive/template.ts";
+
+const messageOf = (...args: Parameters<typeof renderMessage>) => joinText(renderMessage(...args));
 
 const subjectOf = (payload: unknown, event = "push") => ({ payload, event, headers: new Headers() });
 const render = (template: string, payload: unknown, event?: string) =>
@@ -73,9 +76,9 @@ test("a route without a template renders the event and at most 4,000 characters 
   const payload = { text: "y".repeat(5000) };
   const raw = JSON.stringify(payload, undefined, 2).slice(0, 4000);
   const route = { name: "hook", prompt: undefined };
-  const text = renderRoute(route, subjectOf(payload));
+  const text = messageOf(route, subjectOf(payload));
   assert.equal(text, `Webhook event 'push' on route 'hook':\n\n\`\`\`json\n${raw}\n\`\`\``);
-  assert.equal(renderRoute({ ...route, prompt: "" }, subjectOf(payload)), "", "an empty one is a template");
+  assert.equal(messageOf({ ...route, prompt: "" }, subjectOf(payload)), "", "an empty one is a template");
 });
 
 test("a field that is named many times cannot fill the memory", () => {
@@ -181,7 +184,7 @@ test("the sender cannot close the marks", () => {
 test("a prompt without the sender's text, or of a trusted sender, has no notice", () => {
   assert.equal(renderPrompt({ ...hook, prompt: "Look at #{number}" }, subjectOf(pull)), "Look at #7");
   const trusted = renderPrompt({ ...hook, trustsSender: true }, subjectOf(pull));
-  assert.equal(trusted, renderRoute(hook, subjectOf(pull)));
+  assert.equal(trusted, messageOf(hook, subjectOf(pull)));
   const whole = renderPrompt({ ...hook, prompt: undefined }, subjectOf(pull, "Merge Request Hook"));
   assert.match(
     whole,

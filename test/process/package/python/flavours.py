@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any
+
+import httpx
 
 from agentd_client import AgentClient, AgentError, AsyncAgentClient, RetryPolicy
 
@@ -13,6 +16,9 @@ FAST = RetryPolicy(first_delay=0.001, max_delay=0.002)
 
 class Blocking:
     """Mixed into a TestCase."""
+
+    def http_client(self, trusting: ssl.SSLContext) -> httpx.Client:
+        return httpx.Client(verify=trusting, limits=httpx.Limits(max_keepalive_connections=0))
 
     def call(self, options: dict[str, Any], name: str, *args: Any, **named: Any) -> Any:
         client = AgentClient(**{"retry": FAST, "timeout": 30.0, **options})
@@ -36,6 +42,9 @@ class Blocking:
 
 class OnLoop:
     """The same on asyncio. Debug mode tells of everything that was never awaited or closed."""
+
+    def http_client(self, trusting: ssl.SSLContext) -> httpx.AsyncClient:
+        return httpx.AsyncClient(verify=trusting, limits=httpx.Limits(max_keepalive_connections=0))
 
     def call(self, options: dict[str, Any], name: str, *args: Any, **named: Any) -> Any:
         client = AsyncAgentClient(**{"retry": FAST, "timeout": 30.0, **options})

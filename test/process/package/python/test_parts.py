@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import typing
 import unittest
+import unittest.mock
 from email.utils import formatdate
 
 import agentd_client
@@ -86,8 +87,18 @@ class Requests(unittest.TestCase):
         server = Server("http://[::1]:8642/base/", "key")
         request = Request("GET", "/v1/x", query={"a": None, "b": True, "c": [1, 2], "d": "ä &", "e": 1.5})
         self.assertEqual(server.target(request), "/base/v1/x?b=true&c=1&c=2&d=%C3%A4%20%26&e=1.5")
-        self.assertEqual((server.host, server.port, server.authority), ("::1", 8642, "[::1]:8642"))
-        self.assertEqual(Server("https://example.org", None).port, 443)
+        self.assertEqual(server.origin, "http://[::1]:8642")
+        for suffix in ("", "/", "/v1", "/v1/"):
+            self.assertEqual(Server("https://example.org/x" + suffix, None).target(Request("GET", "/v1/y")), "/x/v1/y")
+
+    def test_the_key_comes_from_the_argument_or_the_environment(self) -> None:
+        def sent(api_key: str | None) -> str | None:
+            return Server("http://x", api_key).header_fields(Request("GET", "/")).get("authorization")
+
+        with unittest.mock.patch.dict("os.environ", {"API_SERVER_KEY": "from-environment"}):
+            self.assertEqual([sent(None), sent("mine"), sent("")], ["Bearer from-environment", "Bearer mine", None])
+        with unittest.mock.patch.dict("os.environ", clear=True):
+            self.assertIsNone(sent(None))
 
     def test_bad_addresses_are_refused(self) -> None:
         for url in ("", "127.0.0.1:8642", "ftp://x", "http://", "http://u:p@x", "http://x?y", "http://x:99999"):

@@ -1,15 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  Commands,
-  parseCommand,
-  type Command,
-  type Directive,
-} from "../../../../src/agent/commands/command.ts";
+import { Commands, parseCommand, type Command, type Directive } from "../../../../src/agent/agent.ts";
 import { conversationCommands } from "../../../../src/agent/commands/conversation.ts";
 import { modelCommands } from "../../../../src/agent/commands/model.ts";
-import { quickCommands, skillCommands, type QuickCommand } from "../../../../src/agent/commands/quick.ts";
-import { serviceCommands } from "../../../../src/agent/commands/service.ts";
+import {
+  quickCommands,
+  skillCommands,
+  type QuickCommand,
+  serviceCommands,
+} from "../../../../src/agent/commands/service.ts";
 import { sessionCommands } from "../../../../src/agent/commands/session.ts";
 import { createTestAgent, testTool, type TestAgent } from "../../../harness/agent.ts";
 

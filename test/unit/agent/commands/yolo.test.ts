@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Commands } from "../../../../src/agent/commands/command.ts";
+import { Commands } from "../../../../src/agent/agent.ts";
 import { modelCommands } from "../../../../src/agent/commands/model.ts";
 import { createTestAgent, type TestAgent } from "../../../harness/agent.ts";
 

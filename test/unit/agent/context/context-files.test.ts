@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { contextFiles, contextText } from "../../../../src/agent/context/briefing.ts";
+import { contextFiles, contextText } from "../../../../src/agent/skills/skills.ts";
 import { workspace } from "../tools/call.ts";
 
 const NAMES = ["AGENTS.md", "CLAUDE.md"];

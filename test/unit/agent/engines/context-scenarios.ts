@@ -1,6 +1,6 @@
 /** How every engine handles budgets and contexts that are too long. */
 import assert from "node:assert/strict";
-import type { Message } from "../../../../src/agent/message.ts";
+import type { Message } from "../../../../src/agent/engine.ts";
 import { gist, type Run, type Says } from "./scenarios.ts";
 
 const paris = { tool: "weather", input: { city: "Paris" } };

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createModelEngine } from "../../../../src/agent/engines/model-engine.ts";
-import { FakeClock, systemClock, type Clock } from "../../../../src/base/clock.ts";
-import { createLog } from "../../../../src/base/observe/log.ts";
+import { systemClock, type Clock } from "../../../../src/base/time.ts";
+import { FakeClock } from "../../../harness/fake-clock.ts";
+import { createLog } from "../../../../src/base/observe.ts";
 import { checkToolInput } from "../../../../src/app/models.ts";
 import {
   calling,

@@ -2,8 +2,8 @@
 import type { Engine } from "../../../../src/agent/engine.ts";
 import { createModelEngine } from "../../../../src/agent/engines/model-engine.ts";
 import type { ProviderConfig } from "../../../../src/agent/engines/providers.ts";
-import { systemClock, type Clock } from "../../../../src/base/clock.ts";
-import { createLog } from "../../../../src/base/observe/log.ts";
+import { systemClock, type Clock } from "../../../../src/base/time.ts";
+import { createLog } from "../../../../src/base/observe.ts";
 import { checkToolInput } from "../../../../src/app/models.ts";
 import { startModelServer, type ModelServer, type Replies } from "../../../harness/openai-server.ts";
 

@@ -55,6 +55,14 @@ test("the next call includes the previous step with its parallel calls and answe
   ]);
 });
 
+test("a call is reported as soon as the model begins to write it, and before its step is saved", async () => {
+  await using local = await startLocalEngine([calling(paris, { ...paris, id: "call_2" }), saying("Sunny")]);
+  const { events } = await probe(local.engine);
+  const types = events.map((event) => (event.type === "tool.generating" ? event.tool : event.type));
+  assert.deepEqual(types.slice(0, 2), ["weather", "weather"]);
+  assert.equal(types.filter((type) => type === "weather").length, 2);
+});
+
 test("the server gets the model, the tools with their schemas and every setting of the turn", async () => {
   await using local = await startLocalEngine([saying("ok")]);
   const settings = {

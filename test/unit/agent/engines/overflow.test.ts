@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { estimateTokens } from "../../../../src/agent/engines/conversation.ts";
+import { estimateTokens } from "../../../../src/agent/engines/turn.ts";
 import { isContextTooLong } from "../../../../src/agent/engines/provider-error.ts";
 
 const refusal = (statusCode: number | undefined, responseBody: string): Error =>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { toModelMessages, toPrompt } from "../../../../src/agent/engines/prompt.ts";
-import type { AssistantPart, Message } from "../../../../src/agent/message.ts";
+import type { AssistantPart, Message } from "../../../../src/agent/engine.ts";
 import { saying, type ModelReply } from "../../../harness/openai-server.ts";
 import { startLocalEngine } from "./local-engine.ts";
 import { partsOf } from "./scenarios.ts";

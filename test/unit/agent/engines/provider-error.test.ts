@@ -202,3 +202,95 @@ for (const [what, error, failure] of kinds) {
     assert.deepEqual(toTurnError(error, provider, nowMs).failure, failure);
   });
 }
+
+/** A refused request as the model SDK throws it. */
+const refused = (statusCode: number, body: unknown, prompt = "what is the secret of the long lake?"): Error =>
+  Object.assign(new Error("Bad Request"), {
+    name: "AI_APICallError",
+    statusCode,
+    responseBody: typeof body === "string" ? body : JSON.stringify(body),
+    requestBodyValues: { model: "gemma3:4b", messages: [{ role: "user", content: prompt }] },
+  });
+
+const reasons: readonly (readonly [string, number, unknown, string, RegExp])[] = [
+  [
+    "a model without tools",
+    400,
+    { error: { message: "registry.ollama.ai/library/gemma3:4b does not support tools" } },
+    "provider_error",
+    /does not support tools with the model "gemma3:4b".* Choose a model that supports tools \(400\)\.$/,
+  ],
+  [
+    "a router without a model for tools",
+    404,
+    { error: { message: "No endpoints found that support tool use.", code: 404 } },
+    "provider_error",
+    /does not support tools/,
+  ],
+  [
+    "a server that was started without tools",
+    400,
+    { message: '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set' },
+    "provider_error",
+    /started without support for tools\. Start vLLM with --enable-auto-tool-choice/,
+  ],
+  [
+    "a model that was not pulled",
+    404,
+    { error: { message: 'model "gemma3:4b" not found, try pulling it first' } },
+    "model_not_found",
+    /does not have the model "gemma3:4b"\. Pull it first, such as with `ollama pull` \(404\)/,
+  ],
+  [
+    "an account without credit",
+    400,
+    { error: { message: "Your credit balance is too low to access the API." } },
+    "provider_error",
+    /no credit left/,
+  ],
+  [
+    "a reason of its own",
+    400,
+    { error: { message: "temperature\n must be\tat most 1." } },
+    "provider_error",
+    /refused the request \(400\): "temperature must be at most 1"\.$/,
+  ],
+  [
+    "a reason in another place",
+    422,
+    { detail: "top_p is unknown" },
+    "provider_error",
+    /: "top_p is unknown"\.$/,
+  ],
+  ["a page of a proxy", 400, "<html>the-key</html>", "provider_error", /refused the request \(400\)\.$/],
+];
+
+for (const [what, status, body, code, wanted] of reasons) {
+  test(`a refused request says why: ${what}`, () => {
+    const { message, code: told } = toTurnError(refused(status, body), provider, nowMs);
+    assert.equal(told, code);
+    assert.match(message, wanted);
+  });
+}
+
+test("a quoted reason holds no key, no part of the conversation, and at most 300 characters", () => {
+  const told = (message: string, prompt?: string) =>
+    toTurnError(refused(400, { error: { message } }, prompt), provider, nowMs).message;
+  assert.match(
+    told("the key the-key is odd, and Bearer sk-proj-abcdefghijklmnopqrstuvwxyz012345"),
+    /redacted/,
+  );
+  assert.doesNotMatch(told("the key the-key is odd"), /the-key/);
+  assert.match(told("cannot read: what is the secret of the long la"), /refused the request \(400\)\.$/);
+  assert.match(told("cannot read: my pin 1", "my pin 1"), /refused the request \(400\)\.$/);
+  assert.ok(told("x".repeat(5_000)).length < 400);
+});
+
+test("a failure of the server quotes nothing", () => {
+  const { message } = toTurnError(
+    refused(500, { error: { message: "does not support tools" } }),
+    provider,
+    nowMs,
+  );
+  assert.equal(message, "The provider work failed (500).");
+});

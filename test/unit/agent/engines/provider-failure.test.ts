@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import type { EngineEvent } from "../../../../src/agent/engine.ts";
-import { FakeClock } from "../../../../src/base/clock.ts";
+import { FakeClock } from "../../../harness/fake-clock.ts";
 import { saying, type ModelReply } from "../../../harness/openai-server.ts";
 import { API_KEY, startLocalEngine } from "./local-engine.ts";
 import { probe, type Outcome } from "./turn-probe.ts";

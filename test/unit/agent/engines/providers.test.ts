@@ -1,19 +1,30 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
-import { loadModel, type ProviderConfig } from "../../../../src/agent/engines/providers.ts";
+import { createModelEngine } from "../../../../src/agent/engines/model-engine.ts";
+import { loadModel, type ProviderConfig, type SdkProvider } from "../../../../src/agent/engines/providers.ts";
+import { createLog } from "../../../../src/base/observe.ts";
+import { systemClock } from "../../../../src/base/time.ts";
 import { startModelServer, type ModelRequest } from "../../../harness/openai-server.ts";
+import { probe } from "./turn-probe.ts";
 
 const KEY = "key-of-the-test";
 const prompt = [{ role: "user" as const, content: [{ type: "text" as const, text: "hi" }] }];
+
+/** Runs a turn with the model `m/1` of a provider that refuses it. */
+async function ask(provider: ProviderConfig): Promise<void> {
+  const log = createLog("error", () => {});
+  const engine = createModelEngine({ providers: [provider], clock: systemClock, log });
+  const { end } = await probe(engine, { turn: { model: { provider: provider.name, id: "m/1" } } });
+  assert.equal(end.stop, "error");
+}
 
 /** The request that a provider sends to the local server for the model `m/1`; the server refuses it. */
 async function requestOf(
   config: Partial<ProviderConfig> & Pick<ProviderConfig, "type">,
 ): Promise<ModelRequest> {
   await using server = await startModelServer(() => ({ status: 400, body: "{}" }));
-  const model = await loadModel({ name: "mine", baseUrl: server.baseUrl, apiKey: KEY, ...config }, "m/1");
-  await assert.rejects(async () => model.doStream({ prompt }), /.*/);
+  await ask({ name: "mine", baseUrl: server.baseUrl, apiKey: KEY, ...config });
   return server.requests[0]!;
 }
 
@@ -57,8 +68,7 @@ for (const type of ["openai", "openai_compatible", "openrouter", "anthropic", "g
     for (const name of names) process.env[name] = "stray-key";
     try {
       await using server = await startModelServer(() => ({ status: 400, body: "{}" }));
-      const model = await loadModel({ name: "mine", type, baseUrl: server.baseUrl }, "m");
-      await assert.rejects(async () => model.doStream({ prompt }), /.*/);
+      await ask({ name: "mine", type, baseUrl: server.baseUrl });
       assert.ok(!JSON.stringify(server.requests.map(({ headers }) => headers)).includes("stray-key"));
     } finally {
       for (const [index, name] of names.entries()) {
@@ -71,11 +81,7 @@ for (const type of ["openai", "openai_compatible", "openrouter", "anthropic", "g
 
 test("a trailing slash of the address does not double in the path", async () => {
   await using server = await startModelServer(() => ({ status: 400, body: "{}" }));
-  const model = await loadModel(
-    { name: "mine", type: "openai_compatible", baseUrl: `${server.baseUrl}/` },
-    "m",
-  );
-  await assert.rejects(async () => model.doStream({ prompt }), /.*/);
+  await ask({ name: "mine", type: "openai_compatible", baseUrl: `${server.baseUrl}/` });
   assert.equal(server.requests[0]?.path, "/v1/chat/completions");
 });
 
@@ -105,3 +111,11 @@ for (const [type, variable, official] of [
     assert.ok(asked[0]?.startsWith(`${official}/v1/`), asked[0]);
   });
 }
+
+test("a model of a provider is made once, and another provider's model of the same name is another", async () => {
+  const provider: SdkProvider = { name: "mine", type: "openai", baseUrl: "http://127.0.0.1:1" };
+  const model = await loadModel(provider, "m");
+  assert.equal(await loadModel(provider, "m"), model);
+  assert.notEqual(await loadModel(provider, "n"), model);
+  assert.notEqual(await loadModel({ ...provider, baseUrl: "http://127.0.0.1:2" }, "m"), model);
+});

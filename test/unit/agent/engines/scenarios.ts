@@ -1,8 +1,7 @@
 /** The suite that both the model engine and the scripted engine must pass. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Engine } from "../../../../src/agent/engine.ts";
-import type { AssistantPart, Message } from "../../../../src/agent/message.ts";
+import type { Engine, AssistantPart, Message } from "../../../../src/agent/engine.ts";
 import { unmadeCalls } from "./call-scenarios.ts";
 import { budgets, compaction } from "./context-scenarios.ts";
 import { probe, traceOf, type Outcome, type ProbeOptions } from "./turn-probe.ts";
@@ -178,6 +177,23 @@ function toolCalls(says: Says, run: Run): void {
     assert.deepEqual(calls[0]?.input, { city: 5 });
     assert.deepEqual(saved.map(gist), ["weather?", "error", "assistant: mended"]);
     assert.equal(end.stop, "end");
+  });
+
+  says("a call whose answer ends the turn is the last of it, and the model is not called again", async () => {
+    const { end, saved } = await run([{ calls: [paris, rome] }, { text: ["never"] }], {
+      callTool: ({ input }) => ({
+        status: "ok",
+        text: "asked",
+        ...((input as { city: string }).city === "Paris" ? { endsTurn: true } : {}),
+      }),
+    });
+    assert.equal(end.stop, "end");
+    assert.equal(end.usage.modelCalls, 1);
+    assert.deepEqual(saved.map(gist), ["weather? weather?", "ok", "ok"]);
+    assert.ok(
+      saved.every((message) => !("endsTurn" in message)),
+      "the transcript keeps only the answers",
+    );
   });
 
   for (const status of ["error", "denied"] as const) {

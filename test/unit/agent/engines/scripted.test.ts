@@ -1,5 +1,5 @@
-import { createScriptedEngine, type ScriptStep } from "../../../../src/agent/engines/scripted.ts";
-import { systemClock } from "../../../../src/base/clock.ts";
+import { createScriptedEngine, type ScriptStep } from "../../../../src/agent/model.ts";
+import { systemClock } from "../../../../src/base/time.ts";
 import { engineScenarios, type ModelMove } from "./scenarios.ts";
 
 engineScenarios("the scripted engine", async (moves) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Attachment } from "../../../../src/agent/message.ts";
+import type { Attachment } from "../../../../src/agent/engine.ts";
 import { saying, strict } from "../../../harness/openai-server.ts";
 import { startLocalEngine } from "./local-engine.ts";
 import { probe } from "./turn-probe.ts";

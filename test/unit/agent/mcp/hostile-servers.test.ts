@@ -6,9 +6,9 @@ import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { z } from "zod";
 import { McpServers, toolName } from "../../../../src/agent/mcp/servers.ts";
-import { ToolError } from "../../../../src/agent/tool/tool.ts";
-import { createLog, silentLog } from "../../../../src/base/observe/log.ts";
-import { SchemaSet } from "../../../../src/base/json/validate.ts";
+import { ToolError } from "../../../../src/agent/engine.ts";
+import { createLog, silentLog } from "../../../../src/base/observe.ts";
+import { SchemaSet } from "../../../../src/base/schema.ts";
 import { call } from "../tools/call.ts";
 import { connected, http, raw, script, toolOf, until, type Cleaner } from "./fixture.ts";
 

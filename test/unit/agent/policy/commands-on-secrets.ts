@@ -235,6 +235,8 @@ export const guarded: readonly Row[] = [
       "npm exec agentd config set a b",
       "npx -y agentd config set a b",
       "npx agentd@0.1.0 config set a b",
+      "npx -y @agentd/agentd config set a b",
+      "npm exec @agentd/agentd@0.2.0 -- config set a b",
       "pnpm agentd config set a b",
       "yarn agentd config set a b",
       "sudo agentd config set a b",

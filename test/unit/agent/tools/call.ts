@@ -4,14 +4,8 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { SchemaSet } from "../../../../src/base/json/validate.ts";
-import type {
-  Questions,
-  Tool,
-  ToolContext,
-  ToolIntent,
-  ToolOutput,
-} from "../../../../src/agent/tool/tool.ts";
+import { SchemaSet } from "../../../../src/base/schema.ts";
+import type { Questions, Tool, ToolContext, ToolIntent, ToolOutput } from "../../../../src/agent/engine.ts";
 
 export interface CallOptions {
   readonly cwd: string;
@@ -40,12 +34,14 @@ export async function callWhole(tool: Tool, input: unknown, options: CallOptions
     owner: "tester",
     model: "demo:demo",
     cwd: options.cwd,
+    isPlanning: false,
     signal: options.signal ?? new AbortController().signal,
     progress: options.progress ?? (() => {}),
     questions: noQuestions,
     variables: { has: () => false, share: () => {}, shared: () => ({}) },
     complete: () => unexpected("complete"),
     delegate: () => unexpected("delegate"),
+    chooseMode: () => unexpected("chooseMode"),
     todos: { read: () => unexpected("todos.read"), write: () => unexpected("todos.write") },
     ...options.context,
   });

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { detectLocalModels } from "../../../../src/agent/engines/providers.ts";
+import { detectLocalServers } from "../../../src/app/model-servers.ts";
 
 /** A local server as a candidate. */
 async function listen(handle: RequestListener) {
@@ -29,8 +29,8 @@ const listing =
 /** Returns what is detected when a server gives this response. */
 async function detect(handle: RequestListener, timeoutMs = 20_000) {
   await using server = await listen(handle);
-  const found = await detectLocalModels({ candidates: [["one", server.baseUrl]], timeoutMs });
-  return found.map(({ name, models }) => ({ name, models }));
+  const { servers, unanswered } = await detectLocalServers({ one: server.baseUrl }, { timeoutMs });
+  return [...servers.map(({ name, models }) => ({ name, models })), ...unanswered.map(() => "unanswered")];
 }
 
 test("a server that lists its models at /v1/models is found with them", async () => {
@@ -79,17 +79,17 @@ function halfAnswer(...[, response]: Parameters<RequestListener>): void {
   response.write('{"data":[', () => response.destroy());
 }
 
-test("a server that accepts and then sends nothing times out", async () => {
-  assert.deepEqual(await detect(() => {}, 50), []);
+test("a server that accepts and then sends nothing is named as unanswered", async () => {
+  assert.deepEqual(await detect(() => {}, 50), ["unanswered"]);
 });
 
-test("a server whose list never ends times out", async () => {
+test("a server whose list never ends is named as unanswered", async () => {
   assert.deepEqual(
     await detect((_, response) => {
       response.writeHead(200);
       response.write('{"data":[');
     }, 50),
-    [],
+    ["unanswered"],
   );
 });
 
@@ -112,8 +112,9 @@ test("an endless list is not read to its end", async () => {
 
 test("at most a hundred models are listed", async () => {
   const data = Array.from({ length: 5000 }, (_, index) => ({ id: `m${index}` }));
-  const [found] = await detect(listing({ data }));
-  assert.equal(found?.models.length, 100);
+  await using server = await listen(listing({ data }));
+  const { servers } = await detectLocalServers({ one: server.baseUrl });
+  assert.equal(servers[0]?.models.length, 100);
 });
 
 test("candidates are probed in parallel, and found servers keep the order of the candidates", async () => {
@@ -130,13 +131,10 @@ test("candidates are probed in parallel, and found servers keep the order of the
   await using one = await listen(handle("a"));
   await using two = await listen(handle("b"));
   await using three = await listen(handle("c"));
-  const candidates = [
-    ["one", one.baseUrl],
-    ["nobody", "http://127.0.0.1:1/v1"],
-    ["two", two.baseUrl],
-    ["three", three.baseUrl],
-  ] as const;
-  const found = await detectLocalModels({ candidates, timeoutMs: 20_000 });
+  const { servers: found } = await detectLocalServers(
+    { one: one.baseUrl, nobody: "http://127.0.0.1:1/v1", two: two.baseUrl, three: three.baseUrl },
+    { timeoutMs: 20_000 },
+  );
   assert.deepEqual(found, [
     { name: "one", baseUrl: one.baseUrl, models: ["a"] },
     { name: "two", baseUrl: two.baseUrl, models: ["b"] },
@@ -145,5 +143,5 @@ test("candidates are probed in parallel, and found servers keep the order of the
 });
 
 test("an invalid address is skipped", async () => {
-  assert.deepEqual(await detectLocalModels({ candidates: [["odd", "not an address"]] }), []);
+  assert.deepEqual(await detectLocalServers({ odd: "not an address" }), { servers: [], unanswered: [] });
 });

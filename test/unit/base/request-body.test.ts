@@ -1,8 +1,8 @@
 /** What a body costs while it arrives. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "../../../src/base/clock.ts";
-import { readBody } from "../../../src/base/net/read-body.ts";
+import { systemClock } from "../../../src/base/time.ts";
+import { readBody } from "../../../src/base/net/request.ts";
 
 const settings = { maxBytes: "some.max_bytes", timeoutMs: "some.timeout" };
 const LIMITS = { maxBytes: 300_000, timeoutMs: 10_000, clock: systemClock, settings };

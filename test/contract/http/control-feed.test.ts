@@ -1,0 +1,328 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { FeedEvent, FeedFrame } from "../../../generated/http/client/types.gen.ts";
+import { sweep } from "../../../src/store/retention.ts";
+import { askQuestion, asking, createSession, list, patch } from "../../harness/control.ts";
+import { post, startRun } from "../../harness/runs.ts";
+import { assertError, scenario } from "../../harness/scenario.ts";
+import { KEY, startTestService, type TestService } from "../../harness/service.ts";
+import { readFrames } from "../../harness/sse.ts";
+import { WatchedClock } from "../../harness/watched-clock.ts";
+
+const OTHER = "another-key-0123456789";
+const other = { authorization: `Bearer ${OTHER}` };
+const json = { accept: "application/json" };
+
+interface Stream extends AsyncDisposable {
+  /** Reads up to the first frame that fits, with it. */
+  until(fits: (frame: FeedFrame) => boolean): Promise<FeedFrame[]>;
+}
+
+/** Opens the feed and reads its first frame, so that everything after this call is in it. */
+async function open(service: TestService, query = "", headers: Record<string, string> = {}): Promise<Stream> {
+  const leaving = new AbortController();
+  const response = await service.request(`/v1/events${query}`, { headers, signal: leaving.signal });
+  assert.equal(response.status, 200, response.status === 200 ? "" : await response.text());
+  const frames = readFrames(response);
+  const next = async () => {
+    for (;;) {
+      const { value, done } = await frames.next();
+      if (done) throw new Error("the stream ended");
+      if (value.data !== undefined) return JSON.parse(value.data) as FeedFrame;
+    }
+  };
+  assert.equal((await next()).object, "feed.ready");
+  return {
+    async until(fits) {
+      const read: FeedFrame[] = [];
+      for (;;) {
+        const frame = await next();
+        read.push(frame);
+        if (fits(frame)) return read;
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      leaving.abort();
+      await frames.return?.(undefined as never).catch(() => {});
+    },
+  };
+}
+
+const isEnd = (frame: FeedFrame) =>
+  frame.object === "event" && frame.type === "run.updated" && frame.data["status"] === "completed";
+
+/** Every stored event. In PostgreSQL an event can be read once all older transactions of the server have ended. */
+async function stored(service: TestService, query = "", headers: Record<string, string> = {}) {
+  const { read, feed } = service.service.store;
+  const count = async () => (await read.selectFrom("changes").select("id").execute()).length;
+  const visible = async () => (await feed.read({ after: { tx: 0, id: 0 }, limit: 100_000 })).length;
+  while ((await visible()) < (await count())) await new Promise((resolve) => setImmediate(resolve));
+  return list<FeedEvent>(service, `/v1/events${query}`, { ...json, ...headers });
+}
+
+scenario(
+  "streamEvents",
+  200,
+  {
+    title: "a run, its question and its session are one event for each change, without any text",
+    ...asking("rm -rf a"),
+  },
+  async (service) => {
+    await using feed = await open(service);
+    const question = await askQuestion(service);
+    await post(service, `/v1/questions/${question.id}/answer`, { choice: "once", reason: "secret reason" });
+    const frames = (await feed.until(isEnd)) as FeedEvent[];
+    const types = frames.map(({ type, data }) => `${type} ${String(data["status"])}`);
+    for (const wanted of ["question.created open", "question.updated answered", "run.updated completed"]) {
+      assert.equal(types.filter((each) => each === wanted).length, 1, types.join());
+    }
+    const opened = frames.find(({ type }) => type === "question.created");
+    assert.deepEqual(opened?.data, {
+      object: "agent.question",
+      id: question.id,
+      kind: "approval",
+      status: "open",
+      expires_at: question.expires_at,
+      run_id: question.run_id,
+      session_id: question.session_id,
+    });
+    const answered = frames.find(({ type }) => type === "question.updated");
+    assert.equal(answered?.actor, "http:default");
+    assert.equal(frames[0]?.actor, "default", "the key that started the run");
+    assert.doesNotMatch(JSON.stringify(frames), /rm -rf|secret reason|hi/);
+    assert.deepEqual(await stored(service), frames, "the stored feed is the streamed one");
+  },
+);
+
+scenario(
+  "streamEvents",
+  200,
+  { title: "the feed resumed from any id is identical to the uncut one" },
+  async (service) => {
+    for (const name of ["a", "b", "c"]) await createSession(service, name);
+    await patch(service, "/v1/sessions/a", { title: "a title" });
+    const whole = await stored(service, "?limit=2");
+    assert.ok(whole.length >= 10);
+    assert.deepEqual(new Set(whole.map(({ id }) => id)).size, whole.length);
+    const last = whole.at(-1)!;
+    for (const [index, { id }] of whole.slice(0, -1).entries()) {
+      await using feed = await open(
+        service,
+        index % 2 ? `?after=${id}` : "",
+        index % 2 ? {} : { "last-event-id": id },
+      );
+      const rest = await feed.until((frame) => "id" in frame && frame.id === last.id);
+      assert.deepEqual(rest, whole.slice(index + 1));
+    }
+    assert.doesNotMatch(JSON.stringify(whole), /a title|hi from/);
+  },
+);
+
+scenario(
+  "streamEvents",
+  200,
+  { title: "list, then follow from X-Agent-Event-Cursor, misses no change made in between" },
+  async (service) => {
+    await createSession(service, "before");
+    const listed = await service.request("/v1/sessions");
+    const cursor = listed.headers.get("x-agent-event-cursor");
+    await createSession(service, "between");
+    await using feed = await open(service, `?after=${cursor}&types=session.created`);
+    await createSession(service, "after");
+    const frames = await feed.until((frame) => frame.object === "event" && frame.data.id === "after");
+    assert.deepEqual(
+      frames.slice(-2).map((frame) => (frame as FeedEvent).data.id),
+      ["between", "after"],
+    );
+  },
+);
+
+scenario(
+  "streamEvents",
+  200,
+  {
+    title: "a key sees events of its owner only, and an admin key those of all with X-Agent-Owner *",
+    keys: [
+      { key: KEY, name: "a", scopes: ["chat", "read"] },
+      { key: OTHER, name: "b", scopes: ["admin"] },
+    ],
+  },
+  async (service) => {
+    await createSession(service, "mine");
+    await createSession(service, "theirs", other);
+    assert.deepEqual(new Set((await stored(service)).map(({ owner }) => owner)), new Set(["a"]));
+    assert.deepEqual(new Set((await stored(service, "", other)).map(({ owner }) => owner)), new Set(["b"]));
+    const all = await stored(service, "", { ...other, "x-agent-owner": "*" });
+    assert.deepEqual(new Set(all.map(({ owner }) => owner)), new Set(["a", "b"]));
+    await using feed = await open(service, "?types=run.updated");
+    await createSession(service, "theirs2", other);
+    await createSession(service, "mine2");
+    const frames = (await feed.until(isEnd)) as FeedEvent[];
+    assert.deepEqual(new Set(frames.map(({ owner }) => owner)), new Set(["a"]));
+  },
+);
+
+scenario(
+  "streamEvents",
+  200,
+  {
+    title: "many text deltas add no feed event",
+    script: () => ({ text: "word ".repeat(2_000), chunkSize: 5 }),
+  },
+  async (service) => {
+    await createSession(service, "s");
+    const events = await stored(service);
+    // The session gets its title at any time.
+    const types = new Set(events.map(({ type }) => type).filter((type) => type !== "session.updated"));
+    assert.ok(events.length <= 4, `${events.length} events`);
+    assert.deepEqual([...types].toSorted(), ["run.created", "run.updated", "session.created"]);
+  },
+);
+
+scenario(
+  "streamEvents",
+  200,
+  { title: "each write names its actor, and a dry run adds no event" },
+  async (service) => {
+    await createSession(service, "s");
+    // The session gets its title, by the server itself, at any time.
+    const mine = async () => (await stored(service)).filter(({ actor }) => actor !== null);
+    const before = await mine();
+    await patch(service, "/v1/sessions/s?dry_run=true", { title: "t" });
+    await patch(service, "/v1/sessions/s", { title: "" });
+    assert.deepEqual(await mine(), before);
+    await patch(service, "/v1/sessions/s", { title: "t" });
+    await service.request("/v1/sessions/s", { method: "DELETE" });
+    const after = (await mine()).slice(before.length);
+    assert.deepEqual(
+      after.map(({ type, actor, data }) => [type, actor, data]),
+      [
+        ["session.updated", "default", { object: "agent.session", id: "s" }],
+        ["session.deleted", "default", { object: "agent.session", id: "s" }],
+      ],
+    );
+  },
+);
+
+scenario(
+  "streamEvents",
+  410,
+  { title: "a cursor older than the retention, or of another epoch, is 410 events_expired with first_id" },
+  async (service) => {
+    for (const name of ["a", "b"]) await createSession(service, name);
+    // Each session gets its title in the background.
+    const titled = (events: readonly FeedEvent[]) => events.filter(({ type }) => type === "session.updated");
+    let events = await stored(service);
+    while (titled(events).length < 2) events = await stored(service);
+    const cut = { changesMs: Number.MAX_SAFE_INTEGER, maxChanges: 2 };
+    await sweep(service.service.store, { retention: cut, batchSize: 2 });
+    const kept = await stored(service);
+    assert.deepEqual(kept, events.slice(-2));
+    const old = [events[0]!.id, events[0]!.id.replace(/^[0-9a-f]+/, "00ff")];
+    for (const id of old) {
+      const error = await assertError(await service.request(`/v1/events?after=${id}`), 410, "events_expired");
+      assert.equal((error as never as { details: { first_id: string } }).details.first_id, kept[0]!.id);
+    }
+    const edge = await stored(service, `?after=${events.at(-3)!.id}`);
+    assert.deepEqual(edge, kept, "the cursor before the oldest kept event still works");
+    await sweep(service.service.store, { retention: { ...cut, maxChanges: 0 } });
+    await createSession(service, "c");
+    const ids = new Set([...events, ...(await stored(service))].map(({ id }) => id));
+    assert.ok(ids.size > events.length, "ids are not issued again");
+  },
+);
+
+scenario(
+  "streamEvents",
+  400,
+  { title: "a malformed or future cursor, or an unknown type" },
+  async (service) => {
+    await createSession(service, "s");
+    const { id } = (await stored(service)).at(-1)!;
+    const future = id.replace(
+      /(\d+)-(\d+)$/,
+      (_, tx, number) => `${Number(tx) + (tx === "0" ? 0 : 1e6)}-${Number(number) + 1}`,
+    );
+    for (const cursor of ["1", "s", `${id}0x`, future]) {
+      for (const [query, headers, param] of [
+        [`?after=${cursor}`, {}, "after"],
+        ["", { "last-event-id": cursor }, "Last-Event-ID"],
+      ] as const) {
+        const response = await service.request(`/v1/events${query}`, { headers: { ...headers, ...json } });
+        assert.equal((await assertError(response, 400, "invalid_cursor")).param, param);
+      }
+    }
+    for (const type of ["run.*,ran.*", "run", "*"]) {
+      const error = await assertError(
+        await service.request(`/v1/events?types=${type}`),
+        400,
+        "unsupported_parameter",
+      );
+      assert.equal(error.param, "types");
+    }
+  },
+);
+
+scenario(
+  "streamEvents",
+  429,
+  {
+    title: "the ninth stream of a key is 429, and one that closes makes room",
+    keys: [
+      { key: KEY, name: "a", scopes: ["admin"] },
+      { key: OTHER, name: "b", scopes: ["admin"] },
+    ],
+  },
+  async (service) => {
+    await using stack = new AsyncDisposableStack();
+    for (let count = 1; count < 8; count++) stack.use(await open(service));
+    const eighth = await open(service);
+    await assertError(await service.request("/v1/events"), 429, "too_many_subscribers");
+    stack.use(await open(service, "", other));
+    await eighth[Symbol.asyncDispose]();
+    for (;;) {
+      const response = await service.request("/v1/events");
+      if (response.status === 200) return void (await response.body?.cancel());
+      await assertError(response, 429, "too_many_subscribers");
+    }
+  },
+);
+
+const clock = new WatchedClock();
+scenario(
+  "streamEvents",
+  200,
+  { title: "a subscriber filtered to one type gets bookmarks and does not expire", clock },
+  async (service) => {
+    await using feed = await open(service, "?types=message.created");
+    await createSession(service, "s");
+    await clock.wait(60_000);
+    clock.tick(60_000);
+    const frames = await feed.until((frame) => frame.object === "feed.bookmark");
+    assert.equal(frames.length, 1);
+    const [bookmark] = frames;
+    assert.ok(bookmark?.object === "feed.bookmark");
+    assert.deepEqual(await stored(service, `?types=message.*&after=${bookmark.cursor}`), []);
+  },
+);
+
+test("two processes on one database see the same events in the same order", async () => {
+  await using first = await startTestService();
+  const second = await startTestService({ like: first });
+  try {
+    await using here = await open(first);
+    await using there = await open(second);
+    await Promise.all([
+      ...Array.from({ length: 5 }, (_, index) => startRun(first, { input: `a${index}` })),
+      ...Array.from({ length: 5 }, (_, index) => startRun(second, { input: `b${index}` })),
+    ]);
+    const ends = () => {
+      let left = 10;
+      return (frame: FeedFrame) => isEnd(frame) && --left === 0;
+    };
+    const [mine, theirs] = await Promise.all([here.until(ends()), there.until(ends())]);
+    assert.deepEqual(theirs, mine);
+  } finally {
+    await second.service.stop({ graceMs: 0 });
+  }
+});

@@ -1,0 +1,167 @@
+/** Keys, owners and scopes. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Question, Session } from "../../../generated/http/client/types.gen.ts";
+import { askQuestion, asking, createSession, getSession, list, patch } from "../../harness/control.ts";
+import { post, startRun } from "../../harness/runs.ts";
+import { assertError, operationsWith, scenario, type NamedOperation } from "../../harness/scenario.ts";
+import { KEY, startTestService } from "../../harness/service.ts";
+
+const SECOND = "second-key-0123456789";
+const ADMIN = "admin-key-01234567890";
+const second = { authorization: `Bearer ${SECOND}` };
+const admin = { authorization: `Bearer ${ADMIN}` };
+const every = ["chat", "runs", "approvals", "sessions", "read"];
+const keys = [
+  { key: KEY, name: "laptop", owner: "ann", scopes: every },
+  { key: SECOND, name: "phone", owner: "ann", scopes: every },
+  { key: ADMIN, name: "ops", scopes: ["admin"] },
+];
+
+scenario(
+  "listSessions",
+  200,
+  { title: "two keys of one owner see the same sessions", keys },
+  async (service) => {
+    await createSession(service, "s");
+    assert.equal((await getSession(service, "s", second)).owner, "ann");
+    assert.equal((await list<Session>(service, "/v1/sessions", second)).length, 1);
+  },
+);
+
+test("a rotated key keeps its owner's data", async () => {
+  const service = await startTestService({ keys });
+  await createSession(service, "s");
+  const headers = { authorization: "Bearer rotated-key-0123456789" };
+  await using later = await service.restart({
+    keys: [{ key: "rotated-key-0123456789", name: "new", owner: "ann", scopes: ["read"] }],
+  });
+  assert.deepEqual(
+    (await list<Session>(later, "/v1/sessions", headers)).map(({ id }) => id),
+    ["s"],
+  );
+});
+
+scenario("listSessions", 403, { title: "X-Agent-Owner from a key without admin", keys }, async (service) => {
+  for (const owner of ["ann", "bob", "*"]) {
+    for (const path of ["/v1/sessions", "/v1/runs"]) {
+      const response = await service.request(path, { headers: { "x-agent-owner": owner } });
+      assert.equal((await assertError(response, 403, "insufficient_scope")).param, "X-Agent-Owner");
+    }
+  }
+});
+
+scenario(
+  "updateSession",
+  400,
+  { title: "an admin key with X-Agent-Owner * lists all owners and cannot write", keys },
+  async (service) => {
+    await createSession(service, "mine");
+    await createSession(service, "theirs", admin);
+    const all = { ...admin, "x-agent-owner": "*" };
+    const found = await list<Session>(service, "/v1/sessions", all);
+    assert.deepEqual(new Set(found.map(({ owner }) => owner)), new Set(["ann", "ops"]));
+    const write = await patch(service, "/v1/sessions/mine", { title: "t" }, all);
+    assert.equal((await assertError(write, 400, "invalid_request")).param, "X-Agent-Owner");
+    const ann = { ...admin, "x-agent-owner": "ann" };
+    assert.equal((await patch(service, "/v1/sessions/mine", { title: "t" }, ann)).status, 200);
+    assert.equal((await getSession(service, "mine")).title, "t");
+    assert.deepEqual(
+      (await list<Session>(service, "/v1/sessions", ann)).map(({ id }) => id),
+      ["mine"],
+    );
+    assert.deepEqual(
+      (await list<Session>(service, "/v1/sessions", admin)).map(({ id }) => id),
+      ["theirs"],
+    );
+  },
+);
+
+scenario(
+  "answerQuestion",
+  200,
+  {
+    title: "an admin key answers for the owner and is recorded under its own name",
+    ...asking("rm -rf a"),
+    keys,
+  },
+  async (service) => {
+    const { id } = await askQuestion(service);
+    await assertError(
+      await post(service, `/v1/questions/${id}/answer`, { choice: "deny" }, admin),
+      404,
+      "question_not_found",
+    );
+    const headers = { ...admin, "x-agent-owner": "ann" };
+    const answered = (await (
+      await post(service, `/v1/questions/${id}/answer`, { choice: "deny" }, headers)
+    ).json()) as Question;
+    assert.deepEqual([answered.owner, answered.answered_by], ["ann", "http:ops"]);
+    const row = await service.service.store.find("runs", { id: answered.run_id });
+    assert.deepEqual([row?.owner, row?.key], ["ann", "laptop"]);
+  },
+);
+
+scenario(
+  "getCapabilities",
+  200,
+  { title: "capabilities name the key, the owner and the scopes", keys },
+  async (service) => {
+    const { auth } = await (await service.request("/v1/capabilities")).json();
+    assert.deepEqual(auth, { type: "bearer", required: true, key: "laptop", owner: "ann", scopes: every });
+  },
+);
+
+scenario(
+  "createRun",
+  429,
+  {
+    title: "the run limit of a key does not count the runs of its owner's other keys",
+    keys: keys.map((key) => (key.name === "laptop" ? { ...key, maxConcurrentRuns: 1 } : key)),
+    script: async ({ signal }) => {
+      await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+      return { text: "stopped" };
+    },
+  },
+  async (service) => {
+    await startRun(service, {}, second);
+    await startRun(service);
+    await assertError(await post(service, "/v1/runs", { input: "hi" }), 429, "too_many_concurrent_runs");
+    await startRun(service, {}, second);
+  },
+);
+
+const SCOPES = ["chat", "runs", "approvals", "sessions", "jobs", "webhooks", "messages", "read", "admin"];
+
+test("each operation admits keys with its scope or admin, and refuses keys with any other one scope", async () => {
+  const operations = operationsWith(403).filter(({ scope }) => scope !== undefined);
+  assert.ok(operations.length > 20);
+  for (const { id, scope } of operations)
+    assert.ok(SCOPES.includes(scope ?? ""), `${id} has the scope ${scope}`);
+  for (const scope of SCOPES) {
+    await using service = await startTestService({ keys: [{ key: KEY, name: "one", scopes: [scope] }] });
+    for (const operation of operations) {
+      const { status, code } = await ask(service.url, operation);
+      const isAdmitted = operation.scope === scope || scope === "admin";
+      const expected = isAdmitted ? "admitted" : "insufficient_scope";
+      const found = status === 403 && code === "insufficient_scope" ? "insufficient_scope" : "admitted";
+      assert.equal(found, expected, `${operation.id} with the scope ${scope}: ${status}`);
+    }
+  }
+});
+
+/** Sends a body that no operation takes, so that what is admitted changes nothing. */
+async function ask(url: string, { method, route, body }: NamedOperation) {
+  const path = route.replaceAll(/\{[^}]+\}/g, "x");
+  const response = await fetch(`${url}${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer ${KEY}`,
+      accept: "application/json",
+      ...(body ? { "content-type": "application/json" } : {}),
+    },
+    ...(body ? { body: "[]" } : {}),
+  });
+  const text = await response.text();
+  return { status: response.status, code: text.startsWith("{") ? JSON.parse(text).error?.code : undefined };
+}

@@ -1,0 +1,142 @@
+/** The conformance kit: agentd passes it, and a server with a fault does not. */
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it, test } from "node:test";
+import { agentd } from "../../harness/agentd.ts";
+import { createGatewayPlace } from "../../harness/gateway.ts";
+import { agentdCommand, scriptCommand } from "../../harness/program.ts";
+import { httpFaults, plant, webhookFaults } from "./faults.ts";
+
+const CONFIG = `
+platforms:
+  webhook:
+    enabled: true
+    port: 0
+    routes:
+      conformance: { secret: "env:WEBHOOK_SECRET", prompt: "{zen}", deliver: log }
+`;
+
+interface Report {
+  readonly passed: number;
+  readonly failed: number;
+  readonly scenarios: readonly {
+    readonly surface: string;
+    readonly title: string;
+    readonly problem?: string;
+  }[];
+}
+
+const SECRET = "a-secret-of-the-conformance-test";
+
+/** Runs the kit; the report, its exit code, and the problems that it found. */
+async function check(words: readonly string[], env: Readonly<Record<string, string>>) {
+  const { code, stdout, stderr } = await agentd(["conformance", "--json", "--timeout", "20", ...words], env);
+  assert.notEqual(stdout, "", stderr);
+  const report = JSON.parse(stdout) as Report;
+  const problems = report.scenarios.flatMap(({ title, problem }) =>
+    problem === undefined ? [] : [`${title}: ${problem}`],
+  );
+  return { code, report, problems };
+}
+
+test("agentd passes every scenario of HTTP, of the gateway on a socket and on standard input and output, and of webhooks", async () => {
+  await using place = await startPlace();
+  const webhook = ["--webhook", `${place.webhooks}/webhooks/conformance`];
+  const { code, report, problems } = await check(
+    ["--http", place.url, "--gateway", place.url, ...webhook],
+    place.env,
+  );
+  assert.deepEqual(problems, []);
+  assert.equal(code, 0);
+  assert.deepEqual(
+    [...new Set(report.scenarios.map(({ surface }) => surface))],
+    ["http", "gateway", "webhook"],
+  );
+  assert.ok(report.passed >= 60, `${report.passed} scenarios`);
+  const child = await check(["--gateway", agentdCommand("rpc").join(" ")], { AGENTD_HOME: place.home });
+  assert.deepEqual(child.problems, []);
+});
+
+describe("a fault is found:", () => {
+  let place: Awaited<ReturnType<typeof startPlace>>;
+  before(async () => {
+    place = await startPlace();
+  });
+  after(() => place[Symbol.asyncDispose]());
+
+  for (const fault of httpFaults) {
+    it(fault.name, async () => {
+      await using broken = await plant(place.url, fault);
+      const { code, problems } = await check(["--http", broken.url, "--only", fault.finder], place.env);
+      assert.equal(code, 1);
+      assert.notDeepEqual(problems, []);
+    });
+  }
+
+  for (const fault of webhookFaults) {
+    it(fault.name, async () => {
+      await using broken = await plant(place.webhooks, fault);
+      const { code, problems } = await check(
+        ["--webhook", `${broken.url}/webhooks/conformance`, "--only", fault.finder],
+        place.env,
+      );
+      assert.equal(code, 1);
+      assert.notDeepEqual(problems, []);
+    });
+  }
+});
+
+const gatewayFaults = [
+  ["no-ready", "the first frame is gateway.ready"],
+  ["lost-event", "the events of a session are numbered"],
+  ["lost-delta", "its deltas are the text"],
+  ["other-code", "an unknown method is -32601"],
+  ["twice", "are each answered once"],
+  ["no-error-id", "an unknown method is -32601"],
+] as const;
+
+for (const [fault, finder] of gatewayFaults) {
+  test(`a fault of the gateway is found: ${fault}`, async () => {
+    await using place = await createGatewayPlace();
+    const script = scriptCommand(
+      join(import.meta.dirname, "broken-gateway.ts"),
+      fault,
+      ...agentdCommand("rpc"),
+    );
+    const words = ["--gateway", script.join(" "), "--only", finder];
+    const { code, problems } = await check(words, { AGENTD_HOME: place.home });
+    assert.equal(code, 1);
+    assert.notDeepEqual(problems, []);
+  });
+}
+
+test("a server that does not answer fails every scenario, and each says why", async () => {
+  const { code, report, problems } = await check(["--http", "http://127.0.0.1:9"], {});
+  assert.equal(code, 1);
+  assert.equal(report.passed, 0);
+  assert.match(problems[0] ?? "", /ECONNREFUSED|refused|fetch failed/i);
+});
+
+test("the kit says what it needs", async () => {
+  const { code, stderr } = await agentd(["conformance"]);
+  assert.equal(code, 2);
+  assert.match(stderr, /--http, --gateway or --webhook/);
+});
+
+/** A gateway with a webhook route. */
+async function startPlace() {
+  const place = await createGatewayPlace({ WEBHOOK_SECRET: SECRET });
+  await writeFile(join(place.home, "config.yaml"), CONFIG, { mode: 0o600 });
+  const gateway = await place.start();
+  const webhooks = /hooks +(http:\/\/[^/\s]+)/.exec(gateway.stdout())?.[1];
+  assert.ok(webhooks, gateway.stdout());
+  const env = { API_SERVER_KEY: await place.key(), WEBHOOK_SECRET: SECRET };
+  return {
+    home: place.home,
+    url: gateway.url,
+    webhooks,
+    env,
+    [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),
+  };
+}

@@ -1,0 +1,135 @@
+/** What answers when the model is missing, slow or chosen without its key, by the program as people start it. */
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { agentd } from "../../harness/agentd.ts";
+import { createGatewayPlace } from "../../harness/gateway.ts";
+import { saying, startModelServer } from "../../harness/openai-server.ts";
+import { createHome } from "../../unit/config/home-folder.ts";
+
+/** Sends one prompt over HTTP; resolves to the status and the text of the response. */
+async function prompt(url: string, key: string): Promise<string> {
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ messages: [{ role: "user", content: "hello" }] }),
+  });
+  return `${response.status} ${await response.text()}`;
+}
+
+async function modelOf(
+  url: string,
+  key: string,
+): Promise<{ readonly model: string; readonly status: string }> {
+  const response = await fetch(`${url}/health/detailed`, { headers: { authorization: `Bearer ${key}` } });
+  const body = (await response.json()) as {
+    readiness: { checks: { model: { model: string; status: string } } };
+  };
+  return body.readiness.checks.model;
+}
+
+test("a slow model server is named at the start, no demo answers for it, and it is used once it answers", async () => {
+  const isReady = Promise.withResolvers<void>();
+  await using server = await startModelServer(() => saying("hello from the box"), {
+    "GET /v1/models": async (response) => {
+      await isReady.promise;
+      response.end(JSON.stringify({ data: [{ id: "m" }] }));
+    },
+  });
+  await using place = await createGatewayPlace();
+  await writeFile(
+    join(place.home, "config.yaml"),
+    JSON.stringify({ model: { local_servers: { box: server.baseUrl } } }),
+  );
+  const gateway = await place.start();
+  const slow = `A server at ${server.host} did not answer in time`;
+  assert.ok(gateway.stdout().includes(slow), gateway.stdout());
+  const key = await place.key();
+  const refused = await prompt(gateway.url, key);
+  assert.ok(refused.includes(slow), refused);
+  assert.doesNotMatch(refused, /demo model\]|^200/);
+  assert.equal((await modelOf(gateway.url, key)).status, "degraded");
+  isReady.resolve();
+  while ((await modelOf(gateway.url, key)).status === "degraded") await new Promise(setImmediate);
+  assert.match(await prompt(gateway.url, key), /^200 .*hello from the box/);
+  assert.equal((await modelOf(gateway.url, key)).model, "box:m");
+});
+
+test("a key without a model is named at the start, by model show, model list and doctor alike", async () => {
+  const made = await createHome({ ".env": "OPENAI_API_KEY=a-key-of-nobody-at-all\n" });
+  await using _ = made;
+  const env = { AGENTD_HOME: made.home };
+  const outputs = await Promise.all(
+    [["model", "show"], ["model", "list"], ["doctor"]].map((words) => agentd(words, env)),
+  );
+  for (const { stdout, stderr } of outputs) {
+    assert.match(stdout + stderr, /OPENAI_API_KEY is set, but no model is chosen[\s\S]*agentd setup/);
+  }
+  await using place = await createGatewayPlace({ OPENAI_API_KEY: "a-key-of-nobody-at-all" });
+  const gateway = await place.start();
+  assert.match(gateway.stdout(), /demo:demo \(OPENAI_API_KEY is set, but no model is chosen.*agentd setup/);
+  assert.match(await prompt(gateway.url, await place.key()), /demo model.*agentd setup/);
+});
+
+test("config set, config check, model set and the start agree about a default model without its key", async () => {
+  await using made = await createHome();
+  const env = { AGENTD_HOME: made.home };
+  const missing =
+    /openai:gpt-5\.1 cannot answer: the provider openai has no API key, and OPENAI_API_KEY is not set/;
+  const chosen = await agentd(["model", "set", "openai:gpt-5.1"], env);
+  assert.equal(chosen.code, 1);
+  assert.match(chosen.stderr, missing);
+  const set = await agentd(["config", "set", "model.default", "openai:gpt-5.1"], env);
+  assert.match(set.stderr, missing);
+  const check = await agentd(["config", "check"], env);
+  assert.equal(check.code, 1);
+  assert.match(check.stderr, missing);
+  const start = await agentd(["gateway", "--port", "0"], env);
+  assert.equal(start.code, 1);
+  assert.match(start.stderr, missing);
+  const keyed = { ...env, OPENAI_API_KEY: "a-key-of-nobody-at-all" };
+  assert.equal((await agentd(["config", "check"], keyed)).code, 0);
+  assert.equal((await agentd(["model", "set", "openai:gpt-5.1"], keyed)).code, 0);
+});
+
+test("a provider of the configuration without a key is refused in the same words", async () => {
+  await using made = await createHome();
+  const config = { model: { default: "work:claude-x", providers: { work: { type: "anthropic" } } } };
+  await writeFile(join(made.home, "config.yaml"), JSON.stringify(config));
+  const env = { AGENTD_HOME: made.home };
+  for (const words of [
+    ["config", "check"],
+    ["gateway", "--port", "0"],
+    ["model", "show"],
+  ]) {
+    const { code, stderr } = await agentd(words, env);
+    assert.equal(code, 1, words.join(" "));
+    assert.match(
+      stderr,
+      /work:claude-x cannot answer: the provider work has no API key, and ANTHROPIC_API_KEY/,
+    );
+  }
+});
+
+test("a model that cannot use tools fails its test in plain words", async () => {
+  const body = JSON.stringify({
+    error: { message: "registry.ollama.ai/library/deaf does not support tools" },
+  });
+  await using server = await startModelServer([{ status: 400, body }, { pieces: [{ finish: "stop" }] }]);
+  await using made = await createHome();
+  const box = { type: "openai_compatible", base_url: server.baseUrl };
+  await writeFile(
+    join(made.home, "config.yaml"),
+    JSON.stringify({ model: { default: "box:deaf", providers: { box } } }),
+  );
+  const refused = await agentd(["model", "test"], { AGENTD_HOME: made.home });
+  assert.equal(refused.code, 1);
+  assert.match(
+    refused.stderr,
+    /box:deaf failed: The provider box does not support tools with the model "deaf"/,
+  );
+  const empty = await agentd(["model", "test"], { AGENTD_HOME: made.home });
+  assert.equal(empty.code, 1);
+  assert.match(empty.stderr, /box:deaf answered without any text/);
+});

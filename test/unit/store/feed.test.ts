@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { GroupCommitter } from "../../../src/store/tx/group.ts";
+import type { Change } from "../../../src/store/feed/change.ts";
+import type { ChangeRow, Feed, FeedPosition } from "../../../src/store/feed/feed.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { openTestStore, testDialect } from "../../harness/store.ts";
+import { sessionRow } from "./rows.ts";
+
+const START = { tx: 0, id: 0 };
+const change = (ref: string): Change => ({ type: "job.updated", ref, owner: "ann", data: {} });
+const never = () => new Promise<void>(() => {});
+
+const refs = async (feed: Feed, after: FeedPosition = START): Promise<string[]> =>
+  (await feed.read({ after, limit: 1_000 })).map(({ ref }) => ref);
+
+/** Follows until `count` changes came. */
+async function follow(store: Store, after: FeedPosition, count: number): Promise<readonly ChangeRow[]> {
+  const rows: ChangeRow[] = [];
+  const stop = new AbortController();
+  // The timers of the feed do not keep a process alive; in a service, its listener does.
+  const alive = setInterval(() => {}, 60_000);
+  try {
+    for await (const page of store.feed.follow(after, { signal: stop.signal, idle: never })) {
+      rows.push(...page.rows);
+      if (rows.length >= count) stop.abort();
+    }
+  } finally {
+    clearInterval(alive);
+  }
+  return rows;
+}
+
+test("a change rolled back is never in the feed, and those committed beside it are", async (t) => {
+  const { store } = await openTestStore(t);
+  const works = ["a", "fails", "b", "c"].map((ref) =>
+    store.write((tx) => {
+      tx.record(change(ref));
+      if (ref === "fails") throw new Error("no");
+    }),
+  );
+  const outcomes = await Promise.allSettled(works);
+  assert.deepEqual(
+    outcomes.map(({ status }) => status),
+    ["fulfilled", "rejected", "fulfilled", "fulfilled"],
+  );
+  // In PostgreSQL rows appear once every older transaction of the server has ended.
+  assert.deepEqual(
+    (await follow(store, START, 3)).map(({ ref }) => ref),
+    ["a", "b", "c"],
+  );
+});
+
+test("a work that throws after its statements leaves no change, and the next one has a position of its own", async (t) => {
+  const { store } = await openTestStore(t);
+  const row = sessionRow({ id: "s" });
+  await assert.rejects(
+    store.write(async (tx) => {
+      await tx.insert("sessions", [row]);
+      tx.record(change("lost"));
+      throw new Error("no");
+    }),
+    /no/,
+  );
+  await store.write((tx) => tx.record(change("kept")));
+  const rows = await follow(store, START, 1);
+  assert.deepEqual(
+    rows.map(({ ref }) => ref),
+    ["kept"],
+  );
+});
+
+test("followers that start anywhere get every change once and in one order, while two stores write", async (t) => {
+  const { store, openAnother } = await openTestStore(t);
+  const other = await openAnother();
+  const stores = [store, other];
+  const total = 300;
+  const early = [follow(store, START, total), follow(other, START, total)];
+  const writing = Array.from({ length: total }, async (_, index) => {
+    await stores[index % 2]!.write((tx) => tx.record(change(String(index))));
+  });
+  const [first, second] = await Promise.all(early);
+  await Promise.all(writing);
+  const order = first!.map(({ ref }) => ref);
+  assert.equal(new Set(order).size, total);
+  assert.deepEqual(
+    second!.map(({ ref }) => ref),
+    order,
+  );
+  for (const index of [0, 1, 150, total - 2]) {
+    const rest = await follow(store, first![index]!, total - 1 - index);
+    assert.deepEqual(
+      rest.map(({ ref }) => ref),
+      order.slice(index + 1),
+    );
+  }
+});
+
+test(
+  "on PostgreSQL a transaction that commits late is not skipped by a follower",
+  { skip: testDialect === "sqlite" ? "SQLite has one writer at a time" : false },
+  async (t) => {
+    const { store, openAnother } = await openTestStore(t);
+    const other = await openAnother();
+    const begun = Promise.withResolvers<void>();
+    const gate = Promise.withResolvers<void>();
+    const late = store.write(async (tx) => {
+      await tx.insert("sessions", [sessionRow({ id: "s" })]);
+      // Its id is taken now.
+      await tx.find("sessions", { id: "s" });
+      tx.record(change("late"));
+      begun.resolve();
+      await gate.promise;
+    });
+    await begun.promise;
+    await other.write((tx) => tx.record(change("early")));
+    assert.deepEqual(await refs(other.feed), [], "the committed change waits for the older transaction");
+    const following = follow(other, await other.feed.head(), 2);
+    gate.resolve();
+    await late;
+    assert.deepEqual(
+      (await following).map(({ ref }) => ref),
+      ["late", "early"],
+    );
+  },
+);
+
+test("a group of works is one insert of changes, in the order of the works", async () => {
+  const sent: string[] = [];
+  const share = { nowMs: 1, changes: [] as Change[], afterCommit: [] as (() => void)[] };
+  const tx = {
+    dialect: "sqlite",
+    nowMs: 1,
+    all: async () => [],
+    insert: async (table: string, rows: readonly { ref: string }[]) =>
+      void sent.push(`${table} ${rows.map(({ ref }) => ref).join()}`),
+    record: (each: Change) => void share.changes.push(each),
+    afterCommit: (run: () => void) => void share.afterCommit.push(run),
+    finish: async () => {},
+  };
+  const driver = {
+    begin: () => ({ ...share, enter: () => tx, isFull: () => false, commit: () => void sent.push("commit") }),
+  };
+  let notified = 0;
+  const group = new GroupCommitter(
+    driver as never,
+    assert.fail,
+    () => {},
+    () => void notified++,
+  );
+  await Promise.all(["a", "b", "c"].map((ref) => group.write((each) => each.record(change(ref)))));
+  assert.deepEqual(sent, ["changes a,b,c", "commit"]);
+  assert.equal(notified, 1);
+});
