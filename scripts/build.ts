@@ -1,12 +1,14 @@
 // node scripts/build.ts: dist/ with split bundles, type declarations, the specs and the bundled skills beside them.
-import { spawnSync } from "node:child_process";
 import { rmSync } from "node:fs";
-import { chmod, cp, readFile, writeFile } from "node:fs/promises";
+import { chmod, cp } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import process from "node:process";
+import packageFile from "../package.json" with { type: "json" };
 import { build, type Plugin } from "esbuild";
 import { commonJsNames } from "./lib/commonjs-names.ts";
+import { writeDeclarations } from "./lib/declarations.ts";
 import { replaceFolder, writeText } from "./lib/files.ts";
+import { licenceTexts } from "./lib/licences.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const dist = join(root, "dist");
@@ -32,10 +34,29 @@ const withoutLocales: Plugin = {
     })),
 };
 
-const { outputFiles } = await build({
+/**
+ * Node reads every property of a module of its own that is imported: of `node:http` also that which loads its WebSocket,
+ * of `node:process` those which open the standard streams. That is a sixth of the start of `agentd rpc`.
+ */
+const withoutIdleGetters: Plugin = {
+  name: "without-idle-getters",
+  setup(bundler) {
+    const namespace = "builtin";
+    // An import that is made when it is needed would have no names but `default`; see commonJsNames.
+    bundler.onResolve({ filter: /^node:(?:http|process)$/ }, ({ path, kind }) =>
+      kind === "import-statement" ? { path, namespace } : undefined,
+    );
+    bundler.onLoad({ filter: /./, namespace }, ({ path }) => ({
+      contents: `module.exports = process.getBuiltinModule("${path}");`,
+    }));
+  },
+};
+
+const { outputFiles, metafile } = await build({
   write: false,
+  metafile: true,
   absWorkingDir: root,
-  entryPoints: { agentd: "src/cli/main.ts", index: "src/index.ts" },
+  entryPoints: { main: "src/cli/main.ts", index: "src/index.ts" },
   outdir: fresh,
   bundle: true,
   splitting: true,
@@ -48,10 +69,12 @@ const { outputFiles } = await build({
   banner: { js: banner },
   // Ink looks for its developer tools only where DEV says so, and does without them.
   external: ["react-devtools-core"],
-  plugins: [withoutLocales, commonJsNames],
+  plugins: [withoutIdleGetters, withoutLocales, commonJsNames],
   logLevel: "warning",
 });
 for (const { path, text } of outputFiles) await writeText(path, withoutIdleBanner(text));
+await writeStarter(join(fresh, "agentd.mjs"));
+await writeText(join(fresh, "THIRD-PARTY.txt"), await licenceTexts(root, Object.keys(metafile.inputs)));
 // Hosts get the clients: they must run anywhere, so they are built apart, without the banner.
 await build({
   absWorkingDir: root,
@@ -67,8 +90,7 @@ await build({
 });
 await cp(join(root, "generated/specs"), join(fresh, "specs"), { recursive: true });
 await cp(join(root, "src/agent/skills/bundled"), join(fresh, "skills"), { recursive: true });
-declarations();
-await markExecutable(join(fresh, "agentd.mjs"));
+await writeDeclarations(root, join(fresh, "types"));
 await replaceFolder(fresh, dist);
 
 /** Each file would make its own `require` as it loads: a tenth of the time to the first frame of `agentd rpc`. */
@@ -77,16 +99,21 @@ function withoutIdleBanner(text: string): string {
   return /\brequire\b|__filename|__dirname/.test(rest) ? text : rest;
 }
 
-function declarations(): void {
-  const args = ["-p", "tsconfig.build.json", "--outDir", join(fresh, "types")];
-  const result = spawnSync(join(root, "node_modules/.bin/tsc"), args, { cwd: root, stdio: "inherit" });
-  if (result.status !== 0) throw new Error("the type declarations could not be made");
-}
-
-/** The source starts with a line for `node` on the path, which esbuild keeps in front. */
-async function markExecutable(file: string): Promise<void> {
-  const text = await readFile(file, "utf8");
-  const line = "#!/usr/bin/env node\n";
-  if (!text.startsWith("#!")) await writeFile(file, line + text);
+/**
+ * Writes the file that starts the program. It checks the runtime before anything loads: what an older Node lacks fails
+ * wherever it is first imported, with a stack trace that names neither agentd nor Node.
+ */
+async function writeStarter(file: string): Promise<void> {
+  const [major = ""] = /\d+/.exec(packageFile.engines.node) ?? [];
+  const message = `agentd needs Node ${major} or newer; this is `;
+  const lines = [
+    "#!/usr/bin/env node",
+    `if ("Deno" in globalThis || parseInt(process.versions.node) >= ${major}) await import("./main.mjs");`,
+    "else {",
+    `  console.error(${JSON.stringify(message)} + process.versions.node + ". Get it from https://nodejs.org/en/download");`,
+    "  process.exitCode = 1;",
+    "}",
+  ];
+  await writeText(file, lines.join("\n"));
   await chmod(file, 0o755);
 }

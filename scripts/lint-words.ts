@@ -1,5 +1,5 @@
 /**
- * node scripts/lint-words.ts [FOLDER]: fails where sources, specs, test titles or the README use a word of the project's
+ * node scripts/lint-words.ts [FOLDER]: fails where sources, specs, test titles, documents or examples use a word of the project's
  * former private vocabulary, or where a text that users read does not follow the style of the reference.
  */
 import { glob, readFile } from "node:fs/promises";
@@ -26,7 +26,7 @@ const root = resolve(process.env["WORDS_ROOT"] ?? join(import.meta.dirname, ".."
 /** Whole words, also as parts of camelCase and snake_case names. */
 const banned: readonly Banned[] = [
   ban("flaws?", "problem or issue"),
-  ban("tell|tells|telling|told|teller", "notify, report, say or send", /job\/scan\.ts/),
+  ban("tell|tells|telling|told|teller", "notify, report, say or send", /job\/check\.ts/),
   ban("wish|wishes", "input or options"),
   ban("errands?", "request"),
   ban("verdicts?", "decision or result"),
@@ -39,7 +39,7 @@ const banned: readonly Banned[] = [
   ban(
     "rooms?",
     "deps, module",
-    /matrix|specs\/delivery|platforms|deliver\/(?:message|text)|outbox\/outbox|deliver\/message\.test/,
+    /matrix|specs\/delivery|platforms|deliver\/(?:message|target|text)|outbox\/outbox|deliver\/message\.test/,
   ),
   ban("fold|folds|folded", "reducer", /css|html|markdown|policy/),
   ban("narrators?", "projector"),
@@ -83,7 +83,7 @@ async function main(): Promise<void> {
   const findings = [
     ...(await inWords(["src/**/*.ts", "scripts/*.ts", "scripts/lib/*.ts"], () => true)),
     ...(await inWords(
-      ["specs/**/*.yaml", "README.md", "CONTRIBUTING.md", "docs/operations.md", "test/README.md"],
+      ["specs/**/*.yaml", "*.md", "docs/**/*.md", "examples/**/*", "test/README.md"],
       () => true,
     )),
     ...(await inWords(["test/**/*.test.ts"], (line) => TITLE.test(line))),

@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
+import { slowestFirst } from "./test/order.ts";
 import { runFiles } from "./test/pool.ts";
 import { createReport } from "./test/report.ts";
 import { selectFiles, suites, type Suite } from "./test/suites.ts";
@@ -20,7 +21,7 @@ PATH: a folder or file below test/; only its tests run.
   --watch        run again when a source or test changes
   --workers N    processes to run files in (default: one more than there are cores)
   --minutes N    repeat the suite until N minutes have passed; a failure ends it
-  --slowest N    print the N slowest files
+  --slowest N    print the N slowest files and their CPU time
   --list         print what would run, and what is left out and why
 `;
 
@@ -107,7 +108,7 @@ async function runOnNode(
 ): Promise<boolean> {
   const report = createReport(files.length, Number(options.slowest));
   await runFiles({
-    files,
+    files: slowestFirst(files),
     workers,
     env,
     onFileStart: report.fileStart,

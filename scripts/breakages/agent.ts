@@ -2,12 +2,68 @@ import type { Breakage } from "./breakage.ts";
 
 export const agentBreakages: readonly Breakage[] = [
   {
+    name: "bytes-of-an-answer",
+    guarantee: "a model's answer is read whole wherever the network cuts its bytes",
+    file: "agent/engines/compatible/call.ts",
+    from: "decoder.decode(chunk, { stream: true })",
+    to: "decoder.decode(chunk)",
+    tests: ["unit/agent/engines/compatible.test.ts"],
+  },
+  {
+    name: "demo-for-a-slow-server",
+    guarantee: "The demo model does not answer in place of a model server that is only slow",
+    file: "app/models.ts",
+    from: "let unanswered = isDemo(current) ? (local?.unanswered ?? []) : [];",
+    to: "let unanswered: readonly string[] = [];",
+    tests: ["unit/service/models.test.ts"],
+  },
+  {
+    name: "default-without-a-key",
+    guarantee: "A default model whose provider has no key is refused, with the name of the key",
+    file: "app/models.ts",
+    from: "if (needsKey && provider && lacksKey(provider))",
+    to: "if (provider && !needsKey && lacksKey(provider))",
+    tests: ["unit/service/models.test.ts"],
+  },
+  {
+    name: "tools-beyond-a-third",
+    guarantee: "The descriptions of tools take at most a third of the context",
+    file: "agent/run/prompt.ts",
+    from: "if (tokens > left) continue;",
+    to: "",
+    tests: ["unit/agent/fit.test.ts"],
+  },
+  {
+    name: "naming-before-prompts",
+    guarantee: "Naming a session does not keep a local model from the next prompt",
+    file: "agent/session/titles.ts",
+    from: "call.abort();",
+    to: "void call;",
+    tests: ["unit/agent/titles.test.ts"],
+  },
+  {
+    name: "naming-after-failures",
+    guarantee: "A model that failed a turn is not asked to name its session",
+    file: "agent/session/titles.ts",
+    from: 'if (answer?.status !== "completed") return undefined;',
+    to: "",
+    tests: ["unit/agent/titles.test.ts"],
+  },
+  {
+    name: "conversation-in-a-reason",
+    guarantee: "The reason of a refused request never quotes the conversation",
+    file: "agent/engines/provider-error.ts",
+    from: '|| repeats(requestBodyValues, line)) return "";',
+    to: ') return "";',
+    tests: ["unit/agent/engines/provider-error.test.ts"],
+  },
+  {
     name: "answer-of-another-owner",
     guarantee: "Nobody but its owner can answer a question",
     file: "agent/question/questions.ts",
     from: "if (!row || row.owner !== owner) {",
     to: "if (!row) {",
-    tests: ["unit/agent/ask.test.ts"],
+    tests: ["unit/agent/questions.test.ts"],
   },
   {
     name: "call-of-a-cut-answer",
@@ -47,7 +103,7 @@ export const agentBreakages: readonly Breakage[] = [
     file: "agent/question/questions.ts",
     from: `await tx.update("questions", { id: questionId, status: "open" }, set)`,
     to: `await tx.update("questions", { id: questionId }, set)`,
-    tests: ["unit/agent/ask.test.ts"],
+    tests: ["unit/agent/questions.test.ts"],
   },
   {
     name: "expired-question",
@@ -63,7 +119,7 @@ export const agentBreakages: readonly Breakage[] = [
     file: "agent/question/questions.ts",
     from: `const taken = { id: questionId, status: "answered", used_at: null };`,
     to: `const taken = { id: questionId, status: "answered" };`,
-    tests: ["unit/agent/ask-call.test.ts"],
+    tests: ["unit/agent/question-call.test.ts"],
   },
   {
     name: "deny",
@@ -176,8 +232,8 @@ export const agentBreakages: readonly Breakage[] = [
     name: "plan-mode",
     guarantee: "In plan mode nothing is changed",
     file: "agent/question/policy/policy.ts",
-    from: `if (sessionMode === "plan" && about.changes)`,
-    to: `if (sessionMode === "plan" && about.editsInside)`,
+    from: `if (sessionMode === "plan" && about.changes && !sandbox)`,
+    to: `if (sessionMode === "plan" && about.editsInside && !sandbox)`,
     tests: ["unit/agent/policy-modes.test.ts"],
   },
   {
@@ -207,9 +263,9 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "secrets-in-the-log",
     guarantee: "Secrets do not reach the log",
-    file: "base/observe/log.ts",
-    from: `if (typeof value === "string") return redact(value);`,
-    to: `if (typeof value === "string") return value;`,
+    file: "base/observe.ts",
+    from: `  if (typeof value === "string") return redact(value);\n  if (value instanceof Error)`,
+    to: `  if (typeof value === "string") return value;\n  if (value instanceof Error)`,
     tests: ["unit/base/log.test.ts"],
   },
   {
@@ -223,7 +279,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "secrets-at-level-debug",
     guarantee: "Secrets do not reach the log at level debug",
-    file: "base/observe/log.ts",
+    file: "base/observe.ts",
     from: "write(`${toLine(entry)}\\n`);",
     to: 'write(`${at === "debug" ? JSON.stringify(entry) : toLine(entry)}\\n`);',
     tests: ["flows/canary.test.ts"],
@@ -239,7 +295,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "silent-log",
     guarantee: "The silent log writes nothing",
-    file: "base/observe/log.ts",
+    file: "base/observe.ts",
     from: `export const silentLog: Log = createLog("error", () => {});`,
     to: `export const silentLog: Log = createLog("error");`,
     tests: ["unit/base/log.test.ts"],
@@ -258,6 +314,6 @@ export const agentBreakages: readonly Breakage[] = [
     file: "agent/tool/call.ts",
     from: "throw scope.signal.aborted ? error : unexpected(error, call, scope);",
     to: "throw error;",
-    tests: ["unit/agent/ask-call.test.ts"],
+    tests: ["unit/agent/question-call.test.ts"],
   },
 ];

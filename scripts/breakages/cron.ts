@@ -71,7 +71,7 @@ export const cronBreakages: readonly Breakage[] = [
   {
     name: "cron-failure-notice",
     guarantee: "A chat that anyone may read does not get the reason of a failure",
-    file: "cron/run/message.ts",
+    file: "cron/run/result.ts",
     from: "if (hidesReason && !isFromAgent)",
     to: "if (hidesReason && isFromAgent)",
     tests: ["unit/cron/message.test.ts"],
@@ -91,5 +91,21 @@ export const cronBreakages: readonly Breakage[] = [
     from: `if (isOver(job.state) || job.state === "paused") return { after: now };`,
     to: "if (isOver(job.state)) return { after: now };",
     tests: ["unit/cron/due.test.ts"],
+  },
+  {
+    name: "cron-runs-as-owner",
+    guarantee: "A job runs as its owner",
+    file: "cron/run/fire.ts",
+    from: "owner: job.owner,",
+    to: 'owner: "default",',
+    tests: ["contract/http/control-jobs-runs.test.ts"],
+  },
+  {
+    name: "cron-quiet-feed",
+    guarantee: "A job that only moves on to its next instant is no event",
+    file: "cron/tick/claim.ts",
+    from: "if (columns.state !== row.state) recordJob(",
+    to: "recordJob(",
+    tests: ["contract/http/control-jobs-runs.test.ts"],
   },
 ];

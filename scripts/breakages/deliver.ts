@@ -13,7 +13,7 @@ export const deliverBreakages: readonly Breakage[] = [
     name: "retry-after-unknown-outcome",
     guarantee:
       "A message that may have arrived is not sent again where the platform cannot recognise a repeat",
-    file: "deliver/outbox/outcome.ts",
+    file: "deliver/outbox/attempt.ts",
     from: "return target?.supportsIdempotency && !outcome.isFinal",
     to: "return !outcome.isFinal",
     tests: ["unit/deliver/decision.test.ts"],
@@ -46,7 +46,7 @@ export const deliverBreakages: readonly Breakage[] = [
   {
     name: "last-attempt",
     guarantee: "A message is given up after its last attempt",
-    file: "deliver/outbox/outcome.ts",
+    file: "deliver/outbox/attempt.ts",
     from: "return row.attempts >= attemptsOf(row, rules);",
     to: "return row.attempts > attemptsOf(row, rules);",
     tests: ["unit/deliver/decision.test.ts"],
@@ -54,7 +54,7 @@ export const deliverBreakages: readonly Breakage[] = [
   {
     name: "mentions",
     guarantee: "A mention such as @everyone in an answer addresses nobody",
-    file: "deliver/text/source.ts",
+    file: "deliver/text/parts.ts",
     from: "if (mentions.length === 0) return text;",
     to: "if (mentions.length >= 0) return text;",
     tests: ["unit/deliver/text.test.ts"],
@@ -76,9 +76,33 @@ export const deliverBreakages: readonly Breakage[] = [
     tests: ["unit/deliver/text-parts.test.ts"],
   },
   {
+    name: "literal-values",
+    guarantee: "Markup in a value from outside makes no link and no mark in a message",
+    file: "deliver/text/read.ts",
+    from: "return slotOf(values.length - 1);",
+    to: "return piece.literal;",
+    tests: ["unit/deliver/literal.test.ts"],
+  },
+  {
+    name: "file-containment",
+    guarantee: "A file outside the working folder and the workspace is not sent",
+    file: "deliver/outbox/files.ts",
+    from: "const root = roots.find((each) => isInside(real, each));",
+    to: "const root = roots.find(() => true);",
+    tests: ["unit/deliver/files.test.ts"],
+  },
+  {
+    name: "file-bytes",
+    guarantee: "Bytes that changed since the first attempt are not sent",
+    file: "deliver/outbox/files.ts",
+    from: "(await digestOf(bytes)) === sha256 ? bytes : undefined",
+    to: "(await digestOf(bytes)) !== undefined ? bytes : undefined",
+    tests: ["unit/deliver/files.test.ts"],
+  },
+  {
     name: "no-loopback",
     guarantee: "An outgoing request of the agent cannot reach this machine",
-    file: "base/net/guard.ts",
+    file: "base/net/fetch.ts",
     from: `return range === "unicast" ? undefined : (words[range] ?? "reserved");
   if (range`,
     to: `return range === "unicast" || range === "loopback" ? undefined : (words[range] ?? "reserved");
@@ -88,7 +112,7 @@ export const deliverBreakages: readonly Breakage[] = [
   {
     name: "every-address-checked",
     guarantee: "A name with one private address among public ones is refused",
-    file: "base/net/guard.ts",
+    file: "base/net/fetch.ts",
     from: "for (const address of addresses) {",
     to: "for (const address of addresses.slice(0, 1)) {",
     tests: ["unit/base/net-guard.test.ts"],
@@ -96,7 +120,7 @@ export const deliverBreakages: readonly Breakage[] = [
   {
     name: "no-metadata-service",
     guarantee: "The metadata service of a cloud cannot be reached by its name",
-    file: "base/net/guard.ts",
+    file: "base/net/fetch.ts",
     from: `if (metadataNames.has(host)) return "a metadata service";`,
     to: `if (metadataNames.has(host)) return undefined;`,
     tests: ["unit/base/net-guard.test.ts"],

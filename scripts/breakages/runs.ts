@@ -99,7 +99,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "end-tried-again",
     guarantee: "The end of a run is written again when the database was away",
-    file: "store/tx/retry.ts",
+    file: "store/tx/group.ts",
     from: "if (!isUnavailable(error) || signal?.aborted || clock.now() >= untilMs) throw error;",
     to: "throw error;",
     tests: ["unit/agent/outage.test.ts"],

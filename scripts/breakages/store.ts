@@ -4,7 +4,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "sync-of-durable-groups",
     guarantee: "A durable transaction is synced to disk before it counts as written (SQLite)",
-    file: "store/sqlite/sqlite.ts",
+    file: "store/sqlite.ts",
     from: `durable && !this.#location.isTemporary ? "full" : "normal"`,
     to: `"normal"`,
     tests: ["unit/store/sqlite.test.ts"],
@@ -72,7 +72,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "wal-mode",
     guarantee: "A reader never waits for an open transaction of the writer (SQLite runs in WAL mode)",
-    file: "store/sqlite/connection.ts",
+    file: "store/sqlite.ts",
     from: `this.exec("pragma journal_mode = wal");`,
     to: `this.exec("pragma journal_mode = delete");`,
     tests: ["unit/store/sqlite.test.ts", "unit/store/store.test.ts"],
@@ -81,7 +81,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "failed-commit",
     guarantee: "A commit that fails is reported to whoever wrote, never swallowed",
-    file: "store/sqlite/sqlite.ts",
+    file: "store/sqlite.ts",
     from: `    } catch (error) {
       this.#rollback();
       throw toStoreError(error);
@@ -95,7 +95,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "failed-append",
     guarantee: "A statement that fails rejects the write that contains it, also when its error is swallowed",
-    file: "store/sqlite/tx.ts",
+    file: "store/sqlite.ts",
     from: "return this.#failure === undefined ? DONE : Promise.reject(this.#failure);",
     to: "return DONE;",
     tests: ["unit/store/store.test.ts"],
@@ -104,7 +104,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "file-mode",
     guarantee: "The database file can be read by its owner alone",
-    file: "store/sqlite/sqlite.ts",
+    file: "store/sqlite.ts",
     from: `openSync(path, "a", 0o600)`,
     to: `openSync(path, "a", 0o644)`,
     tests: ["unit/store/sqlite.test.ts"],
@@ -113,7 +113,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "ledger-unique-key",
     guarantee: "Of all who claim a key of the ledger one wins",
-    file: "store/leases/ledger.ts",
+    file: "store/leases.ts",
     from: `"where ledger.expires_at <= excluded.created_at"`,
     to: `"where 1 = 1"`,
     tests: ["unit/store/ledger.test.ts"],
@@ -121,7 +121,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "ledger-finish-fenced",
     guarantee: "Whoever lost a claim of the ledger cannot finish it",
-    file: "store/leases/ledger.ts",
+    file: "store/leases.ts",
     from: `"where scope = ? and key = ? and owner = ? and status = 'claimed'"`,
     to: `"where scope = ? and key = ? and length(?) > 0 and status = 'claimed'"`,
     tests: ["unit/store/ledger.test.ts"],
@@ -169,7 +169,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "page-bytes",
     guarantee: "A page of the journal is bounded in bytes, not only in events",
-    file: "store/sqlite/connection.ts",
+    file: "store/sqlite.ts",
     from: "if (isLast(row)) break;",
     to: "isLast(row);",
     tests: ["unit/store/journal-bytes.test.ts"],
@@ -183,9 +183,33 @@ export const storeBreakages: readonly Breakage[] = [
     tests: ["unit/store/follow.test.ts"],
   },
   {
+    name: "message-change-recorded",
+    guarantee: "Each new status of a message is in the change feed",
+    file: "store/outbox/outbox.ts",
+    from: "recordMessage(tx, { ...(row as unknown as SettledRow), id }, { status });",
+    to: "void [id, status];",
+    tests: ["unit/store/outbox-feed.test.ts"],
+  },
+  {
+    name: "message-of-another-owner",
+    guarantee: "A key changes messages of its owner only",
+    file: "store/outbox/messages.ts",
+    from: 'if (!row || (owner !== undefined && row.owner !== owner)) return "missing";',
+    to: 'if (!row || owner === "") return "missing";',
+    tests: ["contract/http/control-messages.test.ts"],
+  },
+  {
+    name: "message-that-may-have-arrived",
+    guarantee: "A message that may have arrived is sent again only when the duplicate is accepted",
+    file: "store/outbox/messages.ts",
+    from: 'if (row.status === "unknown" && change.acceptsDuplicate === false) return "uncertain" as const;',
+    to: "",
+    tests: ["contract/http/control-messages.test.ts"],
+  },
+  {
     name: "ordering-key",
     guarantee: "Messages with one ordering key are sent one after the other",
-    file: "store/outbox/ordering-key.ts",
+    file: "store/outbox/outbox.ts",
     from: "if (unordered.has(platform)) return null;",
     to: "if (platform !== undefined) return null;",
     tests: ["unit/store/ordering-key.test.ts"],
@@ -202,7 +226,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "retention-of-open-runs",
     guarantee: "Retention never deletes a run that is at work",
-    file: "store/retention/retention.ts",
+    file: "store/retention.ts",
     from: "where runs.ended_at is not null and runs.ended_at <= ?\n",
     to: "where coalesce(runs.ended_at, runs.created_at) <= ?\n",
     tests: ["unit/store/retention.test.ts"],
@@ -210,7 +234,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "retention-of-pending-messages",
     guarantee: "Retention never deletes a message that is still to be sent",
-    file: "store/retention/retention.ts",
+    file: "store/retention.ts",
     from: "where done_at is not null and done_at <= ? limit ?",
     to: "where coalesce(done_at, created_at) <= ? limit ?",
     tests: ["unit/store/retention.test.ts"],
@@ -218,7 +242,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "retention-of-saved-sessions",
     guarantee: "Retention never deletes a conversation that the user keeps",
-    file: "store/retention/retention.ts",
+    file: "store/retention.ts",
     from: "and transient = 1 and queued = 0 and ",
     to: "and queued = 0 and ",
     tests: ["unit/store/retention.test.ts"],

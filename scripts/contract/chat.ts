@@ -23,6 +23,8 @@ export interface ChunkOptions {
   readonly includeUsage: boolean;
   readonly includeProgress: boolean;
   readonly showReasoning: boolean;
+  /** Whether the answer must have a format: a refusal is then a field of its own. */
+  readonly hasFormat?: boolean;
 }
 
 /** Makes the chunks of one answer, event by event. A failed run has no chunk: the caller reports it. */
@@ -65,9 +67,13 @@ export class ChatChunks {
   }
 
   #end(event: Extract<RunEvent, { event: "run.completed" }>): readonly ChatCompletionChunk[] {
-    const last = this.#chunk({}, finishReason(event.stop));
-    if (!this.#options.includeUsage) return [last];
-    return [last, { ...this.#chunk({}), choices: [], usage: toCompletionUsage(event.usage) }];
+    const refusal = this.#options.hasFormat ? refusalOf(event) : undefined;
+    const last =
+      refusal === undefined
+        ? [this.#chunk({}, finishReason(event.stop))]
+        : [this.#chunk({ refusal }), this.#chunk({}, "stop")];
+    if (!this.#options.includeUsage) return last;
+    return [...last, { ...this.#chunk({}), choices: [], usage: toCompletionUsage(event.usage) }];
   }
 
   #progress(event: ToolEvent): ChatCompletionChunk {
@@ -98,6 +104,11 @@ export function toCompletionUsage(usage: RunUsage): CompletionUsage {
     },
     completion_tokens_details: { reasoning_tokens: usage.reasoning_tokens },
   };
+}
+
+/** Returns why the model refused to answer; undefined when it did not. */
+export function refusalOf(event: Extract<RunEvent, { event: "run.completed" }>): string | undefined {
+  return event.stop === "refusal" ? event.output || "The model refused to answer." : undefined;
 }
 
 type Stop = Extract<RunEvent, { event: "run.completed" }>["stop"];

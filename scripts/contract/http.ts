@@ -87,6 +87,8 @@ export interface OperationMeta {
   readonly security: readonly Readonly<Record<string, readonly string[]>>[];
   /** `x-required-scope`. */
   readonly scope?: string;
+  /** `x-strict-query`: an unknown query parameter, or an unknown value of one, is refused. */
+  readonly strict?: boolean;
   readonly path?: ParameterGroup;
   readonly query?: ParameterGroup;
   readonly headers?: ParameterGroup;

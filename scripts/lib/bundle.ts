@@ -4,7 +4,7 @@ import { toJsonSchema, unwrapConfig, wrapConfig } from "./config-document.ts";
 import { SpecError, type BundledDocument } from "./document.ts";
 import { exists, readJson, removeFolder, writeJson } from "./files.ts";
 import { runRedocly } from "./redocly.ts";
-import { dropDiscriminators } from "./schema.ts";
+import { dropDiscriminators, makeExplicit } from "./schema.ts";
 import { specs, type SpecFile } from "./specs.ts";
 
 export interface Bundles {
@@ -20,7 +20,7 @@ export interface Bundles {
 export async function bundleSpecs(specsFolder: string, bundleFolder: string): Promise<Bundles> {
   await requireSpecs(specsFolder);
   const make = ({ source, bundle: name }: SpecFile) =>
-    bundle(join(specsFolder, source), join(bundleFolder, name));
+    bundleApi(join(specsFolder, source), join(bundleFolder, name));
   const makeIfThere = async (spec: SpecFile) =>
     (await exists(join(specsFolder, spec.source))) ? make(spec) : undefined;
   const jobs = [
@@ -42,6 +42,12 @@ async function requireSpecs(specsFolder: string): Promise<void> {
   const missing = required.filter((_, index) => !there[index]);
   if (missing.length === 0) return;
   throw new SpecError(missing.map(({ source }) => `${join(specsFolder, source)} is missing`));
+}
+
+async function bundleApi(source: string, target: string): Promise<BundledDocument> {
+  const explicit = makeExplicit(await bundle(source, target));
+  await writeJson(target, explicit);
+  return explicit;
 }
 
 async function bundle(source: string, target: string): Promise<BundledDocument> {

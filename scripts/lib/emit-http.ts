@@ -93,7 +93,7 @@ function printContent({ id }: Operation, { status }: Response, { type, schema }:
     return [`readonly stream: AsyncIterable<SseMessage<T.${componentName(schema["$ref"])}>>`];
   }
   if (type !== "application/json") {
-    return [`readonly raw: BodyInit`, `readonly contentType: ${JSON.stringify(type)}`];
+    return [`readonly raw: string`, `readonly contentType: ${JSON.stringify(type)}`];
   }
   const group = status === "default" || Number(status) >= 400 ? "Errors" : "Responses";
   return [`readonly body: T.${pascalCase(id)}${group}[${status === "default" ? '"default"' : status}]`];
@@ -101,13 +101,14 @@ function printContent({ id }: Operation, { status }: Response, { type, schema }:
 
 /** The row of the operation table. Undefined members are not printed. */
 function describe(operation: Operation): object {
-  const { method, route, tags, security, scope, groups, body, sse, responses } = operation;
+  const { method, route, tags, security, scope, strict, groups, body, sse, responses } = operation;
   return {
     method,
     route,
     tags,
     security,
     scope,
+    strict: strict || undefined,
     ...Object.fromEntries(groups.map((group) => [group.field, describeGroup(group)])),
     body:
       body &&

@@ -3,7 +3,6 @@ import { createRequire } from "node:module";
 import { readdir, readFile } from "node:fs/promises";
 import { join, relative, resolve } from "node:path";
 import { createClient, type UserConfig } from "@hey-api/openapi-ts";
-import { BUNDLE_EXTENSION } from "../openrpc-component.ts";
 import { bundleSpecs, type Bundles } from "./bundle.ts";
 import { emitAcp, readAcpSpec } from "./emit-acp.ts";
 import { emitConfigSchema, requireDefaults, toJsonSchema, wrapSchemas } from "./config-document.ts";
@@ -12,11 +11,13 @@ import { componentSchemas, SpecError, type BundledDocument } from "./document.ts
 import { emitHttp } from "./emit-http.ts";
 import type { RpcSide } from "./emit-rpc.ts";
 import { writePython } from "./emit-python.ts";
+import { writeGo } from "./go/emit.ts";
 import { writeReference } from "./emit-reference.ts";
 import { emitSchemas } from "./emit-schemas.ts";
 import { removeFolder, writeText } from "./files.ts";
 import { checkErrorCodes, checkHttpRules, checkSchemaRules } from "./http-rules.ts";
 import { readOperations } from "./operation.ts";
+import { outlineOf } from "./openrpc-outline.ts";
 import { HEADER } from "./print.ts";
 import { repository } from "./redocly.ts";
 import { checkRpcRules, collectRpcSchemas } from "./rpc-method.ts";
@@ -39,11 +40,12 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
   const rpcSchemas = collectRpcSchemas([bundles.gateway, ...(bundles.host ? [bundles.host] : [])]);
   await printTypes(out, bundles, { rpc: wrapSchemas(rpcSchemas), delivery });
   const rpcImports = { types: "./types/types.gen.ts", contract: "./contract.gen.ts" };
-  await Promise.all([
+  const jobs = [
     writeHttp(out, "http", bundles.http),
     bundles.webhook && writeHttp(out, "webhook", bundles.webhook),
     delivery && writeDelivery(out, delivery),
-    writePython(join(out, "sdk/python"), bundles.http),
+    writePython(join(out, "sdk/python"), bundles),
+    writeGo(join(out, "sdk/go"), bundles),
     writeReference(join(out, "reference"), bundles, acp),
     copyContract("http", join(out, "http/contract.gen.ts")),
     hasChats(bundles.http) && copyContract("chat", join(out, "http/chat.gen.ts")),
@@ -53,7 +55,10 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
     writeText(join(out, "config/schema.gen.ts"), emitConfigSchema(toJsonSchema(bundles.config))),
     runOpenRpcGenerator(out, bundles.gateway, "gateway"),
     bundles.host && runOpenRpcGenerator(out, bundles.host, "host"),
-  ]);
+  ];
+  // Nothing writes into the folder any more when a failure is reported.
+  await Promise.allSettled(jobs);
+  await Promise.all(jobs);
 }
 
 function hasChats(document: BundledDocument): boolean {
@@ -108,7 +113,8 @@ async function printTypes(
       // Flat functions take the client as an option, and then every call throws on Deno.
       operations: { strategy: "single", containerName, nesting: "operationId" },
     },
-    "@hey-api/client-fetch",
+    // One way to fail: what is no answer is thrown.
+    { name: "@hey-api/client-fetch", throwOnError: containerName === "AgentClient" },
   ];
   await createClient([
     job(bundles.http, "http/client", client("AgentClient")),
@@ -188,19 +194,14 @@ interface OpenRpcRun {
 
 const COMPONENTS = { gateway: "openrpc-component.ts", host: "openrpc-host-component.ts" } as const;
 
-/** Runs our component; the generator itself only validates the document. */
+/** Runs @open-rpc/generator with our component on one document. */
 async function runOpenRpcGenerator(out: string, document: BundledDocument, side: RpcSide): Promise<void> {
   const run = createRequire(import.meta.url)("@open-rpc/generator").default as (
     options: OpenRpcRun,
   ) => Promise<void>;
-  // The generator dereferences, and a schema that contains itself never ends: it gets the names alone.
-  const names = Object.keys(componentSchemas(document)).map((name) => [name, { title: name }]);
-  const outline = { ...document, components: { ...document.components, schemas: Object.fromEntries(names) } };
   await run({
-    openrpcDocument: {
-      ...structuredClone(outline),
-      [BUNDLE_EXTENSION]: join(out, "specs", specs[side].bundle),
-    },
+    // The generator resolves references in place.
+    openrpcDocument: structuredClone(outlineOf(document)),
     outDir: out,
     components: [
       {

@@ -1,6 +1,6 @@
 /** What a spec must keep to beyond OpenAPI, because a generator or the binding relies on it. */
 import { errorTable, type ErrorRow } from "../../src/base/errors.ts";
-import { componentName, componentSchemas, listAt, type BundledDocument } from "./document.ts";
+import { componentName, componentSchemas, isObject, listAt, type BundledDocument } from "./document.ts";
 import type { Operation, Response } from "./operation.ts";
 import { listSchemas } from "./schema.ts";
 
@@ -14,7 +14,41 @@ export function checkHttpRules(
     ...findRepeated(operations),
     ...operations.flatMap((operation) => checkBody(operation)),
     ...operations.flatMap((operation) => checkResponses(operation)),
+    ...operations.flatMap((operation) => checkStream(document, operation)),
     ...checkSchemaRules(document),
+    ...checkForeign(document),
+  ];
+}
+
+/** Names that generators need for themselves. */
+const RESERVED = new Set(
+  "Any ApiError ApiException ApiResponse AuthenticatedClient Client Configuration Error Exception File List Map Object Request Response String Unset".split(
+    " ",
+  ),
+);
+
+/** What common generators of clients cannot read, print as a type that does not compile, or make required. */
+function checkForeign(document: BundledDocument): readonly string[] {
+  const names = Object.keys(componentSchemas(document)).filter((name) => RESERVED.has(name));
+  const schemas = listSchemas(document["components"], "components").flatMap(({ at, schema }) => {
+    const values = schema["additionalProperties"];
+    const problems = [
+      isObject(values) && Array.isArray(values["type"]) && values["type"].length > 1
+        ? "additionalProperties of several types: write true, and the types in the description"
+        : "",
+      typeof schema["const"] === "boolean" ? "a constant true or false: write type: boolean" : "",
+      schema["type"] === "null" && !/\/(?:oneOf|anyOf)\/\d+$/.test(at)
+        ? "null alone is no type: write a union with what it may be"
+        : "",
+      "default" in schema && at.includes("/properties/")
+        ? "a default makes the property required for clients: write it in the description"
+        : "",
+    ];
+    return problems.filter((problem) => problem !== "").map((problem) => `${at}: ${problem}`);
+  });
+  return [
+    ...names.map((name) => `schema ${name}: generators use this name themselves; choose another`),
+    ...schemas,
   ];
 }
 
@@ -93,23 +127,31 @@ function checkBody({ id, body }: Operation): readonly string[] {
   return [`${id}: the request body must be application/json, or the operation must say x-raw-body: true`];
 }
 
-function checkResponses({ id, responses }: Operation): readonly string[] {
+function checkResponses({ id, responses, streamed }: Operation): readonly string[] {
   const success = responses.some(({ status }) => /^[123]\d\d$/.test(status));
   return [
     ...(success ? [] : [`${id}: at least one response below 400 is required`]),
-    ...responses.flatMap((response) => checkResponse(id, response)),
+    ...responses.flatMap((response) => checkResponse(id, response, streamed !== undefined)),
   ];
 }
 
-function checkResponse(id: string, { status, media }: Response): readonly string[] {
+function checkStream(document: BundledDocument, { id, streamed }: Operation): readonly string[] {
+  if (streamed === undefined || streamed in componentSchemas(document)) return [];
+  return [`${id}: x-sse.data names ${streamed}, which is not in components.schemas`];
+}
+
+function checkResponse(id: string, { status, media }: Response, isStreamed: boolean): readonly string[] {
   if (status !== "default" && !/^[1-5]\d\d$/.test(status)) {
     return [`${id} ${status}: a status is three digits or default; ranges are not supported`];
   }
-  const json = media.findIndex(({ type }) => type === "application/json");
+  const isJson = media.some(({ type }) => type === "application/json");
   const events = media.find(({ type }) => type === "text/event-stream");
   const problems: string[] = [];
-  if (json > 0) {
-    problems.push(`${id} ${status}: list application/json first; clients are typed by the first media type`);
+  // `x-sse.data` was read as the last media type.
+  if (isJson && events !== undefined && events !== (isStreamed ? media.at(-1) : undefined)) {
+    problems.push(
+      `${id} ${status}: name the schema of an event in x-sse.data, not beside application/json; clients would take an answer for the union of both`,
+    );
   }
   if (events !== undefined && componentName(events.schema["$ref"]) === undefined) {
     problems.push(`${id} ${status}: the text/event-stream schema must be a $ref to the schema of one event`);

@@ -2,8 +2,7 @@
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { applyDefaults } from "../../src/base/json/schema.ts";
-import { formatIssue, SchemaSet } from "../../src/base/json/validate.ts";
+import { applyDefaults, formatIssue, SchemaSet } from "../../src/base/schema.ts";
 import { toJsonSchema, unwrapConfig, wrapConfig } from "./config-document.ts";
 import { listDeliverySpecs } from "./delivery-document.ts";
 import type { BundledDocument, JsonObject, Schema } from "./document.ts";

@@ -1,5 +1,6 @@
 /** Reads the operations of a bundled OpenAPI document into the model that rules and emitters share. */
 import {
+  componentReference,
   dereference,
   isObject,
   listAt,
@@ -18,7 +19,12 @@ export interface Operation {
   readonly tags: readonly unknown[];
   readonly security: readonly unknown[];
   readonly scope: string | undefined;
+  /** `x-strict-query`: an unknown query parameter is refused. */
+  readonly strict: boolean;
+  /** `x-sse` without `data`. */
   readonly sse: JsonObject | undefined;
+  /** `x-sse.data`: the schema of one event of an answer that is JSON or a stream, as the request asks. */
+  readonly streamed: string | undefined;
   readonly groups: readonly ParameterGroup[];
   readonly body: Body | undefined;
   readonly responses: readonly Response[];
@@ -97,13 +103,15 @@ function readOperation(document: BundledDocument, operation: JsonObject, place: 
     tags: listAt(operation, "tags"),
     security: listAt("security" in operation ? operation : document, "security"),
     scope: stringAt(operation, "x-required-scope"),
-    sse: isObject(operation["x-sse"]) ? operation["x-sse"] : undefined,
+    strict: operation["x-strict-query"] === true,
+    sse: readSse(operation),
+    streamed: stringAt(objectAt(operation, "x-sse"), "data"),
     groups: Object.keys(PLACES).flatMap((place) =>
       readGroup(document, parameters, place as keyof typeof PLACES),
     ),
     body: readBody(document, operation),
     responses: Object.entries(objectAt(operation, "responses")).map(([status, response]) =>
-      readResponse(document, status, dereference(document, response)),
+      readResponse(document, status, { operation, response: dereference(document, response) }),
     ),
   };
 }
@@ -142,16 +150,31 @@ function readBody(document: BundledDocument, operation: JsonObject): Body | unde
   };
 }
 
-function readResponse(document: BundledDocument, status: string, response: JsonObject): Response {
+function readSse(operation: JsonObject): JsonObject | undefined {
+  if (!isObject(operation["x-sse"])) return undefined;
+  const { data: _data, ...sse } = operation["x-sse"];
+  return sse;
+}
+
+function readResponse(
+  document: BundledDocument,
+  status: string,
+  { operation, response }: { readonly operation: JsonObject; readonly response: JsonObject },
+): Response {
+  const media = Object.entries(objectAt(response, "content")).map(([type, each]) => ({
+    type,
+    schema: objectAt(each, "schema"),
+  }));
+  const event = status === "200" ? stringAt(objectAt(operation, "x-sse"), "data") : undefined;
   return {
     status,
     headers: Object.entries(objectAt(response, "headers")).map(([name, header]) => {
       const { required, "x-common": isCommon } = dereference(document, header);
       return { name: name.toLowerCase(), required: required === true, isCommon: isCommon === true };
     }),
-    media: Object.entries(objectAt(response, "content")).map(([type, media]) => ({
-      type,
-      schema: objectAt(media, "schema"),
-    })),
+    media:
+      event === undefined
+        ? media
+        : [...media, { type: "text/event-stream", schema: componentReference(event) }],
   };
 }

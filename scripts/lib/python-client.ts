@@ -1,7 +1,10 @@
 /** Prints client.py and aio.py: the same methods, once blocking and once for asyncio. */
-import type { Argument, Method, StreamKind } from "./python-method.ts";
-import { printAnnotation } from "./python-type.ts";
+import type { Argument as AnyArgument, Method as AnyMethod, StreamKind } from "./client-method.ts";
+import { printAnnotation, type PyType } from "./python-type.ts";
 import { printDocstring, printString, PYTHON_HEADER, wrap } from "./python-text.ts";
+
+type Argument = AnyArgument<PyType>;
+type Method = AnyMethod<PyType>;
 
 interface Flavour {
   readonly name: string;
@@ -49,7 +52,7 @@ function printModule(methods: readonly Method[], flavour: Flavour): string {
   const text = `${streams.join("")}${body}`;
   // Only what is used: linters of other projects complain of the rest.
   const used = (names: readonly string[]) => names.filter((name) => new RegExp(`\\b${name}\\b`).test(text));
-  const helpers = used(["ABSENT", "Request", "segment", "unstreamed"]);
+  const helpers = used(["ABSENT", "Request", "ResponseInfo", "segment", "unstreamed"]);
   const kinds = streams.length === 0 ? "" : "from ._follow import StreamKind\n";
   return `${PYTHON_HEADER}"""${flavour.doc}"""
 
@@ -71,13 +74,14 @@ ${body}`;
 function classDoc({ doc }: Flavour): readonly string[] {
   return [
     doc,
-    "Every method takes `extra_headers`, and `timeout`: the longest silence of the server in seconds. Errors of the server are AgentApiError, failures of the connection AgentConnectionError; both are AgentError. Only GET requests, and requests with an `Idempotency-Key`, are tried again.",
+    "Every method takes `extra_headers`, `response`, which gets status and headers of the answer, and `timeout`: the longest silence of the server in seconds. Errors of the server are AgentApiError, failures of the connection AgentConnectionError; both are AgentError. Only GET requests, and requests with an `Idempotency-Key`, are tried again.",
   ];
 }
 
 function printStreamKind(name: string, kind: StreamKind): string {
   const rows = [
     ...(kind.terminator === undefined ? [] : [`terminator=${printString(kind.terminator)}`]),
+    ...(kind.isEndless ? ["endless=True"] : []),
     ...(kind.final.length === 0 ? [] : [`tag=${printString(kind.tag)}`]),
     ...(kind.final.length === 0 ? [] : [`final=frozenset({${kind.final.map(printString).join(", ")}})`]),
     ...(kind.cursorHeader === "" ? [] : [`cursor_header=${printString(kind.cursorHeader)}`]),
@@ -129,6 +133,7 @@ function printArguments({ args, body }: Method): readonly string[] {
       .filter((argument) => !required(argument))
       .map((argument) => `${argument.name}: ${type(argument)} | None = None`),
     "extra_headers: Mapping[str, str] | None = None",
+    "response: ResponseInfo | None = None",
     "timeout: float | None = None",
   ];
 }
@@ -176,6 +181,7 @@ function requestRows({ operation, args, body, accept, stream, fixedQuery }: Meth
     ...printTable("headers", headers),
     ...(body === undefined ? [] : printBody(body, stream !== undefined)),
     "extra_headers=extra_headers",
+    "response=response",
     "timeout=timeout",
   ];
 }

@@ -10,7 +10,8 @@ import {
   type BundledDocument,
   type Schema,
 } from "./document.ts";
-import { ANY, NONE, printAnnotation, printQuoted, unionOf, type PyType } from "./python-type.ts";
+import type { ClientLanguage } from "./client-method.ts";
+import { ANY, NONE, printAnnotation, printQuoted, unionOf, withoutNone, type PyType } from "./python-type.ts";
 import {
   className,
   isKeyword,
@@ -18,6 +19,7 @@ import {
   printDocstring,
   printString,
   PYTHON_HEADER,
+  snakeCase,
   takeName,
 } from "./python-text.ts";
 
@@ -33,7 +35,12 @@ interface Member {
   readonly doc: string | undefined;
 }
 
-export class PythonTypes {
+export class PythonTypes implements ClientLanguage<PyType> {
+  readonly none = NONE;
+  readonly text: PyType = { kind: "plain", text: "str" };
+  readonly bytes: PyType = { kind: "plain", text: "bytes" };
+  /** What methods use by name. */
+  readonly reserved = "self body extra_headers response timeout types cast segment unstreamed".split(" ");
   readonly #document: BundledDocument;
   readonly #taken = new Set(RESERVED);
   /** Component name -> its name in Python. */
@@ -42,8 +49,12 @@ export class PythonTypes {
   readonly #inlined = new Map<string, PyType>();
   readonly #declarations: string[] = [];
 
-  constructor(document: BundledDocument) {
+  readonly #surface: string;
+
+  /** `surface` is named in the doc of the module. */
+  constructor(document: BundledDocument, surface: "HTTP API" | "gateway" = "HTTP API") {
     this.#document = document;
+    this.#surface = surface;
     const components = Object.entries(componentSchemas(document));
     for (const [name] of components) this.#names.set(name, takeName(className(name), this.#taken));
     for (const [name, schema] of components) this.#declareComponent(this.#names.get(name) ?? name, schema);
@@ -56,9 +67,21 @@ export class PythonTypes {
     return schema["nullable"] === true ? unionOf([type, NONE]) : type;
   }
 
+  ofParameter(schema: unknown, hint: string): PyType {
+    return withoutNone(this.of(schema, hint));
+  }
+
+  nameMethod(words: string, taken: Set<string>): string {
+    return takeName(snakeCase(words), taken);
+  }
+
+  nameArgument(name: string, taken: Set<string>): string {
+    return takeName(snakeCase(name), taken);
+  }
+
   /** The module, with everything that was asked for until now. */
   print(): string {
-    return `${PYTHON_HEADER}"""The shapes of requests and answers. They are plain dictionaries at run time."""
+    return `${PYTHON_HEADER}"""The shapes of requests and answers${this.#surface === "gateway" ? " of the gateway" : ""}. They are plain dictionaries at run time."""
 
 from __future__ import annotations
 

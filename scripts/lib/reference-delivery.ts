@@ -1,5 +1,5 @@
 /** The reference of delivery: where messages go, what each platform needs, what becomes of those that do not arrive. */
-import { platforms, type PlatformTraits } from "../../src/deliver/message.ts";
+import { platforms, type PlatformTraits } from "../../src/deliver/target.ts";
 import {
   componentSchemas,
   isObject,
@@ -44,7 +44,7 @@ const CHAPTERS: readonly Chapter[] = [
         "A thread or topic of a chat, on platforms that have them. Same as `message_thread_id` or `thread_id` in `deliver_extra`.",
       ],
       ["`sms:+15550100`", "A phone number; an address for `email`."],
-      ["`origin`", "The chat that created the job, or `local` if there is none."],
+      ["`origin`", "The chat that created the job, or `local` if no chat did."],
       ["`all`", "Every platform that has a home channel."],
       ["`local`", "A file in the home."],
       ["`log`", "The start of the text, in the log."],
@@ -53,12 +53,20 @@ const CHAPTERS: readonly Chapter[] = [
     ],
   },
   {
-    title: "Setting up",
+    title: "Setup",
     text: "`agentd gateway setup` asks for the platform and its settings; `--platform NAME --set key=value` sets them without questions. agentd reads a setting from `extra` in `platforms.<name>`, then from `platforms.<name>`, then from the variable listed beside it, in the environment or `<home>/.env`. Keep secrets in `.env`; in the configuration, `env:NAME` refers to a variable. `agentd platforms list` shows which platforms are ready and which settings are missing. `agentd platforms test NAME --chat-id ID` sends a message.",
   },
   {
+    title: "Text",
+    text: "Answers are Markdown, which agentd converts to the format of each platform. Platforms that cannot format a part of a word get `*` and `_` there unchanged. In a message that a webhook sends without the agent, the words of the route's `prompt` are Markdown, and the values of the payload are plain text: they never become a link, formatting, a quote or code on any platform.",
+  },
+  {
+    title: "Files",
+    text: "A line `MEDIA:path` in an answer sends that file: as a photo, a document or an attachment on `telegram`, `discord`, `slack` (scope `files:write`), `matrix`, `signal` and `email`. The path is absolute or relative to the working folder of the session. The file must be in that folder or in the workspace. It must not be hidden, be a key or contain a registered secret, and may have at most 10 MB; an answer may send at most ten files with 20 MB in total. Otherwise, and on other platforms, the line stays in the text with the reason. The first attempt copies the file to `<home>/outbox`, so that every attempt sends the same bytes; the copy is removed when the message is delivered or deleted. If gateways share a database but not a disk, each sends only the files on its own disk.",
+  },
+  {
     title: "Retries",
-    text: "A message is on disk before agentd confirms it, and survives a crash. A failed attempt is retried after 60, 300 and 1800 seconds (`delivery.retry_seconds`), or when the platform asks for it. A rate limit of the platform does not count as an attempt. Messages to one chat arrive in the order in which they were enqueued. Parts of a long text that arrived are not sent again. agentd never repeats a run because a chat was down.",
+    text: "A message is on disk before agentd confirms it, and survives a crash. A failed attempt is retried after 60, 300 and 1800 seconds (`delivery.retry_seconds`), or when the platform asks for it. A rate limit of the platform does not count as an attempt. Messages to one chat arrive in the order in which they were enqueued. Parts of a long text that have arrived are not sent again. agentd never repeats a run because a chat was unreachable.",
   },
   {
     title: "States",

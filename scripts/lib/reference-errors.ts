@@ -27,14 +27,14 @@ export function rpcErrorSection(
       [text(anywhere ? "any method" : "the methods that list it")],
     ]);
   const about =
-    "An error is `{code, message, data: {reason, retryable, ...}}`. Go by `data.reason`: several reasons share a number. " +
+    "An error is `{code, message, data: {reason, retryable, ...}}`. Check `data.reason`, because several reasons share a number. " +
     "`message` is for people and says what to do next. `data.issues` of `invalid_params` lists `{path, message}`.";
   return [
     {
       id: "errors",
       title: "Errors",
       nav: "Errors",
-      blocks: [paragraph(...prose(about)), ...table(["Code", "Reason", "Worth trying again", "From"], rows)],
+      blocks: [paragraph(...prose(about)), ...table(["Code", "Reason", "Retryable", "From"], rows)],
     },
   ];
 }

@@ -115,9 +115,7 @@ function authSection(document: BundledDocument, operations: readonly Operation[]
       nav: "Authentication",
       blocks: [
         ...table(["Scheme", "How", "Description"], schemes),
-        ...(scopeRows.length === 0
-          ? []
-          : [paragraph(text("A key has scopes, and each scope opens some operations:"))]),
+        ...(scopeRows.length === 0 ? [] : [paragraph(text("Each scope of a key allows some operations:"))]),
         ...table(["Scope", "Operations"], scopeRows),
         ...(open.length === 0
           ? []
@@ -340,7 +338,7 @@ function streamBlocks(document: BundledDocument, { responses, sse }: Operation):
           code(id),
           text(": send the last one as "),
           code("Last-Event-ID"),
-          text(" to go on from there."),
+          text(" to resume from there."),
         ]
       : [],
     terminator === "close"
@@ -386,10 +384,10 @@ function errorSection(errors: readonly ErrorEntry[]): readonly Section[] {
       blocks: [
         paragraph(
           ...prose(
-            "`code` of an error says exactly what happened and never changes its meaning; `message` is for people.",
+            "The `code` of an error says exactly what happened and never changes its meaning; `message` is for people.",
           ),
         ),
-        ...table(["Status", "Code", "Type", "Worth trying again"], rows),
+        ...table(["Status", "Code", "Type", "Retryable"], rows),
       ],
     },
   ];

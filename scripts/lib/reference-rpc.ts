@@ -104,6 +104,6 @@ function methodSection(
 }
 
 function resultBlocks(document: BundledDocument, { result }: RpcMethod): readonly Block[] {
-  if (result === undefined) return [paragraph(text("A notification: there is no answer."))];
+  if (result === undefined) return [paragraph(text("A notification: it gets no response."))];
   return [paragraph(text("Result:")), ...openSchema(document, result.schema)];
 }

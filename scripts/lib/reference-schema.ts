@@ -175,7 +175,7 @@ function constants(schema: Schema, property: string | undefined): readonly unkno
 }
 
 function finality(schema: Schema): Line {
-  return schema["x-final"] === true ? [text("The last one.")] : [];
+  return schema["x-final"] === true ? [text("The last event.")] : [];
 }
 
 /** `At most 20; default 5.` */

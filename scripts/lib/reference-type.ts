@@ -40,7 +40,7 @@ export function factLines(schema: unknown): readonly Line[] {
     ...fact(schema, "exclusiveMinimum", "more than"),
     ...fact(schema, "exclusiveMaximum", "less than"),
     ...fact(schema, "multipleOf", "a multiple of"),
-    ...(schema["uniqueItems"] === true ? [[text("no item twice")]] : []),
+    ...(schema["uniqueItems"] === true ? [[text("no duplicates")]] : []),
     ...(stringAt(schema, "pattern") === undefined
       ? []
       : [[text("matches "), code(String(schema["pattern"]))]]),
@@ -91,7 +91,7 @@ function typeNamed(name: string, schema: Schema): Line {
     return isMap ? [text("map of "), ...typeLine(values)] : [text("object")];
   }
   const format = stringAt(schema, "format");
-  return [text(format === undefined || name === "null" ? name : `${name} (${format})`)];
+  return [text(format === undefined || name !== "string" ? name : `${name} (${format})`)];
 }
 
 function range(schema: Schema, [low, high]: readonly [string, string], unit: string): readonly Line[] {
@@ -107,7 +107,7 @@ function range(schema: Schema, [low, high]: readonly [string, string], unit: str
         : most !== undefined
           ? `at most ${String(most)}`
           : undefined;
-  return words === undefined ? [] : [[text(`${words} ${unit}`.trim())]];
+  return words === undefined ? [] : [[text(`${words} ${most === 1 ? unit.replace(/s$/, "") : unit}`.trim())]];
 }
 
 function fact(schema: Schema, keyword: string, words: string): readonly Line[] {

@@ -138,6 +138,11 @@ function checkMethod({ name, paramStructure, params, result, errors }: RpcMethod
     problems.push(`${name}: the required parameter ${params[late]?.name} must come before the optional ones`);
   }
   if (result?.name === "") problems.push(`${name}: an inline result schema needs a title; it names the type`);
+  if (result?.name === pascalCase(name)) {
+    problems.push(
+      `${name}: the result is called ${result.name}, which generators call the method: call it ${result.name}Result`,
+    );
+  }
   const reserved = errors.filter((code) => code >= -32768 && code <= -32000);
   return [
     ...problems,

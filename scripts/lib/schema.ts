@@ -41,13 +41,48 @@ export function mapSchema(schema: unknown, visit: (schema: Schema) => Schema): u
   return visit(Object.fromEntries(keywords));
 }
 
+/** What the server validates instead of the schema that carries it; a handler checks the rest, with error codes of its own. */
+const SERVER_SCHEMA = "x-server-schema";
+
 /** The schema as a validator needs it: no prose, no defaults, no extensions. */
 export function stripAnnotations(schema: Schema): Schema {
-  return mapSchema(schema, (each) =>
-    Object.fromEntries(
-      Object.entries(each).filter(([keyword]) => !ANNOTATIONS.has(keyword) && !keyword.startsWith("x-")),
-    ),
-  ) as Schema;
+  return mapSchema(schema, (each) => {
+    const { [SERVER_SCHEMA]: server } = each;
+    if (isObject(server)) return server;
+    return Object.fromEntries(
+      Object.entries(each).filter(
+        ([keyword, value]) =>
+          !ANNOTATIONS.has(keyword) &&
+          !keyword.startsWith("x-") &&
+          // What makeExplicit adds.
+          !(keyword === "format" && NUMBER_FORMATS.has(String(value))) &&
+          !(keyword === "type" && "const" in each),
+      ),
+    );
+  }) as Schema;
+}
+
+const FORMATS: Readonly<Record<string, string>> = { number: "double", integer: "int64" };
+const NUMBER_FORMATS = new Set(Object.values(FORMATS));
+
+/**
+ * Returns the document with what JSON Schema leaves implied: the type of each `const`, and the format of each number.
+ * Without them generators for typed languages choose `any` and 32 bits.
+ */
+export function makeExplicit<T>(document: T): T {
+  return mapSchema(document, (schema) => {
+    const typed =
+      "const" in schema && !("type" in schema) ? { type: typeOf(schema["const"]), ...schema } : schema;
+    const types = Array.isArray(typed["type"]) ? typed["type"] : [typed["type"]];
+    const format = types.map((type) => FORMATS[String(type)]).find((each) => each !== undefined);
+    return format === undefined || "format" in typed ? typed : { ...typed, format };
+  }) as T;
+}
+
+function typeOf(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "array";
+  return Number.isInteger(value) ? "integer" : typeof value;
 }
 
 /** `discriminator` is OpenAPI's own, and the bundler does not rewrite its mapping elsewhere. */

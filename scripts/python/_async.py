@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import Any, AsyncIterator, Generic, TypeVar
 
+import httpx
+
 from ._follow import Follow, StreamKind
-from ._http1 import AsyncExchange
-from ._request import MAX_ANSWER_BYTES, Request, Server, read_answer, to_error
+from ._request import MAX_ANSWER_BYTES, Head, Request, Server, read_answer, to_error
 from ._retry import Retries, RetryPolicy
+from ._transport import build_request, client_options, head_of, set_silence, translate
 from .errors import AgentError, AgentProtocolError
 from .sse import SseParser
 
@@ -28,26 +29,27 @@ class AsyncBase:
         connect_timeout: float = 10.0,
         stream_timeout: float = 60.0,
         retry: RetryPolicy = RetryPolicy(),
-        ssl_context: ssl.SSLContext | None = None,
+        http_client: httpx.AsyncClient | None = None,
     ) -> None:
-        """A client of one server. Nothing is sent yet; a client belongs to no event loop.
+        """Creates a client of one server. Nothing is sent yet.
 
         Args:
-            base_url: Without `/v1`.
-            api_key: Sent as bearer token; None sends none.
-            timeout: Longest silence of the server in seconds, for calls that say nothing else.
-            connect_timeout: Seconds until the connection must stand.
+            base_url: With or without `/v1`.
+            api_key: Sent as a bearer token. None takes the environment variable `API_SERVER_KEY`; "" sends no key.
+            timeout: Longest silence of the server in seconds, for calls that name no other.
+            connect_timeout: Seconds until a connection must be open.
             stream_timeout: Seconds of silence after which a stream counts as cut. The server writes at least a
                 comment every 15 seconds, unless it is configured otherwise.
             retry: Bounds of what is tried again.
-            ssl_context: For https; None checks certificates against those the machine trusts.
+            http_client: Sends the requests, for example through a proxy or with other certificates. You close it.
+                Default: one that keeps no connections, ignores the proxies of the environment and follows no redirects.
         """
         self._server = Server(base_url, api_key)
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._stream_timeout = stream_timeout
         self._retry = retry
-        self._tls = ssl_context or (ssl.create_default_context() if self._server.tls else None)
+        self._http = http_client or httpx.AsyncClient(**client_options(self._server))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._server!r})"
@@ -58,47 +60,62 @@ class AsyncBase:
             try:
                 exchange = await self._open(request)
                 try:
-                    content = await read_all(exchange)
+                    content = await exchange.read_all()
                 finally:
-                    exchange.close()
+                    await exchange.close()
                 return read_answer(request, exchange.head, content)
             except AgentError as error:
                 wait = retries.after(error)
             await asyncio.sleep(wait)
 
     async def _open(self, request: Request) -> AsyncExchange:
-        server = self._server
-        # Made first: a header or body that cannot be sent needs no connection.
-        headers = {"host": server.authority, **server.header_fields(request)}
-        target, content = server.target(request), request.content()
-        exchange = await AsyncExchange.connect(
-            (server.host, server.port),
-            self._tls if server.tls else None,
-            connect_timeout=self._connect_timeout,
-            timeout=self._timeout if request.timeout is None else request.timeout,
-        )
+        timeout = self._timeout if request.timeout is None else request.timeout
+        sent = build_request(self._server, request, connect_timeout=self._connect_timeout, timeout=timeout)
         try:
-            await exchange.send((request.method, target), headers, content)
-        except BaseException:
-            exchange.close()
-            raise
+            exchange = AsyncExchange(await self._http.send(sent, stream=True, follow_redirects=False))
+        except httpx.HTTPError as error:
+            raise translate(error) from error
+        request.answered(exchange.head)
         return exchange
 
 
-async def read_all(exchange: AsyncExchange) -> bytes:
-    content = bytearray()
-    while chunk := await exchange.read_some():
-        content += chunk
-        if len(content) > MAX_ANSWER_BYTES:
-            raise AgentProtocolError(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
-    return bytes(content)
+class AsyncExchange:
+    """The answer to one request."""
+
+    head: Head
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self._chunks = response.aiter_raw()
+        self.head = head_of(response)
+
+    async def read_some(self) -> bytes:
+        """What has arrived; b"" at the end of the answer. AgentConnectionError when it breaks off before."""
+        try:
+            return await anext(self._chunks, b"")
+        except httpx.HTTPError as error:
+            raise translate(error) from error
+
+    async def read_all(self) -> bytes:
+        content = bytearray()
+        while chunk := await self.read_some():
+            content += chunk
+            if len(content) > MAX_ANSWER_BYTES:
+                raise AgentProtocolError(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+        return bytes(content)
+
+    def expect_silence(self, seconds: float) -> None:
+        set_silence(self._response, seconds)
+
+    async def close(self) -> None:
+        await self._response.aclose()
 
 
 class AsyncStream(Generic[E]):
     """The events of a stream, as they arrive: `async for event in stream`.
 
-    The request is sent when the first event is asked for, or on entering `async with`. To leave early, leave `async with`,
-    call `close()`, or break off the loop that has the only reference to the stream.
+    The request is sent when the first event is asked for, or on entering `async with`. To leave early, leave `async with`
+    or call `close()`. A loop that is broken off closes its connection soon after, while the event loop runs.
     """
 
     def __init__(self, client: AsyncBase, request: Request, kind: StreamKind) -> None:
@@ -129,11 +146,11 @@ class AsyncStream(Generic[E]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.close()
+        await self.close()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Ends the stream. What happens to its run is for the server to decide."""
-        self._course.close()
+        await self._course.close()
 
 
 class _Course:
@@ -152,9 +169,9 @@ class _Course:
             except AgentError as error:
                 await asyncio.sleep(self.follow.failed(error))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.follow.done = True
-        self._disconnect()
+        await self._disconnect()
 
     async def run(self) -> AsyncIterator[Any]:
         try:
@@ -163,17 +180,17 @@ class _Course:
                     async for event in self._read(await self._connect()):
                         yield event
                 except AgentError as error:
-                    self._disconnect()
+                    await self._disconnect()
                     if self.follow.done:
                         return
                     wait = self.follow.failed(error)
                     await asyncio.sleep(wait)
         finally:
-            self._disconnect()
+            await self._disconnect()
 
     async def _read(self, exchange: AsyncExchange) -> AsyncIterator[Any]:
         parser = SseParser()
-        while chunk := await exchange.read_some(self._silence):
+        while chunk := await exchange.read_some():
             for frame in parser.feed(chunk):
                 self.follow.server_wait = parser.retry
                 for event in self.follow.take(frame):
@@ -187,17 +204,18 @@ class _Course:
             exchange = await self._client._open(self.follow.next_request())
             try:
                 if exchange.head.status != 200:
-                    raise to_error(exchange.head, await read_all(exchange))
+                    raise to_error(exchange.head, await exchange.read_all())
                 if not exchange.head.headers.get("content-type", "").startswith("text/event-stream"):
                     raise AgentProtocolError("the server's answer is not a stream of events")
             except BaseException:
-                exchange.close()
+                await exchange.close()
                 raise
+            exchange.expect_silence(self._silence)
             self._exchange = exchange
             self.follow.opened(exchange.head)
         return self._exchange
 
-    def _disconnect(self) -> None:
+    async def _disconnect(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.close()
+            await exchange.close()

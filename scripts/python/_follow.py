@@ -23,6 +23,8 @@ class StreamKind:
 
     #: Data of the frame that ends it; None when it ends by closing.
     terminator: str | None = None
+    #: It goes on until its reader leaves: every end is a cut.
+    endless: bool = False
     #: Member of an event that names its kind, and the kinds after which nothing follows.
     tag: str = ""
     final: frozenset[str] = frozenset()
@@ -82,7 +84,7 @@ class Follow:
 
     def ended(self, comment: str | None) -> None:
         """The connection ended in order. StreamCutError unless that was the end of the stream."""
-        closes = self._kind.terminator is None
+        closes = self._kind.terminator is None and not self._kind.endless
         self.done = self.done or (closes and (comment == _CLOSED or not self._kind.final))
         if not self.done:
             self._fail("the stream ended before its end")

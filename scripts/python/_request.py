@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import os
 import re
 import time
 from dataclasses import dataclass, field
@@ -30,6 +31,15 @@ class Absent:
 ABSENT = Absent()
 
 
+@dataclass
+class ResponseInfo:
+    """What an answer has beside its body. Pass one as `response` of a method, which fills it, also for an error answer."""
+
+    status: int = 0
+    #: By lower-case name.
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Request:
     method: str
@@ -43,8 +53,14 @@ class Request:
     body: Any = ABSENT
     content_type: str = "application/json"
     extra_headers: Mapping[str, str] | None = None
+    #: Gets status and headers of the answer.
+    response: ResponseInfo | None = None
     #: Longest silence of the server in seconds; None stands for the client's own.
     timeout: float | None = None
+
+    def answered(self, head: Head) -> None:
+        if self.response is not None:
+            self.response.status, self.response.headers = head.status, head.headers
 
     @property
     def repeatable(self) -> bool:
@@ -86,15 +102,17 @@ class Server:
             raise ValueError("base_url must be an address such as http://127.0.0.1:8642")
         if parts.query or parts.fragment or parts.username is not None:
             raise ValueError("base_url must hold neither a query, nor a fragment, nor a user")
+        # Read for its check: a port out of range is a ValueError.
+        _ = parts.port
         self.tls = parts.scheme == "https"
-        self.host: str = parts.hostname
-        self.port: int = parts.port or (443 if self.tls else 80)
-        self.authority = parts.netloc
-        self._prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=-._~")
-        self._api_key = api_key
+        self.origin = f"{parts.scheme}://{parts.netloc}"
+        # OpenAI clients are given the address with /v1; the paths here begin with it.
+        path = parts.path.rstrip("/").removesuffix("/v1")
+        self._prefix = quote(path, safe="/%:@!$&'()*+,;=-._~")
+        self._api_key = os.environ.get("API_SERVER_KEY") if api_key is None else api_key
 
     def __repr__(self) -> str:
-        return f"Server({'https' if self.tls else 'http'}://{self.authority}{self._prefix})"
+        return f"Server({self.origin}{self._prefix})"
 
     def target(self, request: Request) -> str:
         """Path and query."""
@@ -114,7 +132,7 @@ class Server:
         fields = {"user-agent": f"agentd-client-python/{__version__}", "accept-encoding": "identity"}
         if request.accept:
             fields["accept"] = request.accept
-        if self._api_key is not None:
+        if self._api_key:
             fields["authorization"] = f"Bearer {self._api_key}"
             if not _HEADER_VALUE.fullmatch(fields["authorization"]):
                 raise ValueError("the API key has characters that no header can hold")

@@ -1,24 +1,20 @@
-"""The blocking half: one connection for each exchange, over http.client.
-
-Connections are not kept: a kept one may already be closed by the server when the next request is written to it, and
-then nobody knows whether that request was served. One each also makes a client safe to share between threads.
-"""
+"""The blocking half, over httpx."""
 
 from __future__ import annotations
 
-import http.client
-import ssl
 import time
-from typing import Any, Callable, Generic, Iterator, TypeVar
+from typing import Any, Generic, Iterator, TypeVar
+
+import httpx
 
 from ._follow import Follow, StreamKind
 from ._request import MAX_ANSWER_BYTES, Head, Request, Server, read_answer, to_error
 from ._retry import Retries, RetryPolicy
-from .errors import AgentConnectionError, AgentError, AgentProtocolError, AgentTimeoutError
+from ._transport import build_request, client_options, head_of, set_silence, translate
+from .errors import AgentError, AgentProtocolError
 from .sse import SseParser
 
 E = TypeVar("E")
-_CHUNK_BYTES = 64 * 1024
 
 
 class SyncBase:
@@ -33,26 +29,27 @@ class SyncBase:
         connect_timeout: float = 10.0,
         stream_timeout: float = 60.0,
         retry: RetryPolicy = RetryPolicy(),
-        ssl_context: ssl.SSLContext | None = None,
+        http_client: httpx.Client | None = None,
     ) -> None:
-        """A client of one server. Nothing is sent yet.
+        """Creates a client of one server. Nothing is sent yet.
 
         Args:
-            base_url: Without `/v1`.
-            api_key: Sent as bearer token; None sends none.
-            timeout: Longest silence of the server in seconds, for calls that say nothing else.
-            connect_timeout: Seconds until the connection must stand.
+            base_url: With or without `/v1`.
+            api_key: Sent as a bearer token. None takes the environment variable `API_SERVER_KEY`; "" sends no key.
+            timeout: Longest silence of the server in seconds, for calls that name no other.
+            connect_timeout: Seconds until a connection must be open.
             stream_timeout: Seconds of silence after which a stream counts as cut. The server writes at least a
                 comment every 15 seconds, unless it is configured otherwise.
             retry: Bounds of what is tried again.
-            ssl_context: For https; None checks certificates against those the machine trusts.
+            http_client: Sends the requests, for example through a proxy or with other certificates. You close it.
+                Default: one that keeps no connections, ignores the proxies of the environment and follows no redirects.
         """
         self._server = Server(base_url, api_key)
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._stream_timeout = stream_timeout
         self._retry = retry
-        self._tls = ssl_context or (ssl.create_default_context() if self._server.tls else None)
+        self._http = http_client or httpx.Client(**client_options(self._server))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._server!r})"
@@ -72,55 +69,32 @@ class SyncBase:
             time.sleep(wait)
 
     def _open(self, request: Request) -> Exchange:
-        server = self._server
         timeout = self._timeout if request.timeout is None else request.timeout
-        # Made first: a header or body that cannot be sent needs no connection.
-        headers = {"host": server.authority, **server.header_fields(request)}
-        line, content = (request.method, server.target(request)), request.content()
-        connection: http.client.HTTPConnection
-        if self._tls is None:
-            connection = http.client.HTTPConnection(server.host, server.port, timeout=self._connect_timeout)
-        else:
-            connection = http.client.HTTPSConnection(
-                server.host, server.port, timeout=self._connect_timeout, context=self._tls
-            )
-        return Exchange(connection, line, headers, content, timeout)
+        sent = build_request(self._server, request, connect_timeout=self._connect_timeout, timeout=timeout)
+        exchange = Exchange(self._http, sent)
+        request.answered(exchange.head)
+        return exchange
 
 
 class Exchange:
-    """One request and its answer, on a connection of its own."""
+    """One request and its answer."""
 
     head: Head
 
-    def __init__(
-        self,
-        connection: http.client.HTTPConnection,
-        line: tuple[str, str],
-        headers: dict[str, str],
-        content: bytes | None,
-        timeout: float,
-    ) -> None:
-        self._connection = connection
+    def __init__(self, client: httpx.Client, request: httpx.Request) -> None:
         try:
-            self._response = self._guard(lambda: self._begin(line, headers, content, timeout))
-        except BaseException:
-            connection.close()
-            raise
-        fields: dict[str, str] = {}
-        for name, value in self._response.getheaders():
-            key = name.lower()
-            fields[key] = f"{fields[key]}, {value}" if key in fields else value
-        self.head = Head(self._response.status, fields)
+            self._response = client.send(request, stream=True, follow_redirects=False)
+        except httpx.HTTPError as error:
+            raise translate(error) from error
+        self._chunks = self._response.iter_raw()
+        self.head = head_of(self._response)
 
-    def read_some(self, timeout: float | None = None) -> bytes:
+    def read_some(self) -> bytes:
         """What has arrived; b"" at the end of the answer. AgentConnectionError when it breaks off before."""
-        if timeout is not None:
-            self._socket.settimeout(timeout)
-        chunk = self._guard(lambda: self._response.read1(_CHUNK_BYTES))
-        # http.client lets a body pass that ends before its announced length.
-        if not chunk and self._response.length:
-            raise AgentConnectionError("the connection was closed before the answer was whole")
-        return chunk
+        try:
+            return next(self._chunks, b"")
+        except httpx.HTTPError as error:
+            raise translate(error) from error
 
     def read_all(self) -> bytes:
         content = bytearray()
@@ -130,34 +104,11 @@ class Exchange:
                 raise AgentProtocolError(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
         return bytes(content)
 
+    def expect_silence(self, seconds: float) -> None:
+        set_silence(self._response, seconds)
+
     def close(self) -> None:
         self._response.close()
-        self._connection.close()
-
-    def _begin(
-        self, line: tuple[str, str], headers: dict[str, str], content: bytes | None, timeout: float
-    ) -> http.client.HTTPResponse:
-        self._connection.connect()
-        # Kept, because http.client forgets it once the server says that it will close.
-        self._socket = self._connection.sock
-        self._socket.settimeout(timeout)
-        try:
-            self._connection.request(*line, body=content, headers=headers)
-        except (BrokenPipeError, ConnectionResetError):
-            # A server that refuses a body answers and closes while the body is still being written.
-            pass
-        return self._connection.getresponse()
-
-    @staticmethod
-    def _guard(act: Callable[[], E]) -> E:
-        try:
-            return act()
-        except TimeoutError as error:
-            raise AgentTimeoutError("the server was silent for too long") from error
-        except (OSError, http.client.IncompleteRead) as error:
-            raise AgentConnectionError(f"the connection failed: {str(error) or type(error).__name__}") from error
-        except http.client.HTTPException as error:
-            raise AgentProtocolError(f"the server does not answer in HTTP/1.1: {type(error).__name__}") from error
 
 
 class Stream(Generic[E]):
@@ -238,7 +189,7 @@ class _Course:
 
     def _read(self, exchange: Exchange) -> Iterator[Any]:
         parser = SseParser()
-        while chunk := exchange.read_some(self._silence):
+        while chunk := exchange.read_some():
             for frame in parser.feed(chunk):
                 self.follow.server_wait = parser.retry
                 yield from self.follow.take(frame)
@@ -257,6 +208,7 @@ class _Course:
             except BaseException:
                 exchange.close()
                 raise
+            exchange.expect_silence(self._silence)
             self._exchange = exchange
             self.follow.opened(exchange.head)
         return self._exchange

@@ -121,3 +121,41 @@ def error_class(status: int) -> type[AgentApiError]:
     if status >= 500:
         return ServerError
     return _CLASSES.get(status, AgentApiError)
+
+
+class GatewayError(AgentError):
+    """An error response of the gateway."""
+
+    def __init__(self, code: int, message: str, data: Mapping[str, Any] | None = None) -> None:
+        self.data: Mapping[str, Any] = data or {}
+        #: The stable name of the error, such as `session_not_found`.
+        self.reason = str(self.data.get("reason", ""))
+        super().__init__(f"{message} ({code} {self.reason})")
+        self.code = code
+        self.message = message
+        #: The same call may succeed later.
+        self.retryable = bool(self.data.get("retryable"))
+
+
+class TransportError(AgentConnectionError):
+    """A connection to the gateway ended or could not be opened. Not `retryable`: another attempt cannot succeed."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class ConnectionCutError(AgentConnectionError):
+    """The connection was cut during a call, whose outcome is unknown. The call is not repeated."""
+
+
+class GatewayClosedError(AgentError):
+    """The gateway client is closed. `__cause__` is the error that closed it."""
+
+
+class EventsLostError(AgentError):
+    """Events were read too slowly, and too many were waiting. `cursors` has the last event of each session that was read."""
+
+    def __init__(self, cursors: Mapping[str, Any]) -> None:
+        super().__init__("too many unread events: call events() again and read the history")
+        self.cursors = cursors

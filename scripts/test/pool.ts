@@ -1,10 +1,17 @@
 /** Worker processes that share a list of test files: each takes the next file when it is done with one. */
 import { fork, type ChildProcess } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestResult, WorkerMessage } from "./events.ts";
 
 /** A test that says nothing for so long hangs. */
 const SILENCE_MS = 120_000;
+
+export interface FileCost {
+  readonly durationMs: number;
+  /** Of the worker and of the processes that it started and saw end; undefined where the system does not say. */
+  readonly cpuMs: number | undefined;
+}
 
 export interface PoolOptions {
   readonly files: readonly string[];
@@ -13,7 +20,7 @@ export interface PoolOptions {
   readonly nodeArgs?: readonly string[];
   readonly onFileStart: (file: string) => void;
   readonly onResult: (file: string, result: TestResult) => void;
-  readonly onFileEnd: (file: string, durationMs: number) => void;
+  readonly onFileEnd: (file: string, cost: FileCost) => void;
   /** What a worker wrote, and what its runner remarked. */
   readonly onOutput: (file: string, text: string) => void;
   readonly signal?: AbortSignal;
@@ -34,7 +41,7 @@ async function drain(queue: string[], options: PoolOptions): Promise<void> {
 function runWorker(queue: string[], options: PoolOptions): Promise<void> {
   const { onFileStart, onFileEnd, onResult, onOutput, signal } = options;
   const child = startWorker(options);
-  let current: { readonly file: string; readonly startMs: number } | undefined;
+  let current: { readonly file: string; readonly startMs: number; readonly startCpuMs: number } | undefined;
   let running = "";
   let hasHung = false;
   const end = () => child.kill("SIGKILL");
@@ -46,7 +53,13 @@ function runWorker(queue: string[], options: PoolOptions): Promise<void> {
   signal?.addEventListener("abort", end, { once: true });
 
   const finish = () => {
-    if (current) onFileEnd(current.file, performance.now() - current.startMs);
+    if (current) {
+      const cpuMs = cpuMsOf(child.pid);
+      onFileEnd(current.file, {
+        durationMs: performance.now() - current.startMs,
+        cpuMs: cpuMs === undefined ? undefined : cpuMs - current.startCpuMs,
+      });
+    }
     current = undefined;
   };
   const next = () => {
@@ -54,7 +67,7 @@ function runWorker(queue: string[], options: PoolOptions): Promise<void> {
     running = "";
     const file = queue.shift();
     if (file !== undefined) {
-      current = { file, startMs: performance.now() };
+      current = { file, startMs: performance.now(), startCpuMs: cpuMsOf(child.pid) ?? 0 };
       onFileStart(file);
     }
     child.send(file ?? "");
@@ -86,6 +99,16 @@ function runWorker(queue: string[], options: PoolOptions): Promise<void> {
       resolve();
     });
   });
+}
+
+/** Linux says it of each process that has not been waited for; it counts in hundredths of a second. */
+function cpuMsOf(pid: number | undefined): number | undefined {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? [];
+    return 10 * fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0);
+  } catch {
+    return undefined;
+  }
 }
 
 function startWorker({ env, nodeArgs = [] }: PoolOptions): ChildProcess {

@@ -1,6 +1,7 @@
 /** What a run prints: a line of progress, failures as they happen, and totals. */
 import process from "node:process";
 import type { TestResult } from "./events.ts";
+import type { FileCost } from "./pool.ts";
 
 /** Where there is no terminal, a line of progress comes this often at most. */
 const LINE_EVERY_MS = 5_000;
@@ -8,7 +9,7 @@ const LINE_EVERY_MS = 5_000;
 export interface Report {
   fileStart(file: string): void;
   result(file: string, result: TestResult): void;
-  fileEnd(file: string, durationMs: number): void;
+  fileEnd(file: string, cost: FileCost): void;
   output(file: string, text: string): void;
   /** Prints the totals. False: something failed. */
   end(): boolean;
@@ -17,7 +18,7 @@ export interface Report {
 export function createReport(fileCount: number, slowest: number): Report {
   const counts = { passed: 0, failed: 0, skipped: 0 };
   const failures: string[] = [];
-  const durations: { readonly name: string; readonly ms: number }[] = [];
+  const costs: (FileCost & { readonly name: string })[] = [];
   const atWork = new Set<string>();
   const startMs = performance.now();
   let filesDone = 0;
@@ -48,18 +49,19 @@ export function createReport(fileCount: number, slowest: number): Report {
       }
       progress();
     },
-    fileEnd(file, ms) {
+    fileEnd(file, cost) {
       atWork.delete(file);
       filesDone++;
-      durations.push({ name: file, ms });
+      costs.push({ name: file, ...cost });
       progress();
     },
     output: (file, text) => print(`${file} wrote: ${text.trimEnd()}`),
     end() {
       print("");
       if (failures.length > 0) print(`${failures.length} failed:\n\n${failures.join("\n\n")}\n`);
-      for (const { name, ms } of durations.toSorted((a, b) => b.ms - a.ms).slice(0, slowest)) {
-        print(`${(ms / 1000).toFixed(2).padStart(8)} s  ${name}`);
+      for (const each of costs.toSorted((a, b) => b.durationMs - a.durationMs).slice(0, slowest)) {
+        const cpu = each.cpuMs === undefined ? "" : `${seconds(each.cpuMs)} s of CPU`;
+        print(`${seconds(each.durationMs)} s ${cpu}  ${each.name}`);
       }
       print(`${fileCount} files in ${((performance.now() - startMs) / 1000).toFixed(1)} s`);
       print(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
@@ -67,6 +69,8 @@ export function createReport(fileCount: number, slowest: number): Report {
     },
   };
 }
+
+const seconds = (ms: number) => (ms / 1000).toFixed(2).padStart(8);
 
 function indent(text: string): string {
   return text.replaceAll(/^/gm, "  ");

@@ -71,6 +71,7 @@ async function selectForDeno(): Promise<Selection> {
   const { main, others, graph } = await readAll();
   const borders = sourcesWhere(graph, (file) => graph.packages.get(file)?.some((name) => RUNTIME.test(name)));
   const touching = main.filter((file) => distanceTo(graph, file, borders) < Infinity);
+  const packaged = others.filter((file) => distancesFrom(graph, file).has(PACKAGE));
   return selection([
     {
       files: main.filter((file) => !touching.includes(file)),
@@ -86,7 +87,11 @@ async function selectForDeno(): Promise<Selection> {
       ],
       reason: "are farther from each file that touches the runtime than those chosen",
     },
-    startingPart(graph, others),
+    { files: packaged, chosen: [], reason: "start the installed package, which runs on Node" },
+    startingPart(
+      graph,
+      others.filter((file) => !packaged.includes(file)),
+    ),
   ]);
 }
 
@@ -129,6 +134,8 @@ const DATABASE = "test/harness/store.ts";
 const SQL = /\b(selectFrom|insertInto|updateTable|deleteFrom)\(|\bsql`|\btx\.(insert|update|delete)\(/;
 /** Through here tests start the program, or a child of their own. */
 const PROGRAM = "test/harness/program.ts";
+/** Through here tests start the package that they have packed and installed. */
+const PACKAGE = "test/process/package/installed.ts";
 /** Modules that each runtime has in its own make, and the servers and drivers that stand on them. */
 const RUNTIME =
   /^node:(child_process|crypto|dns|fs|http|https|net|os|process|sqlite|stream|worker_threads|zlib)\b|^(h3|srvx|crossws|postgres|nodemailer|write-file-atomic)\b/;
