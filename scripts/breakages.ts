@@ -3,16 +3,9 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "n
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
-import { agentBreakages } from "./breakages/agent.ts";
+import { allBreakages, staleness } from "./breakages/all.ts";
 import type { Breakage } from "./breakages/breakage.ts";
-import { cronBreakages } from "./breakages/cron.ts";
-import { deliverBreakages } from "./breakages/deliver.ts";
-import { httpBreakages } from "./breakages/http.ts";
-import { runBreakages } from "./breakages/runs.ts";
 import { runTests, type Failure } from "./breakages/run-tests.ts";
-import { storeBreakages } from "./breakages/store.ts";
-import { surfaceBreakages } from "./breakages/surfaces.ts";
-import { webhookBreakages } from "./breakages/webhook.ts";
 
 /** What came of one breakage. `problem` stands where no test could be asked. */
 interface Result {
@@ -23,16 +16,6 @@ interface Result {
 
 const root = resolve(import.meta.dirname, "..");
 const notCopied = new Set(["node_modules", ".git", "dist"]);
-const all: readonly Breakage[] = [
-  ...storeBreakages,
-  ...httpBreakages,
-  ...webhookBreakages,
-  ...cronBreakages,
-  ...agentBreakages,
-  ...runBreakages,
-  ...surfaceBreakages,
-  ...deliverBreakages,
-];
 
 const results = await inCopy(async (copy) => {
   const chosen = choose(process.argv.slice(2));
@@ -51,10 +34,10 @@ process.exitCode = caught.length === results.length ? 0 : 1;
 
 /** Those of the database at hand that were named, or all of them. */
 function choose(names: readonly string[]): readonly Breakage[] {
-  const unknown = names.filter((name) => !all.some((each) => each.name === name));
+  const unknown = names.filter((name) => !allBreakages.some((each) => each.name === name));
   if (unknown.length > 0) throw new Error(`There is no breakage ${unknown.join(", ")}.`);
   const here = process.env["AGENTD_DATABASE_URL"] ? "postgres" : "sqlite";
-  const chosen = all.filter(({ name }) => names.length === 0 || names.includes(name));
+  const chosen = allBreakages.filter(({ name }) => names.length === 0 || names.includes(name));
   return chosen.filter(({ database = here }) => database === here);
 }
 
@@ -89,8 +72,8 @@ async function tryOut(
 ): Promise<Result> {
   const path = join(copy, "src", breakage.file);
   const source = await readFile(path, "utf8");
-  const count = source.split(breakage.from).length - 1;
-  if (count !== 1) return { breakage, problem: `the old text occurs ${count} times in src/${breakage.file}` };
+  const problem = staleness(breakage, source);
+  if (problem !== undefined) return { breakage, problem };
   // A function, since `$` in a text would stand for something else.
   await writeFile(
     path,

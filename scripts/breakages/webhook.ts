@@ -190,7 +190,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-route-rights",
     guarantee: "A key without admin cannot give a route tools",
-    file: "http/control/routes.ts",
+    file: "http/control/deliveries.ts",
     from: `if (scopes.includes("admin")) return;`,
     to: "if (scopes.length > 0) return;",
     tests: ["contract/http/control-webhooks.test.ts"],
