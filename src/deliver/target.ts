@@ -191,6 +191,11 @@ export interface Platform<Settings> {
    * Returns the missing settings, each with its key and variable, such as `token (TELEGRAM_BOT_TOKEN)`. Empty: ready.
    */
   missing(settings: Settings): readonly string[];
+  /** Returns what else keeps the platform from sending, and what to do: a sentence without its full stop. */
+  problem?(
+    settings: Settings,
+    env: Readonly<Record<string, string | undefined>>,
+  ): Promise<string | undefined>;
   /** Creates the target. Call it only when no setting is missing. Opens no connection; the first `send` does. */
   create(settings: Settings, parts: PlatformParts): Target;
 }

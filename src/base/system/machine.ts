@@ -1,8 +1,8 @@
 /** This process, its runtime, its program and its machine. Touches the machine. */
-import { existsSync } from "node:fs";
-import { statfs } from "node:fs/promises";
+import { constants, existsSync } from "node:fs";
+import { access, statfs } from "node:fs/promises";
 import { connect } from "node:net";
-import { dirname } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import process from "node:process";
 import { clearInterval, setInterval } from "node:timers";
@@ -23,6 +23,23 @@ export async function freeBytes(path: string): Promise<number | undefined> {
     const isMissing = (error as { code?: string }).code === "ENOENT";
     return isMissing && dirname(path) !== path ? freeBytes(dirname(path)) : undefined;
   }
+}
+
+/** Returns the path of a program: of a name that is found through PATH, or of a path. Undefined when it cannot be run. */
+export async function findProgram(
+  name: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<string | undefined> {
+  const folders = (env["PATH"] ?? "").split(delimiter).filter(Boolean);
+  const paths = name.includes("/") ? [name] : folders.map((folder) => join(folder, name));
+  for (const path of paths) {
+    const runs = await access(path, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (runs) return path;
+  }
+  return undefined;
 }
 
 // The runtime: no other file knows which it is

@@ -79,8 +79,8 @@ async function findProblem<Name extends PlatformName>(
   config: Pick<Config, "platforms">,
   env: Environment,
 ): Promise<string | undefined> {
-  const unready = await findMissing(name, config, env);
-  return "platform" in unready ? undefined : hintOf(name, unready);
+  const found = await findMissing(name, config, env);
+  return "platform" in found ? found.platform.problem?.(found.settings, env) : hintOf(name, found);
 }
 
 /** Returns the readiness of one platform, with a new target when it is ready. */

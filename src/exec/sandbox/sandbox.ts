@@ -1,9 +1,9 @@
 /** Finds the operating system's sandbox and starts commands in it. Touches the machine. */
 import { execFile } from "node:child_process";
-import { constants, readFileSync, statSync } from "node:fs";
-import { access } from "node:fs/promises";
-import { delimiter, join } from "node:path";
+import { readFileSync, statSync } from "node:fs";
+import { delimiter } from "node:path";
 import process from "node:process";
+import { findProgram } from "../../base/system/machine.ts";
 import {
   bubblewrapArguments,
   proxyVariables,
@@ -141,19 +141,4 @@ function problemOf(program: string, args: readonly string[]): Promise<string | u
       resolve(error === null ? undefined : stderr.trim().split("\n").at(-1) || error.message),
     );
   });
-}
-
-async function findProgram(
-  name: string,
-  env: Readonly<Record<string, string | undefined>>,
-): Promise<string | undefined> {
-  for (const folder of (env["PATH"] ?? "").split(delimiter).filter(Boolean)) {
-    const path = join(folder, name);
-    const runs = await access(path, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (runs) return path;
-  }
-  return undefined;
 }

@@ -42,7 +42,7 @@ export interface ResponsePlan {
 export async function planResponse(request: CreateRequest, deps: HttpDeps): Promise<ResponsePlan> {
   const { body, headers, ctx } = request;
   refuseUnsupported(body);
-  const { name: owner } = ctx.identity;
+  const { owner } = ctx.identity;
   const { traceparent } = ctx;
   const address = addressOf(request);
   const previous =

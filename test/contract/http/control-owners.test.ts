@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Question, Session } from "../../../generated/http/client/types.gen.ts";
 import { askQuestion, asking, createSession, getSession, list, patch } from "../../harness/control.ts";
+import { responseOf } from "../../harness/responses.ts";
 import { post, startRun } from "../../harness/runs.ts";
 import { assertError, operationsWith, scenario, type NamedOperation } from "../../harness/scenario.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
@@ -41,6 +42,23 @@ test("a rotated key keeps its owner's data", async () => {
     ["s"],
   );
 });
+
+scenario(
+  "createResponse",
+  200,
+  { title: "two keys of one owner continue each other's responses and name each other's items", keys },
+  async (service) => {
+    const one = await responseOf(service, { input: "a" });
+    const asPhone = { headers: second };
+    const two = await responseOf(service, { input: "b", previous_response_id: one.id }, asPhone);
+    assert.equal(two.previous_response_id, one.id);
+    const input = [
+      { type: "item_reference", id: one.output[0]!.id },
+      { role: "user", content: "c" },
+    ];
+    assert.equal((await responseOf(service, { input }, asPhone)).status, "completed");
+  },
+);
 
 scenario("listSessions", 403, { title: "X-Agent-Owner from a key without admin", keys }, async (service) => {
   for (const owner of ["ann", "bob", "*"]) {

@@ -74,6 +74,17 @@ test("a missing gh leaves the comment in the outbox with an error, and the log s
   assert.equal(service.logged("a response for the log")[0]?.["text"], "hello");
 });
 
+test("a route to github_comment without a program gh is logged at the start, and one with it is not", async (t) => {
+  const { program } = await openProgram(t);
+  const warned = async (path: string) => {
+    await using service = await start(path, { deliver_extra: from });
+    return service.logged("a webhook route delivers to a platform that is not set up");
+  };
+  const [warning] = await warned("/nonexistent/gh");
+  assert.match(String(warning?.["problems"]), /The program gh is not installed\. Install GitHub CLI/);
+  assert.deepEqual(await warned(program), []);
+});
+
 /** The outbox once each of its messages was tried, by the names of their targets. */
 async function tried({ test: { service } }: WebhookService) {
   const patience = AbortSignal.timeout(10_000);

@@ -3,6 +3,7 @@ import type { Buffer } from "node:buffer";
 import { spawn, type ChildProcessByStdio } from "node:child_process";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
+import { findProgram } from "../../../base/system/machine.ts";
 import { killOnExit } from "../../../exec/process-group.ts";
 import type { Clock } from "../../../base/time.ts";
 import type { SendFailure } from "../../platform/call.ts";
@@ -252,12 +253,18 @@ function throttleOf({ status, headers }: GhAnswer, message: string, nowMs: numbe
   return isLimit ? SECONDARY_LIMIT_MS : undefined;
 }
 
+const INSTALL =
+  "Install GitHub CLI (https://cli.github.com) on the gateway's host, or set platforms.github_comment.program";
+
 function absence(code: string): string {
-  const hint =
-    "Install GitHub CLI (https://cli.github.com) on the gateway's host, or set platforms.github_comment.program.";
-  return code === "ENOENT"
-    ? `The program gh is not installed. ${hint}`
-    : `Cannot start the program gh (${code}). ${hint}`;
+  return code === "ENOENT" ? `${notInstalled}.` : `Cannot start the program gh (${code}). ${INSTALL}.`;
+}
+
+const notInstalled = `The program gh is not installed. ${INSTALL}`;
+
+/** Returns that gh cannot be run and what to do, a sentence without its full stop; undefined when it can. */
+export async function findGhProblem({ program, env }: Omit<GhOptions, "clock">): Promise<string | undefined> {
+  return (await findProgram(program, env)) === undefined ? notInstalled : undefined;
 }
 
 function messageOf({ body }: GhAnswer): string {

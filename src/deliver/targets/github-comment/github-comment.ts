@@ -12,11 +12,12 @@ import {
 } from "../../target.ts";
 import { Pace } from "../../platform/robot-webhook.ts";
 import { renderParts } from "../../text/parts.ts";
-import { failureOf, parseAnswer, createRunGh, type RunGh } from "./gh.ts";
+import { failureOf, findGhProblem, parseAnswer, createRunGh, type RunGh } from "./gh.ts";
 
 type Settings = PlatformSettings<"github_comment">;
 
 const NAME = "github_comment";
+const DEFAULT_PROGRAM = "gh";
 /** GitHub: body is too long (maximum is 65536 characters). */
 const TEXT_LIMIT = 65_536;
 const MAX_PARTS = 10;
@@ -45,11 +46,12 @@ const ID = /^[A-Za-z0-9_-]{1,128}$/;
 export const githubComment: Platform<Settings> = {
   name: NAME,
   missing: () => [],
+  problem: ({ program = DEFAULT_PROGRAM }, env) => findGhProblem({ program, env }),
   create(settings, { clock, env }) {
     for (const name of ["GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"]) {
       registerSecret(env[name] ?? "");
     }
-    const gh = createRunGh({ program: settings.program ?? "gh", env, clock });
+    const gh = createRunGh({ program: settings.program ?? DEFAULT_PROGRAM, env, clock });
     return createTarget(settings, { gh, clock });
   },
 };
