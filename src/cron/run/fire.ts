@@ -167,7 +167,7 @@ class Firing {
 }
 
 /** Reports a reason once: it is not delivered again while it stays the same, except for a manual run. */
-export function blockedEnding({ occurrence, job }: Claimed, reason: string): Ending {
+function blockedEnding({ occurrence, job }: Claimed, reason: string): Ending {
   const text = clip(reason, MAX_REASON_CHARACTERS);
   const isKnown = job.lastStatus === "blocked_config" && job.lastError === text;
   return {
@@ -309,7 +309,7 @@ const MAX_SCRIPT_CHARACTERS = 120_000;
 const MAX_SKILLS_CHARACTERS = 400_000;
 
 /** Reads what the prompt of an occurrence needs, and returns the prompt. */
-export async function assemblePrompt(
+async function assemblePrompt(
   deps: CronDeps,
   { occurrence, job }: Claimed,
   script: ScriptOutcome | undefined,

@@ -347,7 +347,7 @@ export class RepeatedRequest extends Error {
  * Claims the key for a run, in the transaction that records the run. RepeatedRequest when another run has the key;
  * ServiceError `idempotency_key_conflict`.
  */
-export async function claimKey(
+async function claimKey(
   tx: Tx,
   store: Store,
   { claim, runId }: { readonly claim: IdempotencyClaim; readonly runId: string },
