@@ -1,4 +1,5 @@
 /** Ends occurrences, and keeps their output files. Touches the machine. */
+import { UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow, OutboxRow, RunRow } from "../../store/schema/tables.ts";
 import {
@@ -54,8 +55,7 @@ export async function endOccurrence(tx: Tx, store: Store, end: OccurrenceEnd): P
     status: ending.status,
     reason,
     ended_at: tx.nowMs,
-    lease_owner: null,
-    lease_until: null,
+    ...UNLEASED,
     delivery_status: firstDeliveryStatus(plan, ending, targets),
     delivery_error: null,
   };

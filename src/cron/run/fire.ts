@@ -4,6 +4,7 @@ import type { RunInput } from "../../agent/run/run.ts";
 import { ServiceError, toServiceError } from "../../base/errors.ts";
 import { createSessionId, excerptOf, isBlank, toReadable } from "../../base/text.ts";
 import { redact, type Log } from "../../base/observe.ts";
+import { UNLEASED } from "../../store/leases.ts";
 import type { Tx, Store } from "../../store/store.ts";
 import type { OccurrenceRow, RunRow } from "../../store/schema/tables.ts";
 import type { CronDeps, CronSettings } from "../deps.ts";
@@ -159,9 +160,8 @@ class Firing {
 
   /** Releases the claim for the next process that looks for claims. */
   async #release(): Promise<void> {
-    const free = { lease_owner: null, lease_until: null };
     await this.#deps.store.write((tx) =>
-      tx.update("occurrences", { ...this.#mine, status: "claimed" }, free),
+      tx.update("occurrences", { ...this.#mine, status: "claimed" }, UNLEASED),
     );
   }
 }

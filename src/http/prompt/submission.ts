@@ -364,10 +364,7 @@ export async function deleteKey(
   runId: string,
 ): Promise<void> {
   const kept: StoredResult = { run_id: runId };
-  await store.write(async (tx) => {
-    const row = tx.db.deleteFrom("ledger").where("scope", "=", scope).where("key", "=", key);
-    await row.where("result", "=", JSON.stringify(kept)).execute();
-  });
+  await store.write((tx) => store.ledger.forget(tx, { scope, key }, kept));
 }
 
 /** Longer than runs are normally kept. A key without a run is deleted when a request uses it. */
