@@ -160,7 +160,7 @@ export interface ChatEnd {
 }
 
 /** Returns the whole answer in the chat completions format. */
-export function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
+function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
   const hasCalls = end.calls.length > 0;
   const isSilent = end.text === "" && (hasCalls || end.refusal !== null);
   const message = {
@@ -200,7 +200,7 @@ export interface ChatRequest {
 export type ChatHttpRequest = HttpRequest<"createChatCompletion", HttpContext>;
 
 /** Translates a request that fits the schema. Rejects unsupported parameters, and what the schema cannot express. */
-export async function toChatRequest(request: ChatHttpRequest, deps: HttpDeps): Promise<ChatRequest> {
+async function toChatRequest(request: ChatHttpRequest, deps: HttpDeps): Promise<ChatRequest> {
   const { body, headers } = request;
   refuseUnsupported(body);
   checkCount(body.messages.length, "messages", deps);

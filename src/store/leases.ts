@@ -1,4 +1,4 @@
-/** Claims on once-only work, and the processes that own leases. Touches the machine: host name and process table. */
+/** Claims on once-only work, leases on rows, and the processes that own them. Touches the machine: host name and process table. */
 import { hostname } from "node:os";
 import process from "node:process";
 import type { LedgerRow } from "./schema/tables.ts";
@@ -44,6 +44,9 @@ export interface Ledger {
   /** Releases a claim, so the next caller can claim it at once. False when this store had lost it. */
   release(tx: Tx, name: LedgerName): Promise<boolean>;
 
+  /** Deletes finished work that has this result, so that it can be claimed again. */
+  forget(tx: Tx, name: LedgerName, result: unknown): Promise<void>;
+
   /** Returns the row, unless it expired. */
   find(tx: Tx, name: LedgerName): Promise<LedgerRow | undefined>;
 }
@@ -62,6 +65,7 @@ const CLAIM =
 const MINE = "where scope = ? and key = ? and owner = ? and status = 'claimed'";
 const FINISH = `update ledger set status = 'done', result = ?, expires_at = ? ${MINE}`;
 const RELEASE = `delete from ledger ${MINE}`;
+const FORGET = "delete from ledger where scope = ? and key = ? and result = ?";
 
 export function createLedger(owner: string): Ledger {
   const take = async (tx: Tx, row: Omit<LedgerRow, "owner" | "created_at">): Promise<Claim> => {
@@ -89,11 +93,28 @@ export function createLedger(owner: string): Ledger {
       return (await rawTx(tx).run(RELEASE, [scope, key, owner])) === 1;
     },
 
+    async forget(tx, { scope, key }, result) {
+      await rawTx(tx).run(FORGET, [scope, key, JSON.stringify(result)]);
+    },
+
     async find(tx, { scope, key }) {
       const row = await tx.find("ledger", { scope, key });
       return row && row.expires_at > tx.nowMs ? row : undefined;
     },
   };
+}
+
+// Leases on rows
+
+/** The columns of a row without a lease. */
+export const UNLEASED = { lease_owner: null, lease_until: 0 } as const;
+
+/**
+ * Returns the columns of a row that `owner` leases for `leaseMs` from now. Set them together with what else changes in the
+ * row: a lease needs no statement of its own.
+ */
+export function leaseFor({ nowMs }: Pick<Tx, "nowMs">, owner: string, leaseMs: number) {
+  return { lease_owner: owner, lease_until: nowMs + leaseMs };
 }
 
 // Owners

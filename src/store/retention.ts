@@ -393,7 +393,7 @@ const DELETE_TICKERS =
   "(select 1 from cron_tickers as newer where newer.ticked_at > silent.ticked_at) limit ?)";
 
 /** Works on many rows in small transactions, which let other writers in between. */
-export class Batches {
+class Batches {
   /** Maximum number of rows that a transaction changes. */
   readonly size: number;
   readonly #store: Store;

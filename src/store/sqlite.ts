@@ -401,7 +401,7 @@ const CHECKPOINT_PAGES = 4_000;
 const CACHE_KIB = 8_192;
 
 /** Opens and configures a connection. ServiceError `state_store_unavailable` when the file cannot be opened. */
-export class Connection {
+class Connection {
   readonly #database: DatabaseSync;
   /** Approximate amount of text written since the last {@link checkpoint}. */
   loggedBytes = 0;

@@ -49,7 +49,7 @@ export async function sessionOptions(connection: AcpConnection, session: AcpSess
 }
 
 /** Returns the complete list of options, which the protocol requires in every update. */
-export function configOptions(
+function configOptions(
   { features }: AcpConnection,
   { agent }: AcpDeps,
   choices: SessionChoices,
@@ -203,10 +203,7 @@ export interface SessionChoices {
 const DEFAULT_EFFORT = "default";
 
 /** Reads the settings in effect. An unsaved session has those it was opened with. */
-export async function readChoices(
-  { store, agent }: AcpDeps,
-  { id, seed }: AcpSession,
-): Promise<SessionChoices> {
+async function readChoices({ store, agent }: AcpDeps, { id, seed }: AcpSession): Promise<SessionChoices> {
   const row = await store.find("sessions", { id });
   const { models, switches, settings } = agent.deps;
   const {
@@ -246,7 +243,7 @@ const NO_APPROVALS = {
 type FeatureFlags = Pick<ClientFeatures, "booleanOptions">;
 
 /** Returns the modes to show and the current one. Plan mode refuses changes even while approvals are off. */
-export function modeState(
+function modeState(
   { mode, yolo, isSandboxed = false }: Pick<SessionChoices, "mode" | "yolo" | "isSandboxed">,
   features: FeatureFlags,
 ): SessionModeState {

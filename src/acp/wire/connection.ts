@@ -341,7 +341,7 @@ export function readFeatures(capabilities: ClientCapabilities | null | undefined
 }
 
 /** The features of a client before `initialize`. */
-export const NO_FEATURES: ClientFeatures = readFeatures(undefined);
+const NO_FEATURES: ClientFeatures = readFeatures(undefined);
 
 function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null;

@@ -27,7 +27,7 @@ export function describeFormat({ schema, name, description }: OutputFormat): str
 }
 
 /** Returns why `text` does not have the format, in a clause without the text itself; undefined when it has it. */
-export function findProblem({ schema }: OutputFormat, text: string): string | undefined {
+function findProblem({ schema }: OutputFormat, text: string): string | undefined {
   let value: unknown;
   try {
     value = JSON.parse(text);

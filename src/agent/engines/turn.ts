@@ -194,7 +194,7 @@ function assistantMessage({ parts, isCut }: Step): readonly Message[] {
 }
 
 /** The messages of a running turn, and when they need compression. Both engines use it. */
-export class Conversation {
+class Conversation {
   readonly #turn: EngineTurn;
   #messages: readonly Message[];
   #counted: TokenCount | undefined;

@@ -20,7 +20,7 @@ import { runEvent } from "../run/event.ts";
 import type { AgentDeps } from "../deps.ts";
 
 /** Limit of starts for a run that may be what ends its process. */
-export const MAX_STARTS = 4;
+const MAX_STARTS = 4;
 
 /** The state of a run when its process ended: its unfinished step and the calls that wait for approval. */
 export interface Suspended {
@@ -110,7 +110,7 @@ export async function questionsOf(tx: Tx, runIds: readonly string[]): Promise<Qu
     .execute();
 }
 
-export async function startsOf(tx: Tx, runId: string): Promise<number> {
+async function startsOf(tx: Tx, runId: string): Promise<number> {
   const { count } = await tx.db
     .selectFrom("events")
     .select((of) => of.fn.countAll().as("count"))

@@ -1,4 +1,5 @@
 /** Takes over sessions whose process or run has ended, inside one transaction. */
+import { leaseFor, UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { type AliveSessions, LEASE_MS } from "../run/session-queue.ts";
@@ -81,7 +82,7 @@ async function lease(tx: Tx, store: Store, dead: readonly SessionRow[]): Promise
   const ids = dead.map(({ id }) => id);
   const update = tx.db
     .updateTable("sessions")
-    .set({ lease_owner: store.owner, lease_until: tx.nowMs + LEASE_MS })
+    .set(leaseFor(tx, store.owner, LEASE_MS))
     .where("id", "in", ids)
     .where("lease_owner", "=", owner);
   // Our clock may be ahead of the store's, by which leases expire.
@@ -95,7 +96,7 @@ async function release(tx: Tx, store: Store, ids: readonly string[]): Promise<Re
   if (ids.length === 0) return new Set();
   const free = await tx.db
     .updateTable("sessions")
-    .set({ lease_owner: null, lease_until: 0, updated_at: tx.nowMs })
+    .set({ ...UNLEASED, updated_at: tx.nowMs })
     .where("id", "in", ids)
     .where("lease_owner", "=", store.owner)
     .where("queued", "=", 0)

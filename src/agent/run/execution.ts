@@ -123,10 +123,6 @@ export class Execution {
     return isParked(this.#abort.signal);
   }
 
-  get isSubagent(): boolean {
-    return this.#options.run.kind === "subagent";
-  }
-
   /** Runs the turn to its end, which is one transaction. Undefined when the run was parked: it has not ended. */
   async run<T>(close: RunClose<T>): Promise<T | undefined> {
     const end = await this.#work();

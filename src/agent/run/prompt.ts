@@ -409,13 +409,13 @@ function descriptionTokens(tool: ToolSpec): number {
 const MAX_NAMED = 12;
 
 /** Returns what the model learns about missing tools; "" when nothing was left out. */
-export function omittedInstructions({ omitted }: Pick<FittedTools, "omitted">): string {
+function omittedInstructions({ omitted }: Pick<FittedTools, "omitted">): string {
   if (omitted.length === 0) return "";
   return `These tools do not fit into your context and are not available: ${listed(omitted)}. If a task needs one, say so.`;
 }
 
 /** Returns what people learn about missing tools, and why; undefined when nothing was left out. */
-export function omittedNotice(
+function omittedNotice(
   { omitted }: Pick<FittedTools, "omitted">,
   { model, contextTokens }: { readonly model: string; readonly contextTokens: number },
 ): string | undefined {

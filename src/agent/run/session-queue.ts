@@ -1,5 +1,6 @@
 /** Which run may start: the queue of each session, the sessions alive in this process, and the limit of runs. */
 import { ServiceError } from "../../base/errors.ts";
+import { leaseFor, UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "./event.ts";
@@ -13,12 +14,10 @@ import { retryWhileUnavailable } from "../../store/tx/group.ts";
 /** Time after which other processes take over the sessions of a silent one. Leases are renewed at a third of it. */
 export const LEASE_MS = 30_000;
 
-const FREE = { lease_owner: null, lease_until: 0 };
-
 /** Lease owner of a session whose queue waits for recovery. Until then no prompt overtakes the queued ones. */
 export const UNOWNED = "unowned";
 
-const WAITS_FOR_RECOVERY = { lease_owner: UNOWNED, lease_until: 0 };
+const WAITS_FOR_RECOVERY = { ...UNLEASED, lease_owner: UNOWNED };
 
 /** A run that starts, with its session and input. */
 export interface Started {
@@ -42,7 +41,7 @@ export class SessionQueue {
 
   /** Inserts a leased session with its first run running, in as few statements as possible. */
   async open(tx: Tx, { session, run, input }: Started): Promise<void> {
-    const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
+    const leased = leaseFor(tx, this.#store.owner, LEASE_MS);
     const rows = {
       session: { ...session, ...leased, last_message: input.prompt.length },
       run: { ...run, status: "running", started_at: tx.nowMs },
@@ -54,7 +53,7 @@ export class SessionQueue {
 
   /** As {@link open}, with the run queued: the caller starts it by {@link next} when the limits allow it. */
   async openQueued(tx: Tx, { session, run }: Started): Promise<void> {
-    const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
+    const leased = leaseFor(tx, this.#store.owner, LEASE_MS);
     await this.#store.journal.begin(tx, { session: { ...session, ...leased, queued: 1 }, run }, [
       queuedEvent(run, 1),
     ]);
@@ -156,7 +155,7 @@ export class SessionQueue {
     if (session?.lease_owner !== this.#store.owner) return undefined;
     const run = hold ? undefined : await nextQueued(tx.db, sessionId);
     if (!run) {
-      await tx.update("sessions", { id: sessionId }, hold ? WAITS_FOR_RECOVERY : { ...FREE, queued: 0 });
+      await tx.update("sessions", { id: sessionId }, hold ? WAITS_FOR_RECOVERY : { ...UNLEASED, queued: 0 });
       return undefined;
     }
     await tx.increment("sessions", { id: sessionId }, "queued", -1);

@@ -2,6 +2,7 @@
 import type { Todo } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { sha256, createSessionId, isSessionId } from "../../base/text.ts";
+import { leaseFor, UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import { lockName } from "../../store/tx/tx.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
@@ -148,8 +149,7 @@ export function newSession(address: SessionAddress, seed: SessionSeed, nowMs: nu
     last_seq: 0,
     last_message: 0,
     queued: 0,
-    lease_owner: null,
-    lease_until: 0,
+    ...UNLEASED,
     created_at: nowMs,
     updated_at: nowMs,
     parent_id: seed.parentId ?? null,
@@ -170,13 +170,13 @@ export function recordCreated(tx: Tx, { id, owner, transient }: SessionRow): voi
  * An expired lease is not taken here: recovery first closes the runs of its owner.
  */
 export async function takeLease(tx: Tx, sessionId: string, lease: Lease): Promise<boolean> {
-  const set = { lease_owner: lease.owner, lease_until: tx.nowMs + lease.ms };
+  const set = leaseFor(tx, lease.owner, lease.ms);
   return (await tx.update("sessions", { id: sessionId, lease_owner: null }, set)) === 1;
 }
 
 /** Releases the lease. False when prompts are queued: the caller then starts the next one. */
 export async function releaseLease(tx: Tx, sessionId: string, owner: string): Promise<boolean> {
-  const set = { lease_owner: null, lease_until: 0, updated_at: tx.nowMs };
+  const set = { ...UNLEASED, updated_at: tx.nowMs };
   return (await tx.update("sessions", { id: sessionId, lease_owner: owner, queued: 0 }, set)) === 1;
 }
 

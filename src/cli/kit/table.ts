@@ -48,7 +48,7 @@ export function toBlock(rows: readonly (readonly [name: string, value: string | 
 }
 
 /** Pads every column but the last to its widest cell. Returns a line per row. */
-export function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
+function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
   const columns = Math.max(0, ...rows.map((row) => row.length - 1));
   const widths = widthsOf(rows, columns);
   return rows.map((row) =>

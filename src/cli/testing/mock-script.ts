@@ -190,7 +190,7 @@ export function toTools({ tools = [] }: MockScript): readonly Tool[] {
 }
 
 /** The toolset of the scripted tools. */
-export const MOCK_TOOLSET = "mock";
+const MOCK_TOOLSET = "mock";
 
 function toStep(step: MockStep, cutConnections: () => void): ScriptStep {
   const { reasoning, text: words, calls, stop, error } = step;

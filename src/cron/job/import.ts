@@ -364,7 +364,7 @@ function isoOf(value: unknown, atMs: number): string {
 const MAX_MS = Date.UTC(10_000, 0, 1);
 
 /** Returns the milliseconds of ISO 8601 text or of a number of seconds; undefined for anything else. */
-export function timeOf(value: unknown): number | undefined {
+function timeOf(value: unknown): number | undefined {
   const ms = typeof value === "number" ? Math.round(value * 1000) : parseTime(value);
   return ms !== undefined && ms > 0 && ms < MAX_MS ? ms : undefined;
 }

@@ -73,15 +73,7 @@ export type LastStatus = "ok" | "error" | "delivery_failed" | "blocked_config" |
  * scheduler ran at its time; one row may cover several instants. skipped: the previous run was still running. unknown: its
  * process is gone; it is never run again.
  */
-export const OCCURRENCE_STATUSES = [
-  "claimed",
-  "running",
-  "ok",
-  "failed",
-  "missed",
-  "skipped",
-  "unknown",
-] as const;
+const OCCURRENCE_STATUSES = ["claimed", "running", "ok", "failed", "missed", "skipped", "unknown"] as const;
 export type OccurrenceStatus = (typeof OCCURRENCE_STATUSES)[number];
 
 export type Cause = "schedule" | "manual" | "retry";

@@ -1,4 +1,5 @@
 /** Ends occurrences, and keeps their output files. Touches the machine. */
+import { UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow, OutboxRow, RunRow } from "../../store/schema/tables.ts";
 import {
@@ -54,8 +55,7 @@ export async function endOccurrence(tx: Tx, store: Store, end: OccurrenceEnd): P
     status: ending.status,
     reason,
     ended_at: tx.nowMs,
-    lease_owner: null,
-    lease_until: null,
+    ...UNLEASED,
     delivery_status: firstDeliveryStatus(plan, ending, targets),
     delivery_error: null,
   };
@@ -178,7 +178,7 @@ async function isFinished(tx: Tx, row: CronJobRow): Promise<boolean> {
 const RETRY_DELAYS_MS = [300_000, 900_000, 1_800_000] as const;
 
 /** Returns how long to wait after the failure of `plan`, and the number of the retry, from 1. Undefined after the last. */
-export function retryAfterMs(
+function retryAfterMs(
   { retries }: Pick<CronJobRow, "retries">,
   { cause }: Pick<DeliveryPlan, "cause">,
 ): { readonly waitMs: number | undefined; readonly retries: number } {
@@ -190,7 +190,7 @@ export function retryAfterMs(
  * Returns when a run that never reached a model is retried; undefined when it is not. A manual run is not retried because a
  * person sees its failure, a one-shot had its instant, and a retry never comes after the next instant.
  */
-export function retryAtMs(
+function retryAtMs(
   row: Pick<CronJobRow, "state" | "retries" | "retry_at" | "next_run_at">,
   { plan, nowMs }: { readonly plan: Pick<DeliveryPlan, "cause" | "isOnce">; readonly nowMs: number },
 ): number | undefined {

@@ -4,6 +4,7 @@ import type { RunInput } from "../../agent/run/run.ts";
 import { ServiceError, toServiceError } from "../../base/errors.ts";
 import { createSessionId, excerptOf, isBlank, toReadable } from "../../base/text.ts";
 import { redact, type Log } from "../../base/observe.ts";
+import { UNLEASED } from "../../store/leases.ts";
 import type { Tx, Store } from "../../store/store.ts";
 import type { OccurrenceRow, RunRow } from "../../store/schema/tables.ts";
 import type { CronDeps, CronSettings } from "../deps.ts";
@@ -159,15 +160,14 @@ class Firing {
 
   /** Releases the claim for the next process that looks for claims. */
   async #release(): Promise<void> {
-    const free = { lease_owner: null, lease_until: null };
     await this.#deps.store.write((tx) =>
-      tx.update("occurrences", { ...this.#mine, status: "claimed" }, free),
+      tx.update("occurrences", { ...this.#mine, status: "claimed" }, UNLEASED),
     );
   }
 }
 
 /** Reports a reason once: it is not delivered again while it stays the same, except for a manual run. */
-export function blockedEnding({ occurrence, job }: Claimed, reason: string): Ending {
+function blockedEnding({ occurrence, job }: Claimed, reason: string): Ending {
   const text = clip(reason, MAX_REASON_CHARACTERS);
   const isKnown = job.lastStatus === "blocked_config" && job.lastError === text;
   return {
@@ -309,7 +309,7 @@ const MAX_SCRIPT_CHARACTERS = 120_000;
 const MAX_SKILLS_CHARACTERS = 400_000;
 
 /** Reads what the prompt of an occurrence needs, and returns the prompt. */
-export async function assemblePrompt(
+async function assemblePrompt(
   deps: CronDeps,
   { occurrence, job }: Claimed,
   script: ScriptOutcome | undefined,

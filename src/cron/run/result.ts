@@ -217,7 +217,7 @@ export function safely(
 }
 
 /** Returns the name of the job in one line, or its id when the name is blank. */
-export function titleOf({ jobName, jobId }: Pick<DeliveryPlan, "jobName" | "jobId">): string {
+function titleOf({ jobName, jobId }: Pick<DeliveryPlan, "jobName" | "jobId">): string {
   return redact(jobName).replace(/\s+/g, " ").trim() || jobId;
 }
 

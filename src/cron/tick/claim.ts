@@ -1,6 +1,7 @@
 import { createId } from "../../base/text.ts";
 import { type Log, redact } from "../../base/observe.ts";
 import { isRetryable, isUnavailable } from "../../store/tx/group.ts";
+import { leaseFor, UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../store/schema/tables.ts";
 import { toJob, type Job, formatSchedule, dueAtMs, REPAIR_MS, type Upcoming } from "../job/job.ts";
@@ -283,8 +284,7 @@ function occurrenceRow(
     ? { status: "skipped", reason: "The previous run was still running.", ended_at: tx.nowMs }
     : {
         status: "claimed",
-        lease_owner: store.owner,
-        lease_until: tx.nowMs + CLAIM_MS,
+        ...leaseFor(tx, store.owner, CLAIM_MS),
         output_file: outputFileName({ atMs: tx.nowMs, zone: job.definition.zone, cause }),
       };
   return { ...newRow(tx, job), scheduled_at: scheduledAtMs, cause, timing, ...columns };
@@ -324,8 +324,7 @@ function newRow(
     reason: null,
     covers_until: null,
     covers_count: 1,
-    lease_owner: null,
-    lease_until: null,
+    ...UNLEASED,
     claimed_at: tx.nowMs,
     started_at: null,
     ended_at: null,

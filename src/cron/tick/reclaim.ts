@@ -1,5 +1,6 @@
 import type { Log } from "../../base/observe.ts";
 import { isUnavailable } from "../../store/tx/group.ts";
+import { leaseFor, UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
 import { CLAIM_MS, type Claimed } from "./claim.ts";
@@ -89,12 +90,12 @@ function claimedColumns(tx: Tx, row: OccurrenceRow, owner: string): Partial<Occu
   const isLate = row.timing === "on_time" && tx.nowMs - row.scheduled_at > LATE_MS;
   // Messages count the delay up to the claim.
   const timing = isLate ? { timing: "late", claimed_at: tx.nowMs } : {};
-  return { lease_owner: owner, lease_until: tx.nowMs + CLAIM_MS, ...timing };
+  return { ...leaseFor(tx, owner, CLAIM_MS), ...timing };
 }
 
 function skippedColumns(tx: Tx): Partial<OccurrenceRow> {
   const reason = "The job was paused before it started.";
-  return { status: "skipped", reason, ended_at: tx.nowMs, lease_owner: null, lease_until: null };
+  return { status: "skipped", reason, ended_at: tx.nowMs, ...UNLEASED };
 }
 
 const LOST = "The process that ran its script is gone.";
@@ -127,7 +128,7 @@ export async function endLost(
 
 function unknownColumns(tx: Tx, reason: string): Partial<OccurrenceRow> {
   const ended = { status: "unknown", reason, ended_at: tx.nowMs, delivery_status: "none" };
-  return { ...ended, lease_owner: null, lease_until: null };
+  return { ...ended, ...UNLEASED };
 }
 
 /**
@@ -158,5 +159,5 @@ export async function endOrphans(
 /** Releases the claims of this process that have not started: other processes take them over at once. */
 export async function releaseClaims(tx: Tx, owner: string): Promise<void> {
   const notStarted = { lease_owner: owner, status: "claimed", run_id: null, ended_at: null } as const;
-  await tx.update("occurrences", notStarted, { lease_owner: null, lease_until: null });
+  await tx.update("occurrences", notStarted, UNLEASED);
 }

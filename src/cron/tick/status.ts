@@ -68,9 +68,9 @@ export interface CronStatus {
 }
 
 /** A scheduler without a successful tick for this long is stalled: three of its longest rounds, and some margin. */
-export const STALE_MS = 200_000;
+const STALE_MS = 200_000;
 /** A job that is due for this long is late. */
-export const LATE_JOB_MS = 60_000;
+const LATE_JOB_MS = 60_000;
 /** How long a correction of the clock is reported. */
 const CORRECTED_MS = 86_400_000;
 const MAX_NAMED = 5;

@@ -247,7 +247,7 @@ export async function recordEnd(
  * Records the outcome of an attempt: delivered, due again, unknown or dead. An attempt that our own shutdown cut is
  * released and does not count.
  */
-export async function recordIn(
+async function recordIn(
   tx: Tx,
   store: Store,
   { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },

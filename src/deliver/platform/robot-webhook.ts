@@ -19,7 +19,7 @@ export interface RobotWebhook {
 }
 
 /** The chat name that selects the webhook instead of the app or the bot. */
-export const WEBHOOK_CHAT = "webhook";
+const WEBHOOK_CHAT = "webhook";
 
 /** Parses the webhook's URL. Returns undefined when `url` does not end in `path` with a value for `query`. */
 export function parseRobotWebhook(url: string, path: string, query: string): RobotWebhook | undefined {

@@ -31,7 +31,7 @@ const SHARED_MEMORY_BYTES = 268_435_456;
 /** Checks for the bridge to the proxy before the command starts without it. */
 const MAX_LOOKS = 100_000;
 /** Where the proxy listens inside the sandbox. */
-export const PROXY_PORT = 3128;
+const PROXY_PORT = 3128;
 const PROXY_SOCKET = "/run/agentd-proxy.sock";
 
 /**

@@ -119,7 +119,7 @@ export interface LongBodyOptions {
 }
 
 /** The size from which a body counts until its client has read it. */
-export const LONG_BODY_BYTES = 65_536;
+const LONG_BODY_BYTES = 65_536;
 const PIECE_BYTES = 65_536;
 
 /**

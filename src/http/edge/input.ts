@@ -239,7 +239,7 @@ function refuseHostedTool([first = UNEXPLAINED]: readonly Issue[], body: unknown
 const UNEXPLAINED: Issue = { path: "", message: "does not match the schema", keyword: "schema" };
 
 /** Greatest depth of arrays and objects in a request. Code that stores and checks values recurses once per level. */
-export const MAX_DEPTH = 256;
+const MAX_DEPTH = 256;
 
 /** Parses JSON. SyntaxError; ServiceError `invalid_request` for more than {@link MAX_DEPTH} levels. */
 export function parseJson(text: string): unknown {

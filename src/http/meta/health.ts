@@ -232,7 +232,7 @@ function listed(names: readonly string[]): string {
 const START_MS = 10_000;
 
 /** Reports the scheduler and its jobs. `uptimeMs` is the server's age. */
-export function checkCron(serviceStats: CronStats, { uptimeMs }: { readonly uptimeMs: number }): HealthCheck {
+function checkCron(serviceStats: CronStats, { uptimeMs }: { readonly uptimeMs: number }): HealthCheck {
   const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures, corrected } =
     serviceStats;
   const counts = {

@@ -347,7 +347,7 @@ export class RepeatedRequest extends Error {
  * Claims the key for a run, in the transaction that records the run. RepeatedRequest when another run has the key;
  * ServiceError `idempotency_key_conflict`.
  */
-export async function claimKey(
+async function claimKey(
   tx: Tx,
   store: Store,
   { claim, runId }: { readonly claim: IdempotencyClaim; readonly runId: string },
@@ -364,10 +364,7 @@ export async function deleteKey(
   runId: string,
 ): Promise<void> {
   const kept: StoredResult = { run_id: runId };
-  await store.write(async (tx) => {
-    const row = tx.db.deleteFrom("ledger").where("scope", "=", scope).where("key", "=", key);
-    await row.where("result", "=", JSON.stringify(kept)).execute();
-  });
+  await store.write((tx) => store.ledger.forget(tx, { scope, key }, kept));
 }
 
 /** Longer than runs are normally kept. A key without a run is deleted when a request uses it. */

@@ -76,7 +76,7 @@ function expired({ id }: ResponseReducer): ServiceError {
  * Returns events that describe a run whose first events have expired: its last text, its calls for the client, and
  * its end. Undefined when the run or its final event is gone.
  */
-export async function rebuildFromRun(store: Store, runId: string): Promise<readonly RunEvent[] | undefined> {
+async function rebuildFromRun(store: Store, runId: string): Promise<readonly RunEvent[] | undefined> {
   const run = await store.find("runs", { id: runId });
   if (!run) return undefined;
   const soFar = [...head(run), ...lastOutput(run)];

@@ -301,7 +301,7 @@ function codeOf(type: ServiceError["row"]["type"]): ResponseError["code"] {
   return type === "invalid_request_error" ? "invalid_prompt" : "server_error";
 }
 
-export function toResponseUsage(usage: RunUsage): ResponseUsage {
+function toResponseUsage(usage: RunUsage): ResponseUsage {
   return {
     input_tokens: usage.input_tokens,
     input_tokens_details: {
@@ -315,7 +315,7 @@ export function toResponseUsage(usage: RunUsage): ResponseUsage {
 }
 
 /** Usage of a response that ended before the first model call. */
-export const noUsage: ResponseUsage = {
+const noUsage: ResponseUsage = {
   input_tokens: 0,
   input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
   output_tokens: 0,

@@ -266,7 +266,7 @@ export function echoOf(body: CreateResponseRequest, modelName: string): Response
 }
 
 /** Returns the client's name of the conversation, if the request has one. */
-export function conversationOf({ conversation }: CreateResponseRequest): string | undefined {
+function conversationOf({ conversation }: CreateResponseRequest): string | undefined {
   if (conversation === undefined || conversation === null) return undefined;
   return typeof conversation === "string" ? conversation : conversation.id;
 }

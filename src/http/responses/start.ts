@@ -84,7 +84,7 @@ function submit(
 }
 
 /** Thrown inside the transaction of a run when another request has continued its session. */
-export class Overtaken extends Error {
+class Overtaken extends Error {
   override readonly name = "Overtaken";
 }
 
@@ -95,7 +95,7 @@ export async function isLatest(store: Store, previous: ResponseRow): Promise<boo
 }
 
 /** Records `id` as the response that continues `previous`, inside its transaction. {@link Overtaken}. */
-export async function claimNext(tx: Tx, previous: ResponseRow, id: string): Promise<void> {
+async function claimNext(tx: Tx, previous: ResponseRow, id: string): Promise<void> {
   const set = { next_id: id, used_at: tx.nowMs };
   if ((await tx.update("responses", { id: previous.id, next_id: null }, set)) === 1) return;
   throw new Overtaken();
@@ -119,7 +119,7 @@ export async function branchFrom(store: Store, previous: ResponseRow): Promise<S
  * Returns the model's context of the conversation up to `previous`. ServiceError `session_busy` while it is
  * running.
  */
-export async function contextUpTo(store: Store, previous: ResponseRow): Promise<readonly Message[]> {
+async function contextUpTo(store: Store, previous: ResponseRow): Promise<readonly Message[]> {
   const { throughSeq, session } = await store.write(async (tx) => {
     await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
     return {

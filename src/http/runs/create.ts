@@ -139,7 +139,7 @@ export interface RunPlan {
 }
 
 /** Translates a request that fits the schema. Rejects what the schema cannot express. */
-export async function planRun(request: CreateRunHttpRequest, deps: HttpDeps): Promise<RunPlan> {
+async function planRun(request: CreateRunHttpRequest, deps: HttpDeps): Promise<RunPlan> {
   const { body, headers, ctx } = request;
   const { session_key: key, session_id: id, previous_response_id: previousId } = body;
   if (previousId != null && (id !== undefined || key !== undefined)) {

@@ -108,7 +108,7 @@ function cursor(text: string | undefined, row: RunView, param: string): number {
 }
 
 /** Returns the event that replaces all events before `first`: the run as it is, and the text up to there. */
-export async function runSnapshot(
+async function runSnapshot(
   deps: HttpDeps,
   { id, owner }: RunView,
   first: FirstKept,

@@ -38,7 +38,7 @@ export async function showRun(row: RunView, deps: HttpDeps): Promise<Run> {
 }
 
 /** Returns runs as {@link showRun} does, in the same order. */
-export async function showRuns(rows: readonly RunView[], { store }: HttpDeps): Promise<Run[]> {
+async function showRuns(rows: readonly RunView[], { store }: HttpDeps): Promise<Run[]> {
   const waiting = rows.filter(({ status }) => status === "waiting_for_approval").map(({ id }) => id);
   const questions = await openQuestionsOf(store, waiting);
   const keys = await sessionKeys(store, [...new Set(rows.map((row) => row.session_id))]);

@@ -292,7 +292,7 @@ export const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;
 
 /** Parses a member. `jsonrpc` may be missing, but must not name another version. */
-export function readInbound(value: unknown): Inbound {
+function readInbound(value: unknown): Inbound {
   if (!isRecord(value)) return invalid(null, "A request must be a JSON object.");
   const id = readId(value["id"]);
   if (id === undefined && "id" in value) return invalid(null, "id must be a string, a number or null.");
@@ -310,12 +310,12 @@ export function readInbound(value: unknown): Inbound {
     : { kind: "request", id, method, params };
 }
 
-export function resultFrame(id: RpcId, result: unknown): ResultFrame {
+function resultFrame(id: RpcId, result: unknown): ResultFrame {
   return { jsonrpc: "2.0", id, result };
 }
 
 /** Returns the frame of a protocol error. */
-export function protocolError(
+function protocolError(
   id: RpcId,
   { code, reason, message }: { readonly code: number; readonly reason: string; readonly message: string },
 ): ErrorFrame {
@@ -326,7 +326,7 @@ export function protocolError(
  * Returns the frame of an error: its number, `data.reason` and `data.retryable` from the table, and its own
  * details.
  */
-export function errorFrame(id: RpcId, error: ServiceError): ErrorFrame {
+function errorFrame(id: RpcId, error: ServiceError): ErrorFrame {
   const row: ErrorRow = error.row;
   const { param, retryAfterSeconds: seconds } = error;
   const about = {

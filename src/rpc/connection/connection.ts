@@ -214,7 +214,7 @@ type ReloadEvent = GatewayEvents["sessions.changed"];
 const EVERY_MS = 100;
 
 /** Debounces events that only say "reload": the first is sent at once, those that follow closely become one. */
-export class EventDebouncer {
+class EventDebouncer {
   readonly #clock: Clock;
   readonly #send: (hint: ReloadEvent) => void;
   #last: ReloadEvent | undefined;
@@ -250,7 +250,7 @@ interface Pending {
   readonly settle: (answer: HostAnswer<HostMethod>) => void;
 }
 
-export class Questions {
+class Questions {
   readonly #send: (frame: object, sessionId: string) => void;
   readonly #log: Log;
   readonly #pending = new Map<string, Pending>();

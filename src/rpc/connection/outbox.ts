@@ -249,17 +249,17 @@ export function isDelta(event: GatewayEvent): event is Delta {
 }
 
 /** Returns the key of a delta's stream. It starts with the session id. */
-export function streamOf({ session_id: session, type }: Delta): string {
+function streamOf({ session_id: session, type }: Delta): string {
   return `${session} ${type}`;
 }
 
 /** Adds the number of deltas that were dropped before this one. */
-export function withDropped<T extends Delta>(event: T, count: number): T {
+function withDropped<T extends Delta>(event: T, count: number): T {
   return { ...event, payload: { ...event.payload, dropped: count + (droppedOf(event) ?? 0) } };
 }
 
 /** Merges two deltas; undefined when `next` does not continue `last`. A thinking line replaces the previous one. */
-export function merge(last: Delta, next: Delta): Delta | undefined {
+function merge(last: Delta, next: Delta): Delta | undefined {
   if (last.type !== next.type || last.session_id !== next.session_id || last.turn_id !== next.turn_id) {
     return undefined;
   }

@@ -173,7 +173,7 @@ export interface Declined {
 }
 
 /** The clients that cannot show a question, by question. */
-export class Declines {
+class Declines {
   readonly #by = new Map<string, Set<RpcPeer>>();
 
   /** Records a client. Returns true when no other client of the session can answer. */
@@ -200,7 +200,7 @@ export class Declines {
 const declines = new WeakMap<RpcDeps["store"], Declines>();
 
 /** Returns the declines of a gateway. */
-export function declinesOf({ store }: RpcDeps): Declines {
+function declinesOf({ store }: RpcDeps): Declines {
   const known = declines.get(store) ?? new Declines();
   declines.set(store, known);
   return known;

@@ -280,7 +280,7 @@ export interface EventProjectorOptions {
 }
 
 /** Projects a session's journal from any position: reads the data that the events need and the entries lack. */
-export class EventProjector {
+class EventProjector {
   readonly #options: EventProjectorOptions;
   readonly #reducer: GatewayReducer;
 

@@ -175,7 +175,7 @@ interface PromptInput {
  * `bad_value` for a part of an unknown kind, `too_large` for too many images, `not_found_or_unsupported` for one
  * that cannot be read.
  */
-export async function promptOf(options: AttachPaths, input: PromptInput): Promise<UserMessage> {
+async function promptOf(options: AttachPaths, input: PromptInput): Promise<UserMessage> {
   const parts = typeof input.text === "string" ? [] : input.text;
   const text = typeof input.text === "string" ? input.text : parts.map(textIn).filter(Boolean).join("\n\n");
   const sources = [...parts.flatMap(sourceIn), ...(input.images ?? [])];
@@ -242,7 +242,7 @@ export interface MadeTurn {
 }
 
 /** Thrown inside the transaction of a turn when an earlier turn has the same client_turn_id. */
-export class RepeatedTurn extends Error {
+class RepeatedTurn extends Error {
   override readonly name = "RepeatedTurn";
   readonly made: MadeTurn;
 
@@ -255,7 +255,7 @@ export class RepeatedTurn extends Error {
 const KEEP_MS = 7 * 86_400_000;
 
 /** Returns the claim of a client_turn_id; undefined without one. */
-export function onceFor(
+function onceFor(
   { id, owner }: Pick<OpenSession, "id" | "owner">,
   prompt: { readonly client_turn_id?: string; readonly text: unknown; readonly images?: readonly string[] },
 ): TurnOnce | undefined {
@@ -272,7 +272,7 @@ export function onceFor(
 }
 
 /** Finds the turn of an earlier request with this id. ServiceError `client_turn_id_conflict` for another text. */
-export async function findTurn(store: Store, once: TurnOnce): Promise<MadeTurn | undefined> {
+async function findTurn(store: Store, once: TurnOnce): Promise<MadeTurn | undefined> {
   const row = await store.find("ledger", { scope: once.scope, key: once.key });
   return row === undefined ? undefined : madeOf(row, once.fingerprint);
 }
@@ -294,7 +294,7 @@ function madeOf(row: LedgerRow, fingerprint: string): MadeTurn {
  * it, or not at all. ServiceError `stale_target` when the prompt does not exist or was compressed,
  * `empty_truncation` and `unconfirmed_truncation` without a confirmation, `session_busy`.
  */
-export async function truncateBefore(
+async function truncateBefore(
   tx: Tx,
   store: Store,
   target: { readonly sessionId: string; readonly ordinal: number; readonly isConfirmed: boolean },
@@ -349,7 +349,7 @@ export function showDirective(
  * Returns the busy mode that a directive chose for this prompt; undefined for other prompts. Some hosts submit a
  * directive's message without its `when_busy`.
  */
-export function takeSentMode(
+function takeSentMode(
   peer: RpcPeer,
   prompt: { readonly sessionId: string; readonly text: unknown },
 ): "queue" | undefined {

@@ -176,7 +176,7 @@ async function isOf(deps: RpcDeps, runId: string, sessionId: string): Promise<bo
  * Returns the open sessions of an owner, in the order in which they were opened. Hosts poll this about every
  * second, so it takes a constant number of statements.
  */
-export async function activeSessions(
+async function activeSessions(
   deps: RpcDeps,
   owner: string,
   currentId: string | undefined,
@@ -212,7 +212,7 @@ export async function activeSessions(
 }
 
 /** Returns the state of a session as lines for users. */
-export function statusText(state: SessionState): string {
+function statusText(state: SessionState): string {
   return [
     `Session   ${state.session_id}`,
     `Title     ${state.title === "" ? "(none)" : state.title}`,

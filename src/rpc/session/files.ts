@@ -49,7 +49,7 @@ export function mayUseMachine({ peer }: RpcContext): boolean {
 }
 
 /** Folders in which every session may work; absolute. */
-export function rootsOf({ deps }: RpcContext): readonly string[] {
+function rootsOf({ deps }: RpcContext): readonly string[] {
   const { workspace, workspaceRoots } = deps.agent.deps.settings;
   return [workspace, ...workspaceRoots];
 }
@@ -169,7 +169,7 @@ function toPath(written: string, { cwd, userHome }: PathOptions): string | undef
     : resolve(cwd, written);
 }
 
-export const MAX_IMAGE_BYTES = 10_485_760;
+const MAX_IMAGE_BYTES = 10_485_760;
 
 /** Where the host's paths start, and what may be attached from there. */
 export function attachOptions(ctx: RpcContext, session: OpenSession) {

@@ -143,7 +143,7 @@ async function readPaste(path: string, { pasteFolder }: ReferenceOptions): Promi
   return { ...attachment, name: "Pasted text" };
 }
 
-export const PASTE_NAME = /^paste_[0-9a-z]{26}\.txt$/;
+const PASTE_NAME = /^paste_[0-9a-z]{26}\.txt$/;
 export const MAX_PASTE_BYTES = 4_194_304;
 
 function expanded(path: string, { userHome }: ReferenceOptions): string {

@@ -156,7 +156,7 @@ function readSurroundings({ skills, clock }: RpcDeps, cwd: string): Promise<Surr
 }
 
 /** Returns the git branch of a folder, if it has one. */
-export async function branchOf(cwd: string): Promise<string | undefined> {
+async function branchOf(cwd: string): Promise<string | undefined> {
   for (let folder = cwd; ; folder = dirname(folder)) {
     const head = await readFile(join(folder, ".git", "HEAD"), "utf8").catch(() => undefined);
     if (head !== undefined) return /^ref: refs\/heads\/(.+)$/m.exec(head)?.[1];
@@ -242,7 +242,7 @@ export function openQuestions(deps: RpcDeps, sessionId: string): Promise<readonl
   return deps.agent.deps.questions.open({ sessionId });
 }
 
-export function isBusy(row: SessionRow | undefined): boolean {
+function isBusy(row: SessionRow | undefined): boolean {
   return row !== undefined && row.lease_owner !== null;
 }
 

@@ -13,7 +13,7 @@ import { parseInput } from "../../agent/run/run.ts";
 const MAX_MESSAGES = 1_000;
 
 /** A page leaves space in the client's outbox. */
-export const MAX_PAGE_CHARACTERS = 4_194_304;
+const MAX_PAGE_CHARACTERS = 4_194_304;
 
 export interface MessagePage {
   readonly messages: readonly TranscriptMessage[];
@@ -41,7 +41,7 @@ export async function readMessages(
 }
 
 /** Returns the newest messages within the size, but at least one. */
-export function newestWithin(
+function newestWithin(
   messages: readonly TranscriptMessage[],
   characters: number,
 ): readonly TranscriptMessage[] {
@@ -58,7 +58,7 @@ export function messageSeq(id: string, param: string): number {
 }
 
 /** Shows each tool call as a line at its result. Messages that contain only calls are left out. */
-export function transcriptOf(messages: readonly NumberedMessage[]): TranscriptMessage[] {
+function transcriptOf(messages: readonly NumberedMessage[]): TranscriptMessage[] {
   const calls = new Map<string, unknown>();
   const shown: TranscriptMessage[] = [];
   for (const { seq, message } of messages) {

@@ -381,7 +381,7 @@ interface HeldPage extends Page {
  * Pages of the journal for its followers: one read for all that request the same page, and one copy for all that read
  * it, kept while memory allows. A follower only knows where its page begins; if the page is gone, it reads again.
  */
-export class Pages {
+class Pages {
   readonly #read: PagesOptions["read"];
   readonly #budget: ReaderBudget;
   /** Least recently used first. */
@@ -498,12 +498,12 @@ export class Pages {
 }
 
 /** Returns the approximate size of the events in bytes. */
-export function bytesOf(events: readonly JournalEvent[]): number {
+function bytesOf(events: readonly JournalEvent[]): number {
   return events.reduce((sum, event) => sum + sizeOf(event), 0);
 }
 
 /** Returns the events from index `from` that a reader gets at once. */
-export function groupOf(events: readonly JournalEvent[], from: number): readonly JournalEvent[] | undefined {
+function groupOf(events: readonly JournalEvent[], from: number): readonly JournalEvent[] | undefined {
   let bytes = 0;
   let end = from;
   for (; end < events.length; end += 1) {

@@ -309,7 +309,7 @@ class PostgresTx implements WorkTx {
 const numberedTexts = new Map<string, string>();
 
 /** Replaces `?` by `$1`, `$2`... for PostgreSQL. The store's texts are few, and contain no other `?`. */
-export function numbered(sql: string): string {
+function numbered(sql: string): string {
   let text = numberedTexts.get(sql);
   if (text === undefined) {
     let count = 0;

@@ -170,7 +170,7 @@ class ScriptSlots {
 /** Loads the first skill that exists. Never rejects. Undefined: none can be loaded, and the run goes on without one. */
 export type LoadSkill = (names: readonly string[]) => Promise<LoadedSkill | undefined>;
 
-export function createLoadSkill({
+function createLoadSkill({
   skills,
   cwd,
   log,
@@ -201,7 +201,7 @@ export function createLoadSkill({
 const MAX_LIST_BYTES = 5_242_880;
 
 /** Resolves a filter's `in_file`: relative to the home, which may be written `<home>/`, with `$NAME` expanded. */
-export function listFilePath(
+function listFilePath(
   written: string,
   { home, userHome, env }: { readonly home: string; readonly userHome: string; readonly env: Environment },
 ): string {
@@ -218,7 +218,7 @@ export function listFilePath(
  * Returns the values of a file: the elements of a JSON list, the names of a JSON object, one JSON value, or else the lines
  * that are not blank. Undefined when it cannot be read. It reads the file each time, so that changes apply at once.
  */
-export async function readListFile(path: string): Promise<readonly unknown[] | undefined> {
+async function readListFile(path: string): Promise<readonly unknown[] | undefined> {
   try {
     // Reading a pipe would wait, and reading a huge file would fill the memory.
     const found = await stat(path);

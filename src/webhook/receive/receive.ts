@@ -253,7 +253,7 @@ function requestIdOf(event: H3Event): string {
 export type UnverifiedRequest = Omit<VerifiedRequest, "nonce">;
 
 /** Verifies, evaluates and admits a request. Rejects when it cannot be recorded: then the sender must try again. */
-export async function receive(
+async function receive(
   deps: WebhookDeps,
   unverified: UnverifiedRequest,
   log: ReceiverLog,
@@ -368,7 +368,7 @@ const LINES_PER_MINUTE = 60;
 const MAX_ROUTES = 1_000;
 
 /** Logs what the receiver does with requests, without secrets and payloads. */
-export class ReceiverLog {
+class ReceiverLog {
   readonly #log: Log;
   readonly #clock: Pick<Clock, "now">;
   readonly #weakRoutes = new Set<string>();

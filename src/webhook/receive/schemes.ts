@@ -158,8 +158,6 @@ const PRESETS = {
   },
 } as const satisfies Readonly<Record<string, Omit<Sender, "name">>>;
 
-export type PresetName = keyof typeof PRESETS;
-
 /** The presets, by name. */
 export const SENDERS: ReadonlyMap<string, Sender> = new Map(
   Object.entries(PRESETS).map(([name, preset]): [string, Sender] => [name, { name, ...preset }]),

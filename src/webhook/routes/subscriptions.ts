@@ -39,7 +39,7 @@ export function parseSubscriptions(text: string | undefined): ParsedSubscription
   }
 }
 
-export function formatSubscriptions(subscriptions: Subscriptions): string {
+function formatSubscriptions(subscriptions: Subscriptions): string {
   return `${JSON.stringify(subscriptions, null, 2)}\n`;
 }
 
@@ -60,7 +60,7 @@ const EXTRA_KEYS = new Set(["created_at", "profile", "retiring"]);
 /**
  * Checks a subscription against the schema of a route. It reports every invalid key: one may be meant for protection.
  */
-export function checkSubscription(subscription: Subscription): CheckedSubscription {
+function checkSubscription(subscription: Subscription): CheckedSubscription {
   const { filters } = subscription;
   const route = { ...subscription, ...(isRecord(filters) ? { filters: [filters] } : {}) };
   const { value, problems } = checkConfig({ platforms: { webhook: { routes: { route } } } });
